@@ -79,7 +79,7 @@ def test_a_file_of_timm_is_read_by_timm(tmp_path: Path) -> None:
         pixels = (squares / 255 - 0.5) / 0.5
         tokens = model.forward_features(pixels)
         found = backbone(squares)
-    assert backbone.reading.mean == (0.5, 0.5, 0.5)
+    assert backbone.opened.mean == (0.5, 0.5, 0.5)
     assert found.shape == (2, model.num_features, 10, 10)
     torch.testing.assert_close(found[1, :, 3, 4], tokens[1, 1 + 3 * 10 + 4])
     assert Backbone.of(name, 96, file).map_size == (model.num_features, 6)  # timm fits the positions to it
@@ -97,7 +97,7 @@ def test_a_folder_of_transformers_is_read_by_transformers(tmp_path: Path) -> Non
     with torch.no_grad():
         tokens = model.vision_model(pixel_values=(squares / 255 - 0.5) / 0.5).last_hidden_state
         found = backbone(squares)
-    assert (backbone.side, backbone.reading.mean, found.shape) == (32, (0.5, 0.5, 0.5), (2, 16, 4, 4))
+    assert (backbone.side, backbone.opened.mean, found.shape) == (32, (0.5, 0.5, 0.5), (2, 16, 4, 4))
     torch.testing.assert_close(found[1, :, 1, 2], tokens[1, 4 + 2])
     assert Backbone.of(name, 64, folder).map_size == (16, 8)
     # A folder may be named in the place of the hub's name, too.
@@ -142,7 +142,7 @@ def test_a_file_of_open_clip_is_read_by_open_clip(clip: Any, tmp_path: Path) -> 
     model = clip.create_model("small-clip", pretrained=None).eval()
     save_file(model.state_dict(), tmp_path / "clip.safetensors")
     backbone = Backbone.of("open_clip/small-clip", weights=tmp_path / "clip.safetensors")
-    assert backbone.reading.mean == clip.OPENAI_DATASET_MEAN
+    assert backbone.opened.mean == clip.OPENAI_DATASET_MEAN
     squares = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     mean, deviation = (torch.tensor(v).view(3, 1, 1) for v in (clip.OPENAI_DATASET_MEAN, clip.OPENAI_DATASET_STD))
     with torch.no_grad():
@@ -152,7 +152,7 @@ def test_a_file_of_open_clip_is_read_by_open_clip(clip: Any, tmp_path: Path) -> 
     assert found.shape == (2, 16, 4, 4)
     torch.testing.assert_close(found[1, :, 1, 2], tokens[1, 4 + 2])
     (tmp_path / "cut.safetensors").write_bytes((tmp_path / "clip.safetensors").read_bytes()[:-9])
-    with pytest.raises(CheckpointError, match=r"cut\.safetensors is no file of open_clip/small-clip"):
+    with pytest.raises(CheckpointError, match=r"cut\.safetensors holds no weights of open_clip/small-clip"):
         Backbone.of("open_clip/small-clip", weights=tmp_path / "cut.safetensors")
 
 
@@ -185,8 +185,11 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     _, file, _ = timm_file(tmp_path)
-    for name in ("timm/test_resnet", "resnet18"):
-        with pytest.raises(CheckpointError, match=r"model\.safetensors is of another network"):
+    for name, fault in (
+        ("timm/test_resnet", "holds no weights of timm/test_resnet"),
+        ("resnet18", "is of another network"),
+    ):
+        with pytest.raises(CheckpointError, match=rf"model\.safetensors {fault}"):
             Backbone.of(name, weights=file)
     with pytest.raises(CheckpointError, match=r"has no config.json; wanted a folder with"):
         Backbone.of("hf/a/b", weights=tmp_path)

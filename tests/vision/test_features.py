@@ -150,7 +150,7 @@ def test_a_size_that_is_nowhere_is_read_off_the_picture(tmp_path: Path) -> None:
 
 def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) -> None:
     files = open_features(FILES / UNITER)
-    assert ["_compressed has again what" in note for note in files.notes] == [True]
+    assert ["_compressed repeats" in note for note in files.notes] == [True]
     assert open_features(FILES / "mmf").notes == [
         f"{FILES / 'mmf'} has 2 files or rows of LMDB too, which are not read"
     ]
@@ -161,8 +161,8 @@ def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) ->
     assert [note.partition(": ")[2] for note in files.notes] == [
         "1 names are there twice, such as 42: the first is taken"
     ] * 2
-    assert len(list(files.fitting([Record("42"), Record("9")]))) == 1
-    assert files.notes[-1] == f"2 of 3 features in {tmp_path} fit none of the pictures"
+    assert len(list(files.matching([Record("42"), Record("9")]))) == 1
+    assert files.notes[-1] == f"2 of 3 features in {tmp_path} match none of the images"
     (tmp_path / "both").mkdir()
     for name in ("train", "val"):
         shutil.copytree(FILES / "xmodaler_npz", tmp_path / "both" / name)

@@ -90,7 +90,7 @@ def test_detectors_of_transformers_with_features_of_a_backbone(make: Any, tmp_pa
     torch.testing.assert_close(alone.features, both[1].features)
     narrow = torch.zeros(3, 4000, 4, dtype=torch.uint8)  # DETR's processor keeps the shape, RT-DETR's does not
     if make is detr:
-        with pytest.raises(DataError, match="takes no picture of 4 x 4000 pixels"):
+        with pytest.raises(DataError, match="takes no image of 4 x 4000 pixels"):
             detector.detect([narrow], RECORDS[:1])
     else:
         assert len(detector.detect([narrow], RECORDS[:1])[0]) > 0

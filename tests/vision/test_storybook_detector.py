@@ -164,7 +164,7 @@ def test_damaged_folders_are_refused_by_name(tmp_path: Path) -> None:
     detector.save(tmp_path)
     content = (tmp_path / "detector.safetensors").read_bytes()
     (tmp_path / "detector.safetensors").write_bytes(content[:-1])
-    with pytest.raises(CheckpointError, match=r"is not what detector\.json beside it says"):
+    with pytest.raises(CheckpointError, match=r"does not match detector\.json"):
         load_detector(tmp_path)
     (tmp_path / "detector.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"cannot read .*detector\.safetensors"):

@@ -55,7 +55,7 @@ class DetectGrid(nn.Module):
         self.trunk, self.cells = grid.backbone.trunk, grid.cells
         self.mean, self.deviation = (
             torch.tensor(colours)[:, None, None]
-            for colours in (grid.backbone.reading.mean, grid.backbone.reading.deviation)
+            for colours in (grid.backbone.opened.mean, grid.backbone.opened.deviation)
         )
 
     def forward(self, squares: Tensor) -> tuple[Tensor]:

@@ -1,7 +1,7 @@
-"""Backbones of torchvision, timm, open_clip and transformers: squares in, one map of features out.
+"""Backbones of torchvision, timm, open_clip, transformers and ONNX files: squares in, one map of features out.
 
 resnet18                                  torchvision
 timm/vit_base_patch14_dinov2.lvd142m      timm
 open_clip/ViT-B-32/laion2b_s34b_b79k      open_clip: the architecture and the name of its weights
-hf/google/siglip-base-patch16-224         transformers: a name on the hub, perhaps with @COMMIT
+hf/google/siglip-base-patch16-224         transformers: a name on the hub, optionally with @COMMIT
 """

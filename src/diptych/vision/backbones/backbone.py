@@ -1,8 +1,8 @@
-"""What all backbones have in common: how they read a picture, and what is written down of them."""
+"""A backbone of any library: how it reads images, and how it is saved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
@@ -15,17 +15,15 @@ from torch import Tensor, nn
 from torchvision.transforms.functional import normalize
 
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three
+from diptych.vision.backbones.opened import OpenedNetwork, Three
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights
 
 MOST_SIDE = 4096  # pixels
-# Modules by what a backbone's name begins with. Each has `opened(name, side, weights, pretrained)` and, for the same
-# network with its weights still to be filled in, `built(described)`, which downloads nothing.
-BACKBONES = {
-    f"{library}/": f"diptych.vision.backbones.{module}"
-    for library, module in (("timm", "timm"), ("open_clip", "open_clip"), ("hf", "transformers"), ("onnx", "onnx"))
-}
-OTHERS = "diptych.vision.backbones.torchvision"
+# Modules by the prefix of a backbone's name; without a known prefix it is torchvision's. Each module has
+# `opened(name, side, weights, pretrained)`, and `built(described)`, which downloads nothing and fills in no weights.
+BACKBONES = {"timm/": "timm", "open_clip/": "open_clip", "hf/": "transformers", "onnx/": "onnx"}
 
 
 class Backbone(nn.Module):
@@ -33,15 +31,15 @@ class Backbone(nn.Module):
 
     def __init__(self, name: str, opened: OpenedNetwork) -> None:
         super().__init__()
-        self.name, self.reading, self.config = name, opened.reading, opened.config
+        self.name, self.opened, self.side = name, opened, opened.side
         self.trunk = opened.trunk.eval()
 
     @classmethod
     def of(cls, name: str, side: int | None = None, weights: Path | None = None, pretrained: bool = True) -> Backbone:
-        """With the weights that its library offers under this name, those of a file, or (not `pretrained`) random
-        ones. `side`: of the squares in pixels; None: what the network was trained with.
+        """Open a network with its library's weights, those of a file, or (`pretrained=False`) random ones.
 
-        Raises RecipeError for an unknown name, CheckpointError where the weights cannot be had or do not fit.
+        `side`: of the squares in pixels; None: that of the training. Raises RecipeError for an unknown name,
+        CheckpointError for weights that cannot be read or are of another network.
         """
         if side is not None and not 8 <= side <= MOST_SIDE:
             raise RecipeError(f"side={side}; wanted 8 to {MOST_SIDE} pixels")
@@ -52,33 +50,34 @@ class Backbone(nn.Module):
 
     @classmethod
     def from_onnx(
-        cls, path: Path, settings: Mapping[str, Any], tell: Callable[[str], object] = lambda _: None
+        cls, path: Path, settings: Mapping[str, Any], report: Callable[[str], object] = lambda _: None
     ) -> Backbone:
-        """With the weights of an ONNX file; `tell` hears each setting that its names and shapes decided."""
+        """Open an ONNX file; `report` receives a line for each setting inferred from names and shapes."""
         from diptych.vision.backbones import onnx
 
-        backbone = cls(f"onnx/{path.stem}", onnx.read(path, settings, tell))
-        _ = backbone.map_size  # whether it runs
+        backbone = cls(f"onnx/{path.stem}", onnx.read(path, settings, report))
+        _ = backbone.map_size  # runs the network once
         return backbone
-
-    @property
-    def side(self) -> int:
-        return self.reading.side
 
     @property
     def device(self) -> torch.device:
         return next(chain(self.parameters(), self.buffers())).device
 
     def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> Float[Tensor, "B F h w"]:
-        pixels = normalize(squares.float() / 255, list(self.reading.mean), list(self.reading.deviation))
+        pixels = normalize(squares.float() / 255, list(self.opened.mean), list(self.opened.deviation))
         return cast(Tensor, self.trunk(pixels))
 
     @cached_property
     @torch.no_grad()
     def map_size(self) -> tuple[int, int]:
-        """F, the channels of the last map, and how many cells it has on a side."""
-        found = self(torch.zeros(1, 3, self.side, self.side, dtype=torch.uint8))
-        return int(found.shape[1]), int(min(found.shape[2:]))
+        """Channels F of the last map, and its number of cells on a side."""
+        cells = self(torch.zeros(1, 3, self.side, self.side, dtype=torch.uint8))
+        return int(cells.shape[1]), int(min(cells.shape[2:]))
+
+    def maps_of(self, pictures: Sequence[Picture]) -> tuple[Float[Tensor, "B F h w"], Float[Tensor, "B 2"]]:
+        """Maps of the images fitted into squares, and the share of its square (x, y) that each image covers."""
+        squares, shares = letterbox(pictures, self.side, self.device)
+        return self(squares).float(), shares
 
     @property
     def width(self) -> int:
@@ -86,25 +85,27 @@ class Backbone(nn.Module):
 
     @property
     def described(self) -> dict[str, Any]:
-        """What `from_described` needs besides the weights, as JSON."""
-        reading = {"side": self.side, "mean": list(self.reading.mean), "deviation": list(self.reading.deviation)}
-        return {"backbone": self.name, **reading, "config": dict(self.config)}
+        """The JSON from which `from_described` builds the network again."""
+        normal = {"mean": list(self.opened.mean), "deviation": list(self.opened.deviation)}
+        return {"backbone": self.name, "side": self.side, **normal, "config": dict(self.opened.config)}
 
     @classmethod
     def from_folder(cls, folder: Path, described: Mapping[str, Any]) -> Backbone:
-        """From a detector's folder, whose weights are the backbone's alone."""
+        """Open a detector's folder whose weights are only the backbone's."""
         return cls.from_described(described, read_weights(folder, described), str(folder / WEIGHTS))
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any], weights: Mapping[str, Tensor], source: str) -> Backbone:
-        """Raises KeyError, TypeError or ValueError for what is no description, CheckpointError for other weights."""
-        name, config, side = described["backbone"], described["config"], int(described["side"])
+        """Raises KeyError, TypeError or ValueError for a bad description, CheckpointError for other weights."""
+        name = described["backbone"]
         mean, deviation = (cast(Three, tuple(map(float, described[key]))) for key in ("mean", "deviation"))
-        built = cls(name, OpenedNetwork(_library(name)[0].built(described), Reading(side, mean, deviation), config))
-        return fill(built, weights, source)
+        trunk = _library(name)[0].built(described)
+        opened = OpenedNetwork(trunk, int(described["side"]), mean, deviation, described["config"])
+        return fill(cls(name, opened), weights, source)
 
 
 def _library(name: str) -> tuple[Any, str]:
-    """The module of a backbone's library, and the name that it has there."""
-    begins = next((begins for begins in BACKBONES if name.startswith(begins)), "")
-    return import_module(BACKBONES.get(begins, OTHERS)), name.removeprefix(begins)
+    """Return the module of a backbone's library, and its name there."""
+    prefix = next((prefix for prefix in BACKBONES if name.startswith(prefix)), "")
+    module = BACKBONES.get(prefix, "torchvision")
+    return import_module(f"diptych.vision.backbones.{module}"), name.removeprefix(prefix)

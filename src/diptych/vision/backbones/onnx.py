@@ -1,4 +1,4 @@
-"""Any ONNX network with a map of features, or a transformer's tokens, among its outputs."""
+"""ONNX networks with a map of features, or a transformer's tokens, among their outputs."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.vision.backbones.onnx_graph import Feed, Graph
-from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, Reading, as_map, three
+from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, as_map, three
 
 KEYS = ("input", "layout", "colours", "side", "mean", "deviation", "map")
 
@@ -27,22 +27,22 @@ class _LastMap(nn.Module):
 
     def _run(self, pixels: Tensor) -> Tensor:
         (array,) = self.graph.run([self.output], self.feed.feeds(self.graph, pixels))
-        found = torch.from_numpy(array.astype(np.float32))
-        found = found[None] if found.ndim == 3 and self.feed.layout == "chw" else found
-        if found.ndim == 3:
-            return as_map(found)
-        if found.ndim == 4:
+        cells = torch.from_numpy(array.astype(np.float32))
+        cells = cells[None] if cells.ndim == 3 and self.feed.layout == "chw" else cells
+        if cells.ndim == 3:
+            return as_map(cells)
+        if cells.ndim == 4:
             # Channels are last where the first of the three axes is a side of the map.
-            last = found.shape[1] == found.shape[2] != found.shape[3] or self.feed.layout == "nhwc"
-            return found.permute(0, 3, 1, 2) if last else found
+            last = cells.shape[1] == cells.shape[2] != cells.shape[3] or self.feed.layout == "nhwc"
+            return cells.permute(0, 3, 1, 2) if last else cells
         raise RecipeError(
-            f"{self.output} of the ONNX file is {tuple(found.shape)}, wanted a map (B, F, h, w) or tokens (B, N, F): "
+            f"{self.output} of the ONNX file is {tuple(cells.shape)}, wanted a map (B, F, h, w) or tokens (B, N, F): "
             f"name another of {', '.join(self.graph.outputs)} with --set map="
         )
 
 
-def read(path: Path, settings: Mapping[str, Any], tell: Callable[[str], object]) -> OpenedNetwork:
-    """`tell` hears each setting that names and shapes decided."""
+def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object]) -> OpenedNetwork:
+    """Open a file; `report` receives a line for each setting inferred from names and shapes. Raises RecipeError."""
     for key in settings:
         if key not in KEYS:
             raise RecipeError(f"no setting {key!r} of an ONNX backbone; {nearest(key, KEYS)}")
@@ -55,9 +55,8 @@ def read(path: Path, settings: Mapping[str, Any], tell: Callable[[str], object])
     if not isinstance(side, int) or (height is not None and side != height):
         raise RecipeError(f"side={side}; wanted {height or 'a whole number of pixels'}")
     usual = ((0.0, 0.0, 0.0), (1 / 255,) * 3) if feed.reads_bytes(graph) else (MEAN, DEVIATION)
-    mean, deviation = (
-        three(key, settings.get(key, one)) for key, one in zip(("mean", "deviation"), usual, strict=True)
-    )
+    mean = three("mean", settings.get("mean", usual[0]))
+    deviation = three("deviation", settings.get("deviation", usual[1]))
     outputs = graph.outputs
     maps = [name for name, axes in outputs.items() if len(axes) == 4] or [n for n, a in outputs.items() if len(a) == 3]
     if "map" not in settings and not maps:
@@ -67,14 +66,14 @@ def read(path: Path, settings: Mapping[str, Any], tell: Callable[[str], object])
         )
     output = graph.named("map", str(settings.get("map", maps[-1] if maps else "")), outputs)
     config = {"feed": feed.model_dump(), "map": output, "bytes": graph.size}
-    guessed = {"input": feed.input, "layout": feed.layout, "colours": feed.colours, "side": side, "map": output,
-               "mean": list(mean), "deviation": list(deviation)}  # fmt: skip
-    for key, value in guessed.items():
+    normal = {"mean": list(mean), "deviation": list(deviation)}
+    for key, value in {**feed.model_dump(), "side": side, "map": output, **normal}.items():
         if key not in settings:
-            tell(f"assumed: {key}={value}")
-    return OpenedNetwork(_LastMap(graph, feed, output), Reading(side, mean, deviation), config)
+            report(f"assumed: {key}={value}")
+    return OpenedNetwork(_LastMap(graph, feed, output), side, mean, deviation, config)
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
+    """Build the network of a description; the file is filled in as its weights."""
     config = described["config"]
     return _LastMap(Graph(config["bytes"]), Feed.model_validate(config["feed"]), config["map"])

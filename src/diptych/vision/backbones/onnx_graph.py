@@ -1,4 +1,4 @@
-"""A network as an ONNX file: its bytes are its weights, and travel as such."""
+"""A network in an ONNX file, whose bytes are saved as its weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,32 +16,33 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from diptych.runtime.configs import derive
+from diptych.runtime.downloads import first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of
 
 Array = npt.NDArray[Any]
 Axis = int | None  # None: any length
-MOST_BYTES = 2 * 2**30  # of one file; larger ones keep their weights beside them
+MOST_BYTES = 2 * 2**30  # limit of one file; larger networks keep their weights in other files
 KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32}  # fmt: skip
-NAMED = re.compile(r"(\d+)\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")  # as Ultralytics writes the names of classes
+NAMED = re.compile(r"(\d+)\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")  # the class names of Ultralytics' exports
 
 
 class Graph(nn.Module):
-    """Run by onnxruntime. The file is a buffer, so that hashing, saving and loading are those of any weights."""
+    """An ONNX network run by onnxruntime. Its file is a buffer, so it is hashed, saved and loaded like weights."""
 
     file: Tensor
 
     def __init__(self, size: int) -> None:
-        """Of `size` bytes, which are still to be filled in."""
+        """Make a graph of `size` bytes, which are filled in later."""
         super().__init__()
         self.register_buffer("file", torch.zeros(size, dtype=torch.uint8))
         self._session: Any = None
 
     @classmethod
     def read(cls, path: Path) -> Graph:
-        """Raises CheckpointError for what is no ONNX file, is cut, or keeps its weights in other files."""
+        """Read a file. Raises CheckpointError if it is no ONNX file, is cut, or keeps its weights in other files."""
         try:
             size = path.stat().st_size
             if not 0 < size < MOST_BYTES:
@@ -55,7 +56,7 @@ class Graph(nn.Module):
         return graph
 
     def open(self, source: str = "the ONNX file") -> Any:
-        """The session, made once."""
+        """Return onnxruntime's session, made once."""
         if self._session is None:
             self._session = _session(self.file.cpu().numpy().tobytes(), source)
         return self._session
@@ -66,38 +67,40 @@ class Graph(nn.Module):
 
     @property
     def inputs(self) -> dict[str, tuple[type, tuple[Axis, ...]]]:
-        """By name: the type of the numbers, and the axes."""
+        """Type of the numbers and axes of each input."""
         return {one.name: (KINDS.get(one.type, np.float32), _axes(one.shape)) for one in self.open().get_inputs()}
 
     @property
     def outputs(self) -> dict[str, tuple[Axis, ...]]:
+        """Axes of each output."""
         return {one.name: _axes(one.shape) for one in self.open().get_outputs()}
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """As the file's own notes have them; empty where they do not."""
+        """The names in the file's metadata; empty where there are none."""
         text = str(self.open().get_modelmeta().custom_metadata_map.get("names", ""))
         named = {int(one[1]): one[2] or one[3] for one in NAMED.finditer(text)}
         return tuple(named[number] for number in range(len(named))) if sorted(named) == list(range(len(named))) else ()
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """Compute these outputs. Raises CheckpointError."""
         try:
-            found: list[Array] = self.open().run(list(names), dict(feeds))
+            return cast(list[Array], self.open().run(list(names), dict(feeds)))
         except Exception as error:  # onnxruntime's own classes share no base but Exception
             raise CheckpointError(
-                f"the ONNX network cannot run on this input ({_first_line(error)}); say what it wants: --set size=, "
+                f"the ONNX network cannot run on this input ({first_line(error)}); give what it wants: --set size=, "
                 "--set layout=, --set input="
             ) from error
-        return found
 
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> str:
+        """Return a name that a setting gives. Raises RecipeError where the file has none of this name."""
         if name not in known:
             raise RecipeError(f"{key}={name}: the ONNX file has no such; {nearest(name, known)}")
         return name
 
 
 class Feed(BaseModel):
-    """Where pictures go in, and in which order of axes and colours."""
+    """The input for images, and the order of its axes and colours."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     input: str
@@ -106,33 +109,33 @@ class Feed(BaseModel):
 
     @classmethod
     def guess(cls, graph: Graph, changes: Mapping[str, Any]) -> Feed:
-        """The input with the axes of a picture; `changes` say otherwise."""
-        of_pictures = [name for name, (_, axes) in graph.inputs.items() if len(axes) >= 3]
-        if "input" not in changes and not of_pictures:
+        """Choose the first input with the axes of an image; `changes` override. Raises RecipeError."""
+        images = [name for name, (_, axes) in graph.inputs.items() if len(axes) >= 3]
+        if "input" not in changes and not images:
             raise RecipeError(
-                f"the ONNX file has no input with the axes of a picture; it has {', '.join(graph.inputs)}: give one "
+                f"the ONNX file has no input with the axes of an image; it has {', '.join(graph.inputs)}: give one "
                 "with --set input="
             )
-        name = graph.named("input", str(changes.get("input", next(iter(of_pictures), ""))), graph.inputs)
+        name = graph.named("input", str(changes.get("input", next(iter(images), ""))), graph.inputs)
         axes = graph.inputs[name][1]
         last = axes[-1] == 3 and axes[1] != 3
         feed = cls(input=name, layout="chw" if len(axes) == 3 else "nhwc" if last else "nchw")
         return derive(feed, **{key: changes[key] for key in ("layout", "colours") if key in changes})
 
     def side(self, graph: Graph) -> tuple[Axis, Axis]:
-        """Height and width that the network wants; None: any."""
+        """Height and width of the input in pixels; None: any."""
         axes = graph.inputs[self.input][1]
         return (axes[-3], axes[-2]) if self.layout == "nhwc" else (axes[-2], axes[-1])
 
     def one_by_one(self, graph: Graph) -> bool:
-        """Whether it takes a single picture at a time."""
+        """True if the network takes a single image at a time."""
         return self.layout == "chw" or graph.inputs[self.input][1][0] is not None
 
     def reads_bytes(self, graph: Graph) -> bool:
         return graph.inputs[self.input][0] is np.uint8
 
     def feeds(self, graph: Graph, pixels: Float[Tensor, "B 3 H W"]) -> dict[str, Array]:
-        """With the size of the picture where the network asks for it, as RT-DETR's and PaddleDetection's do."""
+        """Return all inputs, with the image's size where the network has one for it (RT-DETR, PaddleDetection)."""
         kind = graph.inputs[self.input][0]
         pixels = pixels.flip(1) if self.colours == "bgr" else pixels
         array = (pixels.round().clamp(0, 255) if kind is np.uint8 else pixels).cpu().numpy()
@@ -145,7 +148,7 @@ class Feed(BaseModel):
                 continue
             pair = [1, 1] if "scale" in name else [height, width] if "im_shape" in name else [width, height]
             if len(axes) != 2 or axes[1] not in (2, None):
-                raise RecipeError(f"the ONNX file wants {name} too, which nobody here knows; export it without")
+                raise RecipeError(f"the ONNX file wants {name} too, which is unknown here; export it without")
             fed[name] = np.tile(np.array([pair], dtype=other), (len(pixels), 1))
         return fed
 
@@ -156,21 +159,15 @@ def _session(content: bytes, source: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = torch.get_num_threads()
-    with TemporaryDirectory() as empty:  # a file may name others to read; none is there
+    with TemporaryDirectory() as empty:  # a file may refer to others; this folder has none
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
         try:
             return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            beside = "external" in str(error).lower()
-            raise CheckpointError(
-                f"{source} cannot be opened ({_first_line(error)}); "
-                + ("it keeps its weights in other files: export it as one" if beside else "export it again")
-            ) from error
+            split = "external" in str(error).lower()
+            remedy = "it keeps its weights in other files: export it as one" if split else "export it again"
+            raise CheckpointError(f"{source} cannot be opened ({first_line(error)}); {remedy}") from error
 
 
 def _axes(shape: Sequence[Any]) -> tuple[Axis, ...]:
     return tuple(axis if isinstance(axis, int) and axis > 0 else None for axis in shape)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,24 +1,15 @@
-"""The networks for pictures of open_clip's models."""
+"""The image encoders of open_clip's models."""
 
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, cast
 
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from diptych.runtime.downloads import downloading, first_line
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.extras import requires_extra
-from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three
-
-# What its loading raises on files that are none of a model's.
-UNREADABLE = (
-    RuntimeError, KeyError, ValueError, OSError, StopIteration, AttributeError, TypeError, EOFError, SafetensorError,
-    UnpicklingError,
-)  # fmt: skip
+from diptych.vision.backbones.opened import OpenedNetwork, Three, reading_weights
 
 
 class _LastMap(nn.Module):
@@ -27,13 +18,14 @@ class _LastMap(nn.Module):
         self.visual = visual
 
     def forward(self, pixels: Tensor) -> Tensor:
-        found = self.visual.forward_intermediates(
+        outputs = self.visual.forward_intermediates(
             pixels, indices=1, normalize_intermediates=True, intermediates_only=True, output_fmt="NCHW"
         )
-        return cast(Tensor, found["image_intermediates"][-1])
+        return cast(Tensor, outputs["image_intermediates"][-1])
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
+    """Open ARCHITECTURE/WEIGHTS. Raises RecipeError for unknown names, CheckpointError for weights."""
     with requires_extra(f"open_clip/{name}", "open-clip"):
         import open_clip
     architecture, _, tag = name.partition("/")
@@ -46,35 +38,24 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
             f"open_clip/{name} does not say which weights; wanted open_clip/{architecture}/WEIGHTS: {', '.join(tags)}"
         )
     normal = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
-    settings: dict[str, Any] = {
-        "force_image_size": side, "pretrained_text": False,
-        "force_preprocess_cfg": {key: normal[key] for key in ("mean", "std") if key in normal},
-    }  # fmt: skip
-    if weights is not None:
-        try:
-            model = _created(open_clip, architecture, pretrained=str(weights), **settings)
-        except UNREADABLE as error:
-            raise CheckpointError(
-                f"{weights} is no file of open_clip/{architecture} ({first_line(error)}); give one of its weights, "
-                ".safetensors or .pt without anything but tensors"
-            ) from error
-    elif pretrained:
-        way_out = f"fetch {_address(normal)} where there is a network, and give the file with --weights"
-        with downloading(f"the weights of open_clip/{name}", way_out):
-            model = _created(open_clip, architecture, pretrained=tag, **settings)
+    preprocess = {key: normal[key] for key in ("mean", "std") if key in normal}
+    settings = {"force_image_size": side, "pretrained_text": False, "force_preprocess_cfg": preprocess}
+    if pretrained or weights is not None:
+        whose = f"open_clip/{name if weights is None else architecture}"
+        with reading_weights(whose, weights, _address(normal)):
+            model = _created(open_clip, architecture, pretrained=tag if weights is None else str(weights), **settings)
     else:
         model = _created(open_clip, architecture, pretrained=None, **settings)
     visual = model.visual
     size = int(visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size)
     mean, deviation = (cast(Three, tuple(visual.preprocess_cfg[key])) for key in ("mean", "std"))
-    config = {
-        "embed_dim": model_config["embed_dim"], "vision_cfg": model_config["vision_cfg"],
-        "quick_gelu": bool(model_config.get("quick_gelu", False)),
-    }  # fmt: skip
-    return OpenedNetwork(_LastMap(visual.float().eval()), Reading(size, mean, deviation), config)
+    config = {key: model_config[key] for key in ("embed_dim", "vision_cfg")}
+    config["quick_gelu"] = bool(model_config.get("quick_gelu", False))
+    return OpenedNetwork(_LastMap(visual.float().eval()), size, mean, deviation, config)
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
+    """Build the network of a description, with random weights."""
     with requires_extra("a backbone of open_clip", "open-clip"):
         from open_clip.model import _build_vision_tower
     config = described["config"]
@@ -87,10 +68,11 @@ def _created(open_clip: Any, architecture: str, **settings: Any) -> Any:
         warnings.simplefilter("always")
         model = open_clip.create_model(architecture, **settings)
     if any("QuickGELU mismatch" in str(one.message) for one in raised):
+        plain = architecture.removesuffix("-quickgelu")
+        other = plain if architecture != plain else f"{plain}-quickgelu"
         raise RecipeError(
             f"these weights of {architecture} were trained with the other of GELU and QuickGELU; give "
-            f"open_clip/{architecture.removesuffix('-quickgelu')}"
-            f"{'' if architecture.endswith('-quickgelu') else '-quickgelu'}/..."
+            f"open_clip/{other}/..."
         )
     return model
 

@@ -1,49 +1,69 @@
-"""What a library hands over of a backbone: the network, and how it reads pictures."""
+"""What a library's module returns for a backbone: the network, and how images are normalised for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isqrt
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, cast
 
 from jaxtyping import Float
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.downloads import downloading, first_line
+from diptych.runtime.errors import CheckpointError, RecipeError
 
 # ImageNet's; every backbone of torchvision and most of timm's were trained with them.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE = 224
+# What the libraries raise for files that hold no weights of the model.
+UNREADABLE = (RuntimeError, KeyError, ValueError, OSError, StopIteration, AttributeError, TypeError, EOFError,
+              SafetensorError, UnpicklingError)  # fmt: skip
 Three = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How pictures come to a backbone: squares of this side, each colour less its mean, over its deviation."""
-
-    side: int = SIDE
-    mean: Three = MEAN
-    deviation: Three = DEVIATION
-
-
-@dataclass(frozen=True)
 class OpenedNetwork:
-    """A network as its library hands it over. `config`: what besides its name says how to build it again."""
+    """A network as its library opens it. Images are squares, normalised per colour by mean and deviation."""
 
     trunk: nn.Module  # pixels (B, 3, side, side) to a map (B, F, h, w)
-    reading: Reading
-    config: Mapping[str, Any] = field(default_factory=dict)
+    side: int = SIDE  # pixels
+    mean: Three = MEAN
+    deviation: Three = DEVIATION
+    config: Mapping[str, Any] = field(default_factory=dict)  # what else is needed to build the network again
 
 
-def as_map(found: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:
-    """The tokens of a transformer as the square map that they are; class token and registers, which come first, are
-    left out. `cells`: how many of the tokens are cells; None: the largest square number."""
-    batch, count, width = found.shape
+@contextmanager
+def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[None]:
+    """Turn a library's errors while it reads the file `weights`, or downloads (None), into a CheckpointError."""
+    if weights is None:
+        remedy = f"fetch {address} where there is a network, and give the file with --weights"
+        with downloading(f"the weights of {name}", remedy):
+            yield
+        return
+    try:
+        yield
+    except UNREADABLE as error:
+        raise CheckpointError(
+            f"{weights} holds no weights of {name} ({first_line(error)}); give a file of them, .safetensors or .pt "
+            "without anything but tensors"
+        ) from error
+
+
+def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:
+    """Reshape a transformer's tokens into a square map, without the leading class token and registers.
+
+    `cells`: the number of tokens that are cells; None: the largest square number.
+    """
+    batch, count, width = tokens.shape
     side = isqrt(count if cells is None or cells > count else cells)
-    return found[:, count - side * side :].transpose(1, 2).reshape(batch, width, side, side)
+    return tokens[:, count - side * side :].transpose(1, 2).reshape(batch, width, side, side)
 
 
 def three(key: str, value: Any) -> Three:
-    """A number for each colour, or one for all."""
+    """Read a setting that has one number per colour, or one for all. Raises RecipeError."""
     values = (value,) * 3 if isinstance(value, int | float) else value
     if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
         raise RecipeError(f"{key}={value!r}; wanted a number for each of three colours, such as [0.5,0.5,0.5]")

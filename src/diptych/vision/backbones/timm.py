@@ -1,4 +1,4 @@
-"""Backbones of timm, with its own loading, on squares of the side that they were trained with."""
+"""Backbones of timm, loaded by timm itself, on squares of the side that they were trained with."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,11 +6,10 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from diptych.runtime.downloads import downloading, first_line
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.weight_files import read_weights
-from diptych.vision.backbones.opened import OpenedNetwork, Reading, Three, as_map
+from diptych.vision.backbones.opened import OpenedNetwork, Three, as_map, reading_weights
 
 
 class _LastMap(nn.Module):
@@ -19,13 +18,14 @@ class _LastMap(nn.Module):
         self.model = model
 
     def forward(self, pixels: Tensor) -> Tensor:
-        found = cast(Tensor, self.model.forward_features(pixels))
-        if found.ndim == 4:
-            return found if found.shape[1] == self.model.num_features else found.permute(0, 3, 1, 2)
-        return as_map(found, found.shape[1] - int(getattr(self.model, "num_prefix_tokens", 0)))
+        cells = cast(Tensor, self.model.forward_features(pixels))
+        if cells.ndim == 4:
+            return cells if cells.shape[1] == self.model.num_features else cells.permute(0, 3, 1, 2)
+        return as_map(cells, cells.shape[1] - int(getattr(self.model, "num_prefix_tokens", 0)))
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
+    """Open a model by its timm name. Raises RecipeError for unknown names, CheckpointError for weights."""
     with requires_extra(f"timm/{name}", "timm"):
         import timm
     if not timm.is_model(name):
@@ -35,30 +35,22 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     except RuntimeError as error:
         known = timm.list_pretrained(f"{name.partition('.')[0]}*")
         raise RecipeError(f"timm knows no weights {name!r}; {nearest(name, known)}") from error
-    size = side or int(cfg.input_size[-1])
+    size, overlay = side or int(cfg.input_size[-1]), None
     if weights is not None:
-        tensors = read_weights(weights)
-        for head in (cfg.classifier,) if isinstance(cfg.classifier, str) else cfg.classifier or ():
-            for part in ("weight", "bias"):
-                tensors.pop(f"{head}.{part}", None)
-        try:
-            model = _created(timm, name, size, True, {"state_dict": tensors, "classifier": None})
-        except (RuntimeError, KeyError, ValueError) as error:
-            raise CheckpointError(
-                f"{weights} is of another network than timm/{name} ({first_line(error)}); give a file of its weights"
-            ) from error
-    elif pretrained:
-        way_out = f"fetch {_address(cfg)} where there is a network, and give the file with --weights"
-        with downloading(f"the weights of timm/{name}", way_out):
-            model = _created(timm, name, size, True, None)
+        heads = (cfg.classifier,) if isinstance(cfg.classifier, str) else cfg.classifier or ()
+        unused = {f"{head}.{part}" for head in heads for part in ("weight", "bias")}
+        tensors = {key: value for key, value in read_weights(weights).items() if key not in unused}
+        overlay = {"state_dict": tensors, "classifier": None}
+    if pretrained or weights is not None:
+        with reading_weights(f"timm/{name}", weights, _address(cfg)):
+            model = _created(timm, name, size, True, overlay)
     else:
         model = _created(timm, name, size, False, None)
-    return OpenedNetwork(
-        _LastMap(model.eval()), Reading(size, cast(Three, tuple(cfg.mean)), cast(Three, tuple(cfg.std)))
-    )
+    return OpenedNetwork(_LastMap(model.eval()), size, cast(Three, tuple(cfg.mean)), cast(Three, tuple(cfg.std)))
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
+    """Build the network of a description, with random weights."""
     return opened(described["backbone"].removeprefix("timm/"), described["side"], None, False).trunk
 
 
@@ -66,13 +58,12 @@ def _created(timm: Any, name: str, side: int, pretrained: bool, overlay: dict[st
     settings = {"pretrained": pretrained, "num_classes": 0, "pretrained_cfg_overlay": overlay}
     try:
         return timm.create_model(name, img_size=side, **settings)
-    except TypeError as error:  # convolutions take any size, and no argument for it
+    except TypeError as error:  # convolutional networks take any size, and no argument for it
         if "img_size" not in str(error):
             raise
         return timm.create_model(name, **settings)
 
 
 def _address(cfg: Any) -> str:
-    if cfg.hf_hub_id:
-        return f"model.safetensors of https://huggingface.co/{cfg.hf_hub_id}"
-    return str(cfg.url or "its weights")
+    hub = cfg.hf_hub_id
+    return f"model.safetensors of https://huggingface.co/{hub}" if hub else str(cfg.url or "its weights")

@@ -13,17 +13,15 @@ from torchvision.models.feature_extraction import create_feature_extractor, get_
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.weight_files import read_weights
-from diptych.vision.backbones.opened import SIDE, OpenedNetwork, Reading
+from diptych.vision.backbones.opened import SIDE, OpenedNetwork
 from diptych.vision.detectors.weights import fill
 
-# GoogLeNet's released weights want other means and deviations, into which it turns the usual ones by itself.
-BUILDING: dict[str, dict[str, bool]] = {
-    "googlenet": {"init_weights": False, "aux_logits": False, "transform_input": True}
-}
+# GoogLeNet's released weights were trained with other means and deviations; the network converts ImageNet's itself.
+BUILDING = {"googlenet": {"init_weights": False, "aux_logits": False, "transform_input": True}}
 
 
 class _LastMap(nn.Module):
-    """The one output of torchvision's extractor, as a tensor (B, F, h, w)."""
+    """The only output of torchvision's extractor, as a tensor (B, F, h, w)."""
 
     def __init__(self, extractor: nn.Module) -> None:
         super().__init__()
@@ -34,16 +32,18 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
+    """Open a classifier by its torchvision name. Raises RecipeError for unknown names, CheckpointError for weights."""
     trunk = _trunk(name)
     if weights is not None or pretrained:
         tensors = _downloaded(name) if weights is None else read_weights(weights)
-        wanted = trunk.state_dict().keys()
-        kept = {f"extractor.{key}": value for key, value in tensors.items() if f"extractor.{key}" in wanted}
-        fill(trunk, kept, name if weights is None else str(weights))
-    return OpenedNetwork(trunk, Reading(side or SIDE))
+        needed = {f"extractor.{key}": value for key, value in tensors.items()}
+        needed = {key: value for key, value in needed.items() if key in trunk.state_dict()}
+        fill(trunk, needed, name if weights is None else str(weights))
+    return OpenedNetwork(trunk, side or SIDE)
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
+    """Build the network of a description, with random weights."""
     return _trunk(described["backbone"])
 
 
@@ -65,10 +65,9 @@ def _trunk(name: str) -> nn.Module:
 
 def _downloaded(name: str) -> dict[str, Tensor]:
     weights = cast(Any, get_model_weights(name)).DEFAULT
-    way_out = (
+    remedy = (
         f"fetch {weights.url} where there is a network, and give the file with --weights, or put it in "
         f"{torch.hub.get_dir()}/checkpoints"
     )
-    with downloading(f"the weights of {name}", way_out):
-        tensors: dict[str, Tensor] = weights.get_state_dict(progress=False, check_hash=True)
-    return tensors
+    with downloading(f"the weights of {name}", remedy):
+        return cast(dict[str, Tensor], weights.get_state_dict(progress=False, check_hash=True))

@@ -1,8 +1,8 @@
-"""What a detector is trained on: images and the objects in them."""
+"""Training batches of detectors: images and the objects in them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DetectionBatch:
-    """Squares and the objects in them, padded to the most of a picture; IGNORE stands for padding and the unknown."""
+    """Squares and their objects, padded to the largest number per image. IGNORE marks padding and unknown values."""
 
     keys: list[str]
     squares: UInt8[Tensor, "B 3 side side"]
@@ -25,11 +25,11 @@ class DetectionBatch:
         return len(self.keys)
 
     def to(self, device: torch.device | str) -> DetectionBatch:
-        moved: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, Tensor):
-                moved[f.name] = value.to(device)
-            elif isinstance(value, dict):
-                moved[f.name] = {name: tensor.to(device) for name, tensor in value.items()}
-        return replace(self, **moved)
+        """Return the batch with all tensors on a device."""
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: tensor.to(device) for name, tensor in value.items()}
+            return value.to(device) if isinstance(value, Tensor) else value
+
+        return replace(self, **{name: moved(value) for name, value in vars(self).items()})

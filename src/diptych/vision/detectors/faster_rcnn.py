@@ -1,7 +1,7 @@
-"""torchvision's Faster R-CNN as detector: what the papers extracted their regions with, apart from the training set.
+"""torchvision's Faster R-CNN as a detector: the papers' kind of detector, trained on COCO instead of Visual Genome.
 
-A region is a proposal, as in bottom-up attention: its feature is the box head's, its box the one refined for its best
-class, its score that class's probability. The picture's own feature is that of a box around all of it.
+A region is a proposal, as in bottom-up attention. Its feature is the box head's, its box the one refined for its best
+class, its score that class's probability. The whole image's feature is that of a box around all of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from diptych.core import (
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, nearest
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.detectors.detection_batch import DetectionBatch
-from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.detector import Picture, regions_of
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import EXACTLY_100, Selection
 from diptych.vision.detectors.weights import fill, fingerprint, restored, write_detector
@@ -57,27 +57,25 @@ Layer = Literal["fc6", "fc7"]
 
 @dataclass(frozen=True)
 class FasterRCNNConfig:
-    """`architecture`: one of torchvision's whole networks, or any of its ResNets followed by `_fpn`."""
+    """Shape of a network. `architecture`: one of WHOLE_NETWORKS, or one of RESNETS followed by `_fpn`."""
 
     architecture: str
     class_names: tuple[str, ...]  # the first is the background
     layer: Layer = "fc7"
-    shorter: int | None = None  # pixels of the picture's shorter side, as the network sees it; None: its own choice
+    shorter: int | None = None  # pixels of the resized image's shorter side; None: the network's default
     longer: int | None = None
 
     def build(self) -> Network:
-        """With random weights, and no network access."""
+        """Build the network with random weights, without network access. Raises RecipeError."""
         sizes = {"min_size": self.shorter, "max_size": self.longer}
-        # A rule of exactly N regions needs proposals that are poor ones too.
+        # A rule of exactly N regions needs poor proposals too.
         options: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         options |= {"num_classes": len(self.class_names), "rpn_score_thresh": 0.0}
         if self.architecture in WHOLE_NETWORKS:
             built = getattr(detection, self.architecture)(weights=None, weights_backbone=None, **options)
         elif (name := self.architecture.removesuffix("_fpn")) in RESNETS and name != self.architecture:
-            backbone = resnet_fpn_backbone(
-                backbone_name=name, weights=None, trainable_layers=5, norm_layer=nn.BatchNorm2d
-            )
-            built = Network(backbone, **options)
+            norm = {"trainable_layers": 5, "norm_layer": nn.BatchNorm2d}
+            built = Network(resnet_fpn_backbone(backbone_name=name, weights=None, **norm), **options)
         else:
             known = (*WHOLE_NETWORKS, *(f"{name}_fpn" for name in RESNETS))
             raise RecipeError(f"no Faster R-CNN is called {self.architecture!r}; {nearest(self.architecture, known)}")
@@ -87,6 +85,8 @@ class FasterRCNNConfig:
 
 
 class FasterRCNN:
+    """A Faster R-CNN with a rule that selects regions among its proposals."""
+
     needs_pictures = True
 
     def __init__(self, network: Network, shape: FasterRCNNConfig, selection: Selection = EXACTLY_100) -> None:
@@ -98,19 +98,16 @@ class FasterRCNN:
 
     @property
     def contract(self) -> FeatureContract:
+        linear = [layer for layer in self.network.roi_heads.box_head.modules() if isinstance(layer, nn.Linear)]
         size = "" if self.shape.shorter is None else f" at {self.shape.shorter} pixels"
         return FeatureContract(
             extractor=f"{self.shape.architecture} {self.shape.layer}{size}",
             weights=self._fingerprint,
-            feature_size=self._feature_size(),
+            feature_size=linear[-1].out_features,
             class_names=self.shape.class_names,
             selection=str(self.selection),
             whole=True,
         )
-
-    def _feature_size(self) -> int:
-        linear = [layer for layer in self.network.roi_heads.box_head.modules() if isinstance(layer, nn.Linear)]
-        return linear[-1].out_features
 
     @torch.no_grad()
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
@@ -122,25 +119,22 @@ class FasterRCNN:
         maps: Any = self.network.backbone(images.tensors)
         maps = maps if isinstance(maps, dict) else OrderedDict([("0", maps)])
         proposals, _ = self.network.rpn(images, maps, None)
-        # The picture itself is one more region; afterwards it is taken off again.
+        # The whole image is the first region of each; `_one` takes it off again.
         whole = [torch.tensor([[0.0, 0.0, w, h]], device=device) for h, w in images.image_sizes]
-        boxes = [torch.cat([picture, found]) for picture, found in zip(whole, proposals, strict=True)]
+        boxes = [torch.cat(both) for both in zip(whole, proposals, strict=True)]
         features, logits, moves = self._describe(maps, boxes, images.image_sizes)
         refined = self.network.roi_heads.box_coder.decode(moves, boxes)
         counts = [len(box) for box in boxes]
         split = (torch.split(tensor, counts) for tensor in (features, logits.softmax(1), refined))
-        return [
-            self._one(picture, size, *of_one)
-            for picture, size, *of_one in zip(pictures, images.image_sizes, *split, strict=True)
-        ]
+        return [self._one(*of_one) for of_one in zip(pictures, images.image_sizes, *split, strict=True)]
 
     def _check_sides(self, pictures: Sequence[Picture]) -> None:
-        """Raises DataError for a picture so narrow that nothing is left of it in the network's size."""
+        """Raise DataError for an image so narrow that its resized version has no pixel across."""
         longer: int = self.network.transform.max_size
         for height, width in (picture.shape[1:] for picture in pictures):
             if min(height, width) * longer < max(height, width):
                 raise DataError(
-                    f"a picture of {width} x {height} pixels is too narrow: made {longer} pixels long, it has no pixel "
+                    f"an image of {width} x {height} pixels is too narrow: resized to {longer} pixels, it has no pixel "
                     "across; cut it into parts"
                 )
 
@@ -167,14 +161,7 @@ class FasterRCNN:
         boxes = clip_boxes_to_image(refined[1:][torch.arange(len(best)), best + 1], size)
         boxes = boxes / boxes.new_tensor([size[1], size[0]] * 2)
         rows = self.selection.choose(boxes, scores, best)
-        return Regions(
-            boxes=boxes[rows].cpu(),
-            scores=scores[rows].cpu(),
-            size=(picture.shape[2], picture.shape[1]),
-            classes=classes[1:][rows].cpu(),
-            features=features[1:][rows].cpu(),
-            whole=features[0].cpu(),
-        )
+        return regions_of(picture, boxes[rows], scores[rows], classes[1:][rows], features[1:][rows], features[0])
 
     def save(self, folder: Path) -> None:
         described = {"kind": KIND, "shape": asdict(self.shape), "selection": self.selection.to_json()}
@@ -188,6 +175,7 @@ class FasterRCNN:
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> FasterRCNN:
+        """Open one of WHOLE_NETWORKS, with the weights of a file or torchvision's."""
         rule = request.selection or EXACTLY_100
         if request.weights is None or request.name not in WHOLE_NETWORKS:
             return cls.from_torchvision(request.name, selection=rule)
@@ -195,15 +183,14 @@ class FasterRCNN:
 
     @classmethod
     def from_file(cls, path: Path, shape: FasterRCNNConfig, selection: Selection) -> FasterRCNN:
-        """Weights that torchvision or a user saved: .safetensors, or .pth without anything but tensors."""
+        """Open weights that torchvision or a user saved: .safetensors, or .pth that holds only tensors."""
         return cls(fill(shape.build(), read_weights(path), str(path)), shape, selection)
 
     @classmethod
     def from_torchvision(
-        cls, architecture: str = "fasterrcnn_resnet50_fpn", layer: Layer = "fc7",
-        selection: Selection = EXACTLY_100,
-    ) -> FasterRCNN:  # fmt: skip
-        """With torchvision's own COCO weights, downloaded once to torch's cache."""
+        cls, architecture: str = "fasterrcnn_resnet50_fpn", layer: Layer = "fc7", selection: Selection = EXACTLY_100
+    ) -> FasterRCNN:
+        """Open a network with torchvision's COCO weights, downloaded once to torch's cache. Raises CheckpointError."""
         if architecture not in WHOLE_NETWORKS:
             raise RecipeError(
                 f"torchvision has no detector weights for {architecture!r}; {nearest(architecture, WHOLE_NETWORKS)}; "
@@ -223,15 +210,14 @@ class FasterRCNN:
 
 
 def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
-    """Of the network that torchvision's own weights fit."""
-    return FasterRCNNConfig(
-        architecture, tuple(cast(Any, get_model_weights(architecture)).DEFAULT.meta["categories"]), layer
-    )
+    """Return the shape of a network with torchvision's COCO weights."""
+    classes = cast(Any, get_model_weights(architecture)).DEFAULT.meta["categories"]
+    return FasterRCNNConfig(architecture, tuple(classes), layer)
 
 
 @dataclass(frozen=True)
 class FasterRCNNDetection:
-    """An Update for the one trainer, like `Detection`. The network's class 0 is the background."""
+    """The training update of Faster R-CNN, like `Detection` of the small one. Class 0 is the background."""
 
     weights: Mapping[str, float] = field(default_factory=dict)
     objectives: Sequence[Objective] = ()
@@ -253,7 +239,7 @@ class FasterRCNNDetection:
             for boxes, kinds in zip(batch.boxes, batch.kinds, strict=True)
         ]
         means = model(list(batch.squares.float() / 255), targets)
-        # torchvision divides by the pictures of the batch; the trainer divides by those of all ranks.
+        # torchvision divides by the images of the batch; the trainer divides by those of all ranks.
         yield {LOSSES_OF[name]: mean * len(batch) for name, mean in means.items()}
 
 

@@ -70,7 +70,7 @@ class GivenRegions:
         """Of the size of the first that is whole; the others must be like it."""
         files = open_features(folder)
         reason = ""
-        for record in list(files.fitting(list(records))):
+        for record in list(files.matching(list(records))):
             try:
                 raw = files.read(record)
                 features, classes = _numbers(raw, raw.named, raw.features, 2), _numbers(raw, "classes", raw.classes, 2)

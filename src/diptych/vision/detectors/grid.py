@@ -1,4 +1,4 @@
-"""A plain grid: regions are the cells of a backbone's last map, and no detector was trained."""
+"""A plain grid: regions are the cells of a backbone's last map, without a trained detector."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from torch.nn.functional import adaptive_avg_pool2d
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detectors.detector import Picture
-from diptych.vision.detectors.letterbox import letterbox
+from diptych.vision.detectors.detector import Picture, regions_of
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import DETECTOR, fingerprint, write_detector
 
 KIND, ONNX = "grid", "onnx:"
-CELLS = 7  # on a side, where the map has as many
+CELLS = 7  # on a side; fewer where the map has fewer
 
 
 class Grid:
-    """`cells` by `cells` regions of equal size; those outside a picture that is not square are left out."""
+    """`cells` by `cells` regions of equal size, without those outside an image that is not square."""
 
     needs_pictures = True
 
@@ -57,9 +56,9 @@ class Grid:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
-        squares, shares = letterbox(pictures, self.backbone.side, self.backbone.device)
-        maps = adaptive_avg_pool2d(self.backbone(squares), self.cells).float()
-        return [self._one(*one) for one in zip(pictures, maps, shares, strict=True)]
+        maps, shares = self.backbone.maps_of(pictures)
+        cells = adaptive_avg_pool2d(maps, self.cells)
+        return [self._one(*of_one) for of_one in zip(pictures, cells, shares, strict=True)]
 
     def _one(self, picture: Picture, cells: Float[Tensor, "F n n"], share: Float[Tensor, "2"]) -> Regions:
         columns, rows = (share * self.cells).ceil().int().tolist()
@@ -67,19 +66,14 @@ class Grid:
         corners = torch.stack([left, top, left + 1, top + 1], -1).reshape(-1, 4) / self.cells
         boxes = (corners / share.cpu().repeat(2)).clamp(0, 1)
         features = cells[:, :rows, :columns].flatten(1).T.cpu()
-        return Regions(
-            boxes=boxes,
-            scores=torch.ones(len(boxes)),
-            size=(picture.shape[2], picture.shape[1]),
-            features=features,
-            whole=features.mean(0),
-        )
+        return regions_of(picture, boxes, torch.ones(len(boxes)), None, features, features.mean(0))
 
     def save(self, folder: Path) -> None:
         write_detector(folder, {"kind": KIND, **self.backbone.described, "cells": self.cells}, self.backbone)
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> Grid:
+        """Open `grid:BACKBONE` with the settings `side` and `cells`. Raises RecipeError for any others."""
         values = {"side": None, "cells": None} | dict(request.settings)
         for key, value in values.items():
             if key not in ("side", "cells"):
@@ -95,14 +89,13 @@ class Grid:
 
 
 def backbone_of(name: str, option: str) -> Backbone:
-    """The backbone that an option names: of a library, of the folder of a grid detector, or `onnx:FILE`."""
+    """Open the backbone that an option names: a library's, that of a grid detector's folder, or `onnx:FILE`."""
     if name.startswith(ONNX):
         return Backbone.from_onnx(Path(name.removeprefix(ONNX)), {})
     if not (Path(name) / DETECTOR).is_file():
         return Backbone.of(name)
     grid = load_detector(Path(name))
     if not isinstance(grid, Grid):
-        raise RecipeError(
-            f"{option} {name} holds {grid.contract.extractor}; wanted a backbone, saved as a grid detector"
-        )
+        held = grid.contract.extractor
+        raise RecipeError(f"{option} {name} holds {held}; wanted a backbone, saved as a grid detector")
     return grid.backbone

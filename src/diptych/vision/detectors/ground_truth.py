@@ -1,4 +1,4 @@
-"""Regions from the truth: for tests, and to know what perfect detector would be worth. Never for a score of a model."""
+"""Regions from annotated objects: for tests, and as the bound of a perfect detector. Never for a model's score."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KIND = "ground-truth"
 
 
 class GroundTruth:
-    """A region for each thing; its feature is one-hot over kinds and attribute values."""
+    """One region per object; its feature is one-hot over kinds and attribute values."""
 
     needs_pictures = False
     network = None
 
     def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
-        """`masks`: whether regions have instance masks (a thing without one fills its box)."""
+        """`masks`: regions have instance masks; an object without one fills its box."""
         self.kinds, self.masks = tuple(kinds), masks
         self.attributes = {name: tuple(values) for name, values in attributes.items()}
         self._columns = {kind: column for column, kind in enumerate(self.kinds)}
@@ -36,19 +36,15 @@ class GroundTruth:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> GroundTruth:
-        """With the kinds and attributes that occur."""
-        kinds: set[str] = set()
+        """Collect the kinds and attributes that occur. Raises DataError where no record has objects."""
+        objects = [thing for record in records for thing in record.objects]
+        if not objects:
+            raise DataError("ground truth was asked for, but no record holds any object; choose a detector instead")
         attributes: dict[str, set[str]] = {}
-        masks = False
-        for record in records:
-            for thing in record.objects:
-                kinds.add(thing.kind)
-                masks = masks or bool(thing.mask)
-                for name, value in thing.attributes.items():
-                    attributes.setdefault(name, set()).add(value)
-        if not kinds:
-            raise DataError("ground truth was asked for, but no record holds any thing; choose a detector instead")
-        return cls(sorted(kinds), {name: sorted(values) for name, values in sorted(attributes.items())}, masks)
+        for name, value in (item for thing in objects for item in thing.attributes.items()):
+            attributes.setdefault(name, set()).add(value)
+        values = {name: sorted(attributes[name]) for name in sorted(attributes)}
+        return cls(sorted({thing.kind for thing in objects}), values, any(thing.mask for thing in objects))
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> GroundTruth:

@@ -1,5 +1,4 @@
-"""Regions of a detector, and the whole picture's feature of a backbone (ImageBERT, Table 4: DenseNet,
-ResNet, GoogLeNet)."""
+"""A detector's regions with a backbone's feature of the whole image (ImageBERT, Table 4)."""
 
 from __future__ import annotations
 
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from diptych.core import FeatureContract, Record, Regions
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.detector import Detector, Picture
-from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.load import REGIONS, load_detector
 from diptych.vision.detectors.weights import fingerprint, write_detector
 
@@ -25,7 +23,7 @@ KIND = "with-whole"
 
 
 class WithImageFeature:
-    """`regions` finds the regions; the mean of the backbone's last map, where the picture is, is the whole's."""
+    """Regions of `regions`; the whole image's feature is the mean of the backbone's last map over the image."""
 
     needs_pictures = True
 
@@ -55,10 +53,9 @@ class WithImageFeature:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
-        squares, shares = letterbox(pictures, self.backbone.side, self.backbone.device)
-        maps = self.backbone(squares).float()
-        seen = self.regions.detect(pictures if self.regions.needs_pictures else [], records)
-        return [replace(one, whole=_mean(*of)) for one, *of in zip(seen, maps, shares, strict=True)]
+        regions = self.regions.detect(pictures if self.regions.needs_pictures else [], records)
+        cells = zip(*self.backbone.maps_of(pictures), strict=True)
+        return [replace(one, whole=_mean(*of)) for one, of in zip(regions, cells, strict=True)]
 
     def save(self, folder: Path) -> None:
         self.regions.save(folder / REGIONS)
@@ -70,6 +67,6 @@ class WithImageFeature:
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
-    """Over the cells that show some of the picture; the rest of the square is grey."""
+    """Average the cells that show some of the image; the rest of the square is grey."""
     columns, rows = (share.cpu() * torch.tensor([cells.shape[2], cells.shape[1]])).ceil().int().tolist()
     return cells[:, :rows, :columns].mean((1, 2)).cpu()

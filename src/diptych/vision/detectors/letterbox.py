@@ -1,4 +1,4 @@
-"""Pictures of any shape, fitted into one square so that they can be stacked."""
+"""Fit images of any shape into squares, so that they can be stacked."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from torch.nn.functional import interpolate
 
 from diptych.vision.detectors.detector import Picture
 
-GREY = 114  # outside the picture
+GREY = 114  # outside the image
 
 
 def letterbox(
     pictures: Sequence[Picture], side: int, device: torch.device | str = "cpu"
 ) -> tuple[UInt8[Tensor, "B 3 side side"], Float[Tensor, "B 2"]]:
-    """The pictures at the top left of squares, aspect kept, and the share of the square each covers (across, down).
+    """Place images at the top left of squares, aspect kept; also return the share of the square (x, y) each covers.
 
-    Fractions of the picture times that share are fractions of the square, and back.
+    A fraction of the image times that share is a fraction of the square.
     """
     stacked = torch.full((len(pictures), 3, side, side), GREY, dtype=torch.uint8, device=device)
     shares = torch.empty(len(pictures), 2)
@@ -30,7 +30,7 @@ def letterbox(
 
 
 def fit(picture: Picture, side: int) -> Picture:
-    """The picture with its longer side this long."""
+    """Resize an image so that its longer side has `side` pixels."""
     height, width = picture.shape[1:]
     longer = max(height, width)
     if longer == side:
@@ -41,9 +41,10 @@ def fit(picture: Picture, side: int) -> Picture:
 
 
 def to_square(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float[Tensor, "... 4"]:
+    """Convert boxes from fractions of the image to fractions of the square."""
     return boxes * share.repeat(2)
 
 
 def to_picture_fractions(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float[Tensor, "... 4"]:
-    """Boxes of the square as boxes of the picture; what reaches into the grey is cut off."""
+    """Convert boxes from fractions of the square to fractions of the image; parts in the grey are cut off."""
     return (boxes / share.repeat(2)).clamp(0, 1)

@@ -1,11 +1,11 @@
-"""Detectors by kind: how the folder of one is opened, and under which names a user asks for one that is no folder."""
+"""The table of detector kinds: the class that opens a folder, and the names and files a user can give instead."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.vision.detectors.detector import Detector
@@ -13,7 +13,7 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import DETECTOR, read_detector
 
-REGIONS = "regions"  # the subfolder of a detector that another one wraps
+REGIONS = "regions"  # subfolder of the detector inside a `with-whole` one
 Names = Mapping[str, Sequence[str]]
 
 
@@ -21,8 +21,8 @@ Names = Mapping[str, Sequence[str]]
 class DetectorKind:
     """A kind of detector: a class with `from_folder(folder, described)`, which reads what its `save` wrote.
 
-    `names`: patterns of names that `diptych extract --detector` takes, each with the options that it takes; `files`:
-    the same for files that `diptych import detector` takes. A class with either has `from_request(request)` too.
+    `names`: name patterns of `diptych extract --detector`, each with the options it takes. `files`: the same for the
+    files of `diptych import detector`. A class with either has `from_request(request)` too.
     """
 
     place: str  # MODULE:CLASS
@@ -30,7 +30,7 @@ class DetectorKind:
     files: Names = field(default_factory=dict)
 
     def load(self) -> Any:
-        """The class. Its module is imported when a detector of this kind is opened."""
+        """Import and return the class."""
         module, _, name = self.place.partition(":")
         return getattr(import_module(module), name)
 
@@ -58,7 +58,7 @@ DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
 
 
 def ask(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
-    """The detector of a name, or (`files`) of a file; `given`: the options by their names, None where not given.
+    """Open the detector of a name, or with `files` of a file. `given`: options by name, None where not given.
 
     Raises RecipeError for a name of no kind, and for an option that its kind does not take.
     """
@@ -67,17 +67,16 @@ def ask(request: DetectorRequest, given: Mapping[str, object], files: bool = Fal
         for kind in DETECTORS.values()
         for pattern, options in {**kind.names, **(kind.files if files else {})}.items()
     ]
-    fitting = [one for one in known if fnmatchcase(request.name, one[0])]
-    if not fitting:
+    matches = [one for one in known if fnmatchcase(request.name, one[0])]
+    if not matches:
         names = ", ".join(pattern.replace("*", "NAME") for pattern, _, _ in known)
         raise RecipeError(
             f"no detector {request.name!r}; wanted a folder with {DETECTOR} (of a detector, a store or a model), "
             f"hub:NAME@COMMIT, or one of {names}"
         )
-    _, kind, options = max(fitting, key=lambda one: len(one[0]))
+    _, kind, options = max(matches, key=lambda one: len(one[0]))
     refuse_ignored(given, options, f"{'import ' if files else '--'}detector {request.name}")
-    detector: Detector = kind.load().from_request(request)
-    return detector
+    return cast(Detector, kind.load().from_request(request))
 
 
 def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str) -> None:
@@ -88,17 +87,17 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
 
 
 def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
-    """From a folder that `Detector.save` wrote. Nothing in it points outside, so it may be moved.
+    """Open a folder that `Detector.save` wrote; it is self-contained, so it may be moved.
 
-    A detector may be given another rule for its regions than the one it was saved with; its contract then says so.
+    `selection` replaces the rule that it was saved with, also in its contract. Raises CheckpointError for a damaged
+    folder, RecipeError where the detector takes no rule.
     """
     detector = _load(folder)
     if selection is not None:
-        finder: Any = getattr(detector, "regions", detector)  # of one that adds a feature of the whole image
+        finder: Any = getattr(detector, "regions", detector)  # `regions`: the one inside a `with-whole`
         if not isinstance(getattr(finder, "selection", None), Selection):
-            raise RecipeError(
-                f"{finder.contract.extractor} takes no other selection of regions than its own; leave it out"
-            )
+            name = finder.contract.extractor
+            raise RecipeError(f"{name} takes no other selection of regions than its own; leave it out")
         finder.selection = selection
     return detector
 
@@ -110,7 +109,6 @@ def _load(folder: Path) -> Detector:
         known = nearest(str(described["kind"]), DETECTORS)
         raise CheckpointError(f"{folder / DETECTOR} is of an unknown kind; {known}")
     try:
-        detector: Detector = kind.load().from_folder(folder, described)
+        return cast(Detector, kind.load().from_folder(folder, described))
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / DETECTOR} is damaged ({error!r}); copy the folder again") from error
-    return detector

@@ -1,35 +1,34 @@
 """torchvision's non-maximum suppression without the seconds that `import torchvision` takes.
 
-The package imports its models, its transforms and torch's compiler; the kernels are one library beside them.
+The package imports its models, its transforms and torch's compiler; the kernels are a separate library in its folder.
 """
 
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-LARGE = 1000  # boxes; from there on torchvision goes class by class
+LARGE = 1000  # boxes; above this torchvision runs class by class
 
 
 def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
-    """Indices of the boxes that no better one overlaps by an IoU over `overlap`, best first."""
+    """Return the indices of boxes that no better one overlaps by an IoU over `overlap`, best first."""
     _load_kernels()
-    kept: Tensor = torch.ops.torchvision.nms(boxes, scores, overlap)
-    return kept
+    return cast(Tensor, torch.ops.torchvision.nms(boxes, scores, overlap))
 
 
 def batched_nms(
     boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"], overlap: float
 ) -> Int[Tensor, "K"]:
-    """The same where only a better box of the same class counts: each class is moved to a place of its own."""
+    """Like `nms` within each class: the boxes of each class are shifted to an area of their own."""
     if len(boxes) > LARGE:
         from torchvision.ops import batched_nms as by_class
 
-        kept: Tensor = by_class(boxes, scores, classes, overlap)
-        return kept
+        return cast(Tensor, by_class(boxes, scores, classes, overlap))
     if not len(boxes):
         return classes.new_zeros(0)
     return nms(boxes + (classes * (boxes.max() + 1))[:, None].to(boxes), scores, overlap)
@@ -41,5 +40,5 @@ def _load_kernels() -> None:
     for folder in (package and package.submodule_search_locations) or ():
         for library in Path(folder).glob("_C*.so"):
             torch.ops.load_library(library)  # type: ignore[no-untyped-call]
-    if not hasattr(torch.ops.torchvision, "nms"):  # built in another way
+    if not hasattr(torch.ops.torchvision, "nms"):  # another build
         import torchvision.ops  # noqa: F401

@@ -1,22 +1,23 @@
-"""Boxes of one network, features of another: each region's is the mean of a backbone's last map inside its box."""
+"""Boxes of one network, features of another: the mean of a backbone's last map inside each box."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detectors.detector import Detector, Picture
+from diptych.vision.detectors.detector import Detector, Picture, regions_of
 from diptych.vision.detectors.grid import ONNX, Grid, backbone_of
-from diptych.vision.detectors.letterbox import letterbox, to_square
+from diptych.vision.detectors.letterbox import to_square
 from diptych.vision.detectors.pooling import pool_regions
 from diptych.vision.detectors.proposers.onnx import OnnxProposer, is_backbone
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
@@ -26,21 +27,18 @@ from diptych.vision.detectors.selection import EXACTLY_100, Selection
 from diptych.vision.detectors.weights import WEIGHTS, fill, fingerprint, read_weights, write_detector
 
 KIND, HF = "pooled", "hf:"
-CELLS = 7  # of a region, both ways
+CELLS = 7  # per region, in x and in y
 PROPOSER, BACKBONE = "proposer", "backbone"
 
 
 class PooledDetector:
-    """Without a backbone the features are the proposer's own."""
+    """A proposer's boxes with a backbone's features, or without a backbone the proposer's own."""
 
     needs_pictures = True
 
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection = EXACTLY_100) -> None:
         if backbone is None and not proposer.feature_size:
-            raise RecipeError(
-                f"{proposer.name} finds boxes and gives no features; say whose features they get: --backbone "
-                "timm/NAME, for instance"
-            )
+            raise RecipeError(f"{proposer.name} finds boxes and gives no features; add --backbone timm/NAME")
         self.proposer, self.backbone, self.selection = proposer, backbone, selection
         parts: dict[str, nn.Module] = {PROPOSER: proposer} | ({} if backbone is None else {BACKBONE: backbone})
         self.network = nn.ModuleDict(parts).eval()
@@ -64,43 +62,23 @@ class PooledDetector:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         if not pictures:
             return []
-        chosen = [
-            self._chosen(one, record) for one, record in zip(self.proposer.propose(pictures), records, strict=True)
-        ]
-        features = [one.features for one in chosen] if self.backbone is None else self._pooled(pictures, chosen)
-        return [
-            Regions(
-                boxes=one.boxes.cpu(),
-                scores=one.scores.cpu(),
-                size=(picture.shape[2], picture.shape[1]),
-                classes=None if one.labels is None else one.labels.cpu(),
-                features=None if of is None else of.float().cpu(),
-            )
-            for picture, one, of in zip(pictures, chosen, features, strict=True)
-        ]
+        candidates = zip(pictures, self.proposer.propose(pictures), records, strict=True)
+        regions = [self._chosen(*of_one) for of_one in candidates]
+        if self.backbone is None:
+            return regions
+        cells = zip(regions, *self.backbone.maps_of(pictures), strict=True)
+        return [replace(one, features=_pooled(one.boxes.to(of.device), of, share)) for one, of, share in cells]
 
-    def _chosen(self, found: Candidates, record: Record) -> Candidates:
-        """Boxes without an extent are none; the best of the others by the rule."""
-        if not all(bool(torch.isfinite(one).all()) for one in (found.boxes, found.scores)):
+    def _chosen(self, picture: Picture, candidates: Candidates, record: Record) -> Regions:
+        """Select regions by the rule among the boxes with an extent. Raises DataError for infinite numbers."""
+        boxes, scores, labels, features = vars(candidates).values()
+        if not (boxes.isfinite().all() and scores.isfinite().all()):
             raise DataError(f"{self.proposer.name} found boxes or scores that are not finite", key=record.key)
-        there = (found.boxes[:, 2:] > found.boxes[:, :2]).all(1).nonzero()[:, 0]
-        classes = found.labels.argmax(1) if found.labels is not None else torch.zeros_like(found.scores).long()
-        rows: Int[Tensor, "R"] = there[self.selection.choose(found.boxes[there], found.scores[there], classes[there])]
-        return Candidates(
-            found.boxes[rows],
-            found.scores[rows],
-            None if found.labels is None else found.labels[rows],
-            None if found.features is None else found.features[rows],
-        )
-
-    def _pooled(self, pictures: Sequence[Picture], chosen: Sequence[Candidates]) -> list[Float[Tensor, "R F"]]:
-        assert self.backbone is not None
-        squares, shares = letterbox(pictures, self.backbone.side, self.backbone.device)
-        maps = self.backbone(squares).float()
-        return [
-            pool_regions(one[None], to_square(found.boxes.to(one.device), share)[None], CELLS)[0].mean((2, 3))
-            for one, share, found in zip(maps, shares, chosen, strict=True)
-        ]
+        wide = (boxes[:, 2:] > boxes[:, :2]).all(1).nonzero()[:, 0]
+        classes = labels.argmax(1) if labels is not None else torch.zeros_like(scores).long()
+        rows = wide[self.selection.choose(boxes[wide], scores[wide], classes[wide])]
+        labels, features = (None if one is None else one[rows].float() for one in (labels, features))
+        return regions_of(picture, boxes[rows], scores[rows], labels, features)
 
     def save(self, folder: Path) -> None:
         described = {
@@ -111,7 +89,7 @@ class PooledDetector:
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> Detector:
-        """Of `hf:NAME`, or of an ONNX file, which may be a backbone: then it is a grid."""
+        """Open `hf:NAME` or an ONNX file. A file that is a backbone becomes a `Grid`."""
         path, values = Path(request.name.removeprefix(ONNX)), dict(request.settings)
         proposer: Proposer
         if request.name.startswith(HF):
@@ -133,11 +111,16 @@ class PooledDetector:
         def part(name: str) -> dict[str, Tensor]:
             return {key.partition(".")[2]: value for key, value in weights.items() if key.startswith(f"{name}.")}
 
-        known: dict[str, type[OnnxProposer | TransformersProposer]] = {
-            "onnx": OnnxProposer, "transformers": TransformersProposer,
-        }  # fmt: skip
-        proposer = known[described[PROPOSER]["library"]].from_described(described[PROPOSER])
+        known = {"onnx": OnnxProposer.from_described, "transformers": TransformersProposer.from_described}
+        proposer: Proposer = known[described[PROPOSER]["library"]](described[PROPOSER])
         fill(proposer, part(PROPOSER), source)
         features = described[BACKBONE]
         backbone = None if features is None else Backbone.from_described(features, part(BACKBONE), source)
         return cls(proposer, backbone, Selection.from_json(described["selection"]))
+
+
+def _pooled(
+    boxes: Float[Tensor, "R 4"], cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]
+) -> Float[Tensor, "R F"]:
+    pooled = pool_regions(cells[None], to_square(boxes, share)[None], CELLS)
+    return pooled[0].mean((2, 3)).float().cpu()

@@ -1,18 +1,19 @@
-"""RoIAlign as two matrix products, one down and one across: exact, and quick in bfloat16 both forward and back."""
+"""RoIAlign as two matrix products, in y and in x: exact, and fast in bfloat16, forward and backward."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-SAMPLES = 2  # of a cell, both ways; as in torchvision's sampling_ratio
+SAMPLES = 2  # per cell, in x and in y; torchvision's sampling_ratio
 
 
 def pool_regions(
     maps: Float[Tensor, "B C h w"], boxes: Float[Tensor, "B K 4"], cells: int
 ) -> Float[Tensor, "B K C cells cells"]:
-    """The mean of each cell of each box (fractions of the map), bilinear, as torchvision's `roi_align(aligned=True)`.
+    """Average the map bilinearly over each cell of each box, like torchvision's `roi_align(aligned=True)`.
 
-    Bilinear weights are a product of one for the row and one for the column, so the mean over a cell's samples is too.
+    Boxes are fractions of the map. Bilinear weights are a product of a row's and a column's, and so is their mean over
+    a cell's samples.
     """
     count, each = boxes.shape[:2]
     channels, height, width = maps.shape[1:]
@@ -26,9 +27,8 @@ def pool_regions(
 def _shares(
     low: Float[Tensor, "B K"], high: Float[Tensor, "B K"], cells: int, length: int
 ) -> Float[Tensor, "B K cells length"]:
-    """How much each row (or column) of the map adds to each cell between these two fractions; a cell's sum to 1."""
+    """Return the weight of each row (or column) of the map in each cell from `low` to `high`; a cell's sum to 1."""
     steps = (torch.arange(cells * SAMPLES, dtype=low.dtype, device=low.device) + 0.5) / (cells * SAMPLES)
     places = (low[..., None] + steps * (high - low)[..., None]) * length - 0.5
     nearness = 1 - (places.clamp(0, length - 1)[..., None] - torch.arange(length, device=low.device)).abs()
-    shares: Tensor = nearness.clamp(min=0).view(*low.shape, cells, SAMPLES, length).mean(3)
-    return shares
+    return nearness.clamp(min=0).view(*low.shape, cells, SAMPLES, length).mean(3)

@@ -1,4 +1,4 @@
-"""A detector as a user asks for it."""
+"""A user's request for a detector."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from diptych.vision.detectors.selection import Selection
 
 @dataclass(frozen=True)
 class DetectorRequest:
-    """A name or a file, with the options that its kind takes."""
+    """A name or a file, with the options of its kind."""
 
     name: str
     records: Sequence[Record] = ()
-    features: Path | None = None  # files of features that were made elsewhere
-    whole_boxes: bool = False  # those have no boxes: each is the whole picture
-    weights: Path | None = None  # where they are not to be downloaded
-    selection: Selection | None = None  # None: as the kind has it
+    features: Path | None = None  # files of given features
+    whole_boxes: bool = False  # the given features have no boxes: each is the whole image
+    weights: Path | None = None  # a file, instead of a download
+    selection: Selection | None = None  # None: the kind's default
     settings: Mapping[str, Any] = field(default_factory=dict)
-    backbone: str | None = None  # whose features the boxes get
+    backbone: str | None = None  # that computes the features of the boxes
     class_names: Sequence[str] = ()
     report: Callable[[str], object] = lambda _: None  # receives a line for each setting that was inferred or assumed

@@ -1,4 +1,4 @@
-"""Which of a detector's boxes become regions: a rule as data. It is part of the feature contract."""
+"""The rule that selects a detector's boxes as regions. It is part of the feature contract."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from diptych.vision.detectors.nms import batched_nms, nms
 
 @dataclass(frozen=True)
 class Selection:
-    """Boxes that overlap a better one are dropped, then those below `score`; the best `most` stay, at least `least`.
+    """Drop boxes that overlap a better one, then those below `score`; keep the best `most`, and at least `least`.
 
-    Where fewer than `least` are left, the best of those dropped come back: first the ones below `score`, then the
-    overlapping ones. `least == most` is the papers' "exactly N".
+    Where fewer than `least` are left, the best dropped boxes come back: first those below `score`, then the overlapping
+    ones. `least == most` is the papers' "exactly N".
     """
 
     most: int = 100
@@ -46,14 +46,14 @@ class Selection:
     def choose(
         self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"]
     ) -> Int[Tensor, "R"]:
-        """Indices of the chosen, best first where they passed the rule; what came back to make `least` is last."""
+        """Return the indices of the chosen boxes: those that pass the rule best first, then those that came back."""
         if self.overlap is None:
             ranked = scores.argsort(descending=True, stable=True)
         elif self.per_class:
             ranked = batched_nms(boxes, scores, classes, self.overlap)
         else:
             ranked = nms(boxes, scores, self.overlap)
-        # NMS may break ties in any order; a stable sort by index makes the same picture give the same regions.
+        # NMS may break ties in any order; a stable sort by index makes the regions of an image reproducible.
         ranked = ranked.sort().values
         ranked = ranked[scores[ranked].argsort(descending=True, stable=True)]
         good = ranked[scores[ranked] > self.score][: self.most]
@@ -74,6 +74,6 @@ class Selection:
 
 
 EXACTLY_100 = Selection(most=100, least=100)
-STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # its pictures have 2 to 8 objects
-# Rules by name, beside those of the systems (`diptych.systems.SYSTEMS`).
+STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # its images have 2 to 8 objects
+# Rules by name, next to those of the systems (`diptych.systems.SYSTEMS`).
 SELECTIONS: Mapping[str, Selection] = {"storybook": STORYBOOK}

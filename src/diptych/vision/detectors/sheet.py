@@ -1,4 +1,4 @@
-"""What a detector saw, drawn on the pictures: many on one sheet."""
+"""Draw a detector's regions on images: many images on one sheet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from diptych.core import Regions
 from diptych.vision.detectors.detector import BACKGROUND, Picture
 from diptych.vision.pictures import write_png
 
-# Told apart on light and on dark ground, and by most who see colours differently (Okabe and Ito).
+# Distinct on light and dark ground, and with most kinds of colour blindness (Okabe and Ito).
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#FFFFFF")
 GAP = 6
 
@@ -23,12 +23,12 @@ def detection_sheet(
     side: int = 320,
     least_score: float = 0.0,
 ) -> None:
-    """A PNG with every picture's boxes, kinds and scores in percent; each picture in a square of `side` pixels."""
+    """Write a PNG with the boxes, kinds and scores (percent) of every image, each in a square of `side` pixels."""
     rows = -(-len(pictures) // columns)
     across = min(columns, len(pictures))
     sheet = Image.new("RGB", (across * (side + GAP) + GAP, rows * (side + GAP) + GAP), "#202124")
-    for number, (picture, seen) in enumerate(zip(pictures, regions, strict=True)):
-        drawn = with_boxes(picture, seen, class_names, side, least_score)
+    for number, (picture, of_one) in enumerate(zip(pictures, regions, strict=True)):
+        drawn = with_boxes(picture, of_one, class_names, side, least_score)
         row, column = divmod(number, columns)
         sheet.paste(drawn, (GAP + column * (side + GAP), GAP + row * (side + GAP)))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def detection_sheet(
 def with_boxes(
     picture: Picture, regions: Regions, class_names: Sequence[str], side: int, least_score: float = 0.0
 ) -> Image.Image:
-    """The picture with its longer side this long. The best boxes come last, so that nothing covers their words."""
+    """Draw boxes on an image resized to `side` pixels. The best are drawn last, so that nothing covers their labels."""
     image = Image.fromarray(picture.permute(1, 2, 0).numpy())
     scale = side / max(image.size)
     image = image.resize(
@@ -55,7 +55,7 @@ def with_boxes(
         pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=colour, width=2)
         words = f"{name} {100 * score:.0f}".strip()
         left, _, right, bottom = pen.textbbox((0, 0), words, font)
-        # Above the box where there is room, else inside it; never outside the picture.
+        # Above the box where there is room, else inside it; never outside the image.
         x = min(max(0, x1), max(0, image.width - (right - left) - 4))
         y = y1 - bottom - 3 if y1 - bottom - 3 >= 0 else y1
         pen.rectangle((x, y, x + right - left + 4, y + bottom + 3), fill=colour)
@@ -64,7 +64,7 @@ def with_boxes(
 
 
 def class_shown(regions: Regions, row: int, class_names: Sequence[str]) -> tuple[str, int]:
-    """The likeliest, background apart."""
+    """Return name and number of the most probable class other than the background."""
     if regions.classes is None:
         return "", 0
     order = regions.classes[row].argsort(descending=True).tolist()

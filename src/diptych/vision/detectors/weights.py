@@ -1,14 +1,14 @@
-"""Detector folders: `detector.json` says what it is, `detector.safetensors` are its weights. No pickle.
+"""Detector folders: `detector.json` describes the detector, `detector.safetensors` holds its weights. No pickle.
 
-The sha256 of the weights stands in `detector.json`, and that of all else in it as its own `check`: no byte of the
-folder changes unseen. A folder of before has neither `check` nor `format`, and is read as it is.
+`detector.json` holds the sha256 of the weights, and as `check` that of its own other values, so any changed byte is
+detected. Older folders have neither `check` nor `format`, and are read without them.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -18,22 +18,22 @@ from diptych.runtime.errors import CheckpointError
 from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of, write_atomically
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
-FORMAT = 2  # of detector.json; 1 had no check, and did not say its format
+FORMAT = 2  # of detector.json; format 1 had neither `check` nor `format`
 M = TypeVar("M", bound=nn.Module)
 
 
 def packed(module: nn.Module) -> bytes:
-    """The weights as the bytes of a file; the same weights give the same bytes."""
+    """Serialise the weights as safetensors; equal weights give equal bytes."""
     return save({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()})
 
 
 def fingerprint(module: nn.Module) -> str:
-    """sha256 of the weights' file, whether it was written yet or not."""
+    """Return the sha256 of the weights file, computed without writing it."""
     return hashlib.sha256(packed(module)).hexdigest()
 
 
 def write_detector(folder: Path, described: Mapping[str, Any], module: nn.Module | None = None) -> None:
-    """Weights first: a folder with an `detector.json` is complete."""
+    """Write a detector's folder. `detector.json` is written last, so its presence marks a complete folder."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {**described, "format": FORMAT}
     if module is not None:
@@ -45,7 +45,7 @@ def write_detector(folder: Path, described: Mapping[str, Any], module: nn.Module
 
 
 def read_detector(folder: Path) -> dict[str, Any]:
-    """What `detector.json` says. Raises CheckpointError where it is not what was written."""
+    """Read `detector.json`. Raises CheckpointError where it is missing, damaged or changed."""
     path = folder / DETECTOR
     if not path.is_file():
         raise CheckpointError(
@@ -61,24 +61,23 @@ def read_detector(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is not what was written (its check differs); copy the whole folder again")
     if form not in (None, FORMAT):
         raise CheckpointError(f"{path} has format {form!r}, and this Diptych reads {FORMAT}: use its version")
-    read: dict[str, Any] = values
-    return read
+    return cast(dict[str, Any], values)
 
 
 def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
-    """Refuse a folder that is not the detector of a contract: its files against their hashes, those against `weights`.
+    """Raise CheckpointError for a folder that is not the detector of a contract with this hash of the weights.
 
-    Without `files` those of the weights are not read. No network is built. Raises CheckpointError.
+    The files are held against their hashes, except with `files=False`, which reads no weights. No network is built.
     """
-    if (found := _hash_of(folder, files)) != weights:
+    if (actual := _hash_of(folder, files)) != weights:
         raise CheckpointError(
-            f"{folder} is another detector than the one that made the features: {found[:12] or 'no weights'}…, wanted "
+            f"{folder} is another detector than the one that made the features: {actual[:12] or 'no weights'}…, wanted "
             f"{weights[:12]}…; copy the detector from where the features were made, or extract again"
         )
 
 
 def _hash_of(folder: Path, files: bool) -> str:
-    """As contracts have it (`WithImageFeature.contract` joins two); "" where there are no weights."""
+    """Return the hash as in contracts (`WithImageFeature.contract` joins two); "" where there are no weights."""
     described = read_detector(folder)
     own = str(described.get("sha256", ""))
     if own and files:
@@ -90,7 +89,7 @@ def _hash_of(folder: Path, files: bool) -> str:
 
 
 def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights beside `detector.json`, held against the hash in it: other weights see other features."""
+    """Read the weights of a folder. Raises CheckpointError where they differ from the hash in `detector.json`."""
     content, path = _read_whole(folder, described), folder / WEIGHTS
     try:
         return load(content)
@@ -99,7 +98,7 @@ def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor
 
 
 def restored(module: M, folder: Path, described: Mapping[str, Any]) -> M:
-    """The module with the weights of a detector's folder."""
+    """Fill a module with the weights of a detector's folder. Raises CheckpointError."""
     return fill(module, read_weights(folder, described), str(folder / WEIGHTS))
 
 
@@ -109,17 +108,17 @@ def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:
         content = bytes_of(path)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}; copy the whole folder again") from error
-    found, wanted = hashlib.sha256(content).hexdigest(), described.get("sha256")
-    if found != wanted:
+    actual, wanted = hashlib.sha256(content).hexdigest(), described.get("sha256")
+    if actual != wanted:
         raise CheckpointError(
-            f"{path} is not what {DETECTOR} beside it says: sha256 {found[:12]}…, wanted {str(wanted)[:12]}…; "
-            "copy the whole folder again"
+            f"{path} does not match {DETECTOR}: sha256 {actual[:12]}…, wanted {str(wanted)[:12]}…; copy the whole "
+            "folder again"
         )
     return content
 
 
 def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:
-    """The module with these weights, all of them and no others."""
+    """Fill a module with weights of exactly its names and shapes. Raises CheckpointError."""
     wanted = module.state_dict()
     for name in [*tensors.keys() - wanted.keys(), *wanted.keys() - tensors.keys()]:
         whose = "the network has no" if name in tensors else "it lacks"

@@ -1,6 +1,5 @@
-"""Files of region features as other projects publish and write them: a reader a format behind one table.
+"""Readers of region features in the file formats of other projects: one module per format, one table in `files`.
 
-`files.open_features` finds out by looking what lies at a path, and finds the regions of a picture by its name;
-`diptych.vision.detectors.given` makes `Regions` of them. Nothing is copied, and no more is read than what
-is asked for.
+`files.open_features` recognises the format by content and finds the regions of an image by name.
+`diptych.vision.detectors.given` turns them into `Regions`. Files are read in place, one image at a time.
 """

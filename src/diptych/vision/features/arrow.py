@@ -1,7 +1,6 @@
-"""Arrow files as Hugging Face's LXMERT extraction writes them: rows padded to one number, boxes as fractions.
+"""Arrow files as Hugging Face's LXMERT extraction writes them: rows padded to a fixed number, boxes as fractions.
 
-`preds_per_image` says how many rows count. `sizes` are of the picture as it was resized, so a record's own
-goes before.
+`preds_per_image` is the number of valid rows. `sizes` are those of the resized image, so a record's own size wins.
 """
 
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse
+from diptych.vision.features.raw import Array, Listing, Raw, Unit, needed, refuse
 
 COLUMNS = ("img_id", "roi_features", "boxes", "preds_per_image")
 AGAIN = "get the file again"
@@ -25,24 +24,24 @@ class ArrowTable:
 
     @cached_property
     def batches(self) -> list[Any]:
-        """Of rows; the file is mapped, so that they take no memory until they are read."""
+        """Record batches of the memory-mapped file, which take no memory until they are read."""
         pyarrow, ipc = needed("pyarrow", f"{self.path.name}, an Arrow file,"), needed("pyarrow.ipc", "an Arrow file")
         try:
             mapped = pyarrow.memory_map(str(self.path))
             try:
-                found = list(ipc.open_stream(mapped))
+                batches = list(ipc.open_stream(mapped))
             except pyarrow.ArrowInvalid:
                 mapped.seek(0)
                 file = ipc.open_file(mapped)
-                found = [file.get_batch(number) for number in range(file.num_record_batches)]
-            for batch in found:  # arrays that point beyond their end would end the process when they are read
+                batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+            for batch in batches:  # reading an array that points beyond its end would crash the process
                 batch.validate(full=True)
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"{self.path}: found no Arrow file that can be read ({error}); {AGAIN}") from None
-        for batch in found[:1]:
+        for batch in batches[:1]:
             if missing := [name for name in COLUMNS if name not in batch.schema.names]:
                 refuse(str(self.path), f"the columns {', '.join(batch.schema.names)}", f"also {', '.join(missing)}")
-        return found
+        return batches
 
     @cached_property
     def places(self) -> list[tuple[str, tuple[int, int]]]:
@@ -54,7 +53,7 @@ class ArrowTable:
 
     @cached_property
     def first(self) -> dict[str, tuple[int, int]]:
-        return dict(reversed(self.places))
+        return dict(reversed(self.places))  # the first of two rows with one name
 
     def names(self) -> Iterable[str]:
         return [name for name, _ in self.places]
@@ -74,12 +73,12 @@ class ArrowTable:
 
 
 def _values(batch: Any, column: str, row: int, where: str) -> Array:
-    """Of a list, or a list of lists as long as each other; without going through Python's numbers."""
-    found = batch.column(column).slice(row, 1)
-    found = getattr(found, "storage", found).flatten()  # the extension types of `datasets` store lists too
-    rows = len(found)
-    nested = hasattr(found, "flatten") and hasattr(found.type, "value_type")
-    numbers = np.asarray((found.flatten() if nested else found).to_numpy(zero_copy_only=False))
+    """Return a list, or a list of lists of one length, as an array without converting to Python numbers."""
+    cell = batch.column(column).slice(row, 1)
+    cell = getattr(cell, "storage", cell).flatten()  # the extension types of `datasets` store lists too
+    rows = len(cell)
+    nested = hasattr(cell, "flatten") and hasattr(cell.type, "value_type")
+    numbers = np.asarray((cell.flatten() if nested else cell).to_numpy(zero_copy_only=False))
     if nested and (not rows or numbers.size % rows):
         refuse(where, f"`{column}` of {numbers.size} numbers in {rows} rows", "as many in each", AGAIN)
     return numbers.reshape(rows, -1) if nested else numbers
@@ -87,6 +86,3 @@ def _values(batch: Any, column: str, row: int, where: str) -> Array:
 
 def units(listing: Listing) -> list[Unit]:
     return [ArrowTable(path) for path in listing.ending(".arrow")]
-
-
-FORMAT = FeatureFormat("Arrow", units)

@@ -1,4 +1,4 @@
-"""Feature files at a path: which format lies there, and where in it the regions of a picture are."""
+"""Feature files at a path: their format, and the place of each image's regions in them."""
 
 import hashlib
 import os
@@ -15,47 +15,51 @@ from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
 from diptych.vision.features.raw import Listing, Raw, Unit, read_as_data
 from diptych.vision.pictures import ENDINGS
 
-FORMATS = (npz.FORMAT, tsv.FORMAT, vlp.FORMAT, npy.FORMAT, vl_bert.FORMAT, lmdb.FORMAT, arrow.FORMAT)
+# Each lists the units of its format among the files of a path.
+FORMATS = {"npz": npz.units, "tsv": tsv.units, "h5": vlp.units, "npy": npy.units, "json": vl_bert.units,
+           "LMDB": lmdb.units, "Arrow": arrow.units}  # fmt: skip
 FORMS = (
     "npz of our own, of X-modaler, MILVLG or UNITER; BUTD's or LXMERT's tsv; Unified VLP's h5 or npy; VL-BERT's json "
     "or zip; UNITER's or MMF's LMDB; MMF's npy; Hugging Face's Arrow"
 )
-NUMBER = re.compile(r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE)  # of a name such as COCO_val2014_000000000042
+NUMBER = re.compile(r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE)  # as in COCO_val2014_000000000042
 DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
 class NoFeatures(DataError):
-    """A picture of which a file or folder of features has none. The message names some that are there."""
+    """An image without features in a file or folder. The message names some that are there."""
 
 
 @dataclass(frozen=True)
 class Place:
+    """Where the regions of an image are: a unit, and the name in it."""
+
     unit: Unit
     name: str
 
 
 @dataclass
 class FeatureFiles:
-    """All regions of a path, by the names of their pictures."""
+    """All regions at a path, by image name."""
 
     path: Path
     exact: dict[str, Place] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)  # what is there twice, or left aside
+    notes: list[str] = field(default_factory=list)  # duplicates, and files that are not read
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
     def add(self, unit: Unit) -> None:
-        """A set whose every name is known is there twice: one is taken. A name that comes twice is taken once."""
+        """Add the names of a unit; the first of two equal names counts. A unit with only known names is skipped."""
         names = [(_bare(name), name) for name in unit.names()]
         again = [name for name, count in Counter(bare for bare, _ in names).items() if count > 1]
         new = [(bare, name) for bare, name in names if bare not in self.exact]
         if names and not new:
             taken = self.exact[names[0][0]].unit.path
-            self.notes.append(f"{unit.path} has again what {taken} has: the latter is taken")
+            self.notes.append(f"{unit.path} repeats {taken}, which is read instead")
             return
         both = len(names) - len(new) + sum(1 for _ in again)
         if both:
-            self.notes.append(f"{unit.path}: {both} names are there twice, such as {(again or [names[0][0]])[0]}: the "
-                              "first is taken")  # fmt: skip
+            example = (again or [names[0][0]])[0]
+            self.notes.append(f"{unit.path}: {both} names are there twice, such as {example}: the first is taken")
         for bare, name in new:
             self._insert(bare, Place(unit, name))
 
@@ -64,15 +68,17 @@ class FeatureFiles:
             return
         for known, form in zip(self._loose, _looser(bare), strict=True):
             if form is not None:
-                known[form] = None if form in known else place  # None: more than one may be meant
+                known[form] = None if form in known else place  # None: ambiguous
 
     def of(self, record: Record) -> Place:
-        """By its key, else by its path from any folder on, the longest first, else by its name in lower case or the
-        number that ends a COCO name."""
+        """Find a record by its key, else by its image's path, longest part first, else by a looser form of its name.
+
+        Looser forms are the file name, the same in lower case, and the number of a COCO name. Raises NoFeatures, and
+        DataError where several features have the same looser name.
+        """
         parts = () if record.image is None else record.image.parts
-        names = [
-            _bare(name) for name in (record.key, *("/".join(parts[first:]) for first in range(len(parts)))) if name
-        ]
+        paths = ("/".join(parts[first:]) for first in range(len(parts)))
+        names = [_bare(name) for name in (record.key, *paths) if name]
         for name in dict.fromkeys(names):
             if name in self.exact:
                 return self.exact[name]
@@ -84,28 +90,29 @@ class FeatureFiles:
                     if place is None:
                         raise DataError(
                             f"found several features in {self.path} that may be those of {record.key!r}, wanted one; "
-                            "name them as the pictures are named, with their folders"
+                            "name them like the images, with their folders"
                         )
                     return place
         raise NoFeatures(
-            f"found no features of {record.key!r} in {self.path}, wanted them, under its name; such as are there: "
+            f"found no features of {record.key!r} in {self.path}, wanted them, under its name; names there: "
             f"{', '.join(list(self.exact)[:3]) or 'none'}"
         )
 
     def read(self, record: Record) -> Raw:
+        """Return the regions of a record. Raises DataError."""
         place = self.of(record)
         with read_as_data(f"{place.unit.path}, {place.name!r}"):
             return place.unit.read(place.name)
 
     def some(self, count: int) -> Iterator[Raw]:
-        """Of so many pictures, evenly spaced over all; what cannot be read is left out."""
+        """Yield the regions of up to N images, evenly spaced over all; unreadable ones are skipped."""
         places = list(self.exact.values())
         for place in places[:: max(1, -(-len(places) // count))]:
             with suppress(DataError), read_as_data(f"{place.unit.path}, {place.name!r}"):
                 yield place.unit.read(place.name)
 
-    def fitting(self, records: list[Record]) -> Iterator[Record]:
-        """The records that have features; and a note of features that fit no picture."""
+    def matching(self, records: list[Record]) -> Iterator[Record]:
+        """Yield the records that have features, then note how many features match no image."""
         used = set()
         for record in records:
             try:
@@ -116,11 +123,11 @@ class FeatureFiles:
             yield record
         unused = len(self.exact) - len(used)
         if unused and records:
-            self.notes.append(f"{unused} of {len(self.exact)} features in {self.path} fit none of the pictures")
+            self.notes.append(f"{unused} of {len(self.exact)} features in {self.path} match none of the images")
 
 
 def state_of(path: Path) -> str:
-    """A digest of the names, sizes and times of all files there."""
+    """Return a digest of the names, sizes and modification times of all files at a path."""
     hashed = hashlib.sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         state = file.stat()
@@ -129,15 +136,18 @@ def state_of(path: Path) -> str:
 
 
 def open_features(path: Path) -> FeatureFiles:
-    """Raises DataError where nothing is there that a reader knows."""
+    """Open the features at a path; of several formats there, the one with the most images.
+
+    Raises DataError where no file has a known format.
+    """
     if not path.exists():
         raise DataError(f"found nothing at {path}, wanted features: {FORMS}")
     listing = _listed(path)
-    found = {one.name: units for one in FORMATS if (units := one.units(listing))}
-    if not found:
+    by_format = {name: units for name, units_of in FORMATS.items() if (units := units_of(listing))}
+    if not by_format:
         has = ", ".join(f"{len(files)} {ending or 'without ending'}" for ending, files in listing.files.items())
         raise DataError(f"found no features in {path} ({has or 'an empty folder'}), wanted {FORMS}")
-    sets = {name: _opened(path, units) for name, units in found.items()}
+    sets = {name: _opened(path, units) for name, units in by_format.items()}
     best = max(sets.values(), key=lambda one: len(one.exact))
     for name, other in sets.items():
         if other is not best:
@@ -154,25 +164,22 @@ def _opened(path: Path, units: list[Unit]) -> FeatureFiles:
 
 
 def _listed(path: Path) -> Listing:
-    """A file stands for itself, but one that is a part of more for its folder."""
+    """List the files of a path; an h5 or a data.mdb is part of a set, so its whole folder is listed."""
     if path.name == "data.mdb":
         path = path.parent
-    alone = path.is_file() and path.suffix.lower() not in vlp.ENDINGS
-    if path.is_file():
-        root, found = path.parent, [path]
-        if not alone:  # of VLP's files, one tells nothing without the others
-            found = sorted(one for one in root.rglob("*") if one.suffix.lower() in vlp.ENDINGS)
-    else:
-        root = path
-        found = sorted(Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    root, paths = (path.parent, [path]) if path.is_file() else (path, [])
+    if not paths:
+        paths = sorted(Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    elif path.suffix.lower() in vlp.ENDINGS:
+        paths = sorted(file for file in root.rglob("*") if file.suffix.lower() in vlp.ENDINGS)
     files: dict[str, list[Path]] = {}
-    for one in found:
-        files.setdefault(one.suffix.lower(), []).append(one)
-    return Listing(root, {ending: tuple(paths) for ending, paths in files.items()})
+    for file in paths:
+        files.setdefault(file.suffix.lower(), []).append(file)
+    return Listing(root, {ending: tuple(some) for ending, some in files.items()})
 
 
 def _bare(name: str) -> str:
-    """Without the ending of a picture or of a file of features."""
+    """Return the name without the endings of an image or feature file."""
     while name.lower().endswith(DROPPED) and PurePosixPath(name).stem:
         name = name[: name.rindex(".")]
     return name

@@ -1,7 +1,7 @@
 """LMDB folders (data.mdb): UNITER's feat_thT_maxM_minN, plain or compressed, and MMF's.
 
 UNITER  values are msgpack of numpy arrays, or npz where compressed; the names are a JSON list, `__keys__`
-MMF     values are pickles of a dictionary, read as plain values alone; the names are a pickled list, `keys`
+MMF     values are pickles of a dictionary, read without running code; the names are a pickled list, `keys`
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json
 from diptych.vision.features.npy import of_info
 from diptych.vision.features.npz import read_npz
-from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse
+from diptych.vision.features.raw import Array, Listing, Raw, Unit, needed, refuse
 
 LISTS = (b"__keys__", b"keys")
 ZIP, PICKLE = b"PK", b"\x80"
 AGAIN = "get the folder again"
 
 
-class _Held:
-    """An open LMDB; a process may have each open once, so those who read it share it."""
+class OpenDatabase:
+    """An open LMDB. A process may open each once, so all readers share it."""
 
-    open: ClassVar[WeakValueDictionary[Path, _Held]] = WeakValueDictionary()
+    open: ClassVar[WeakValueDictionary[Path, OpenDatabase]] = WeakValueDictionary()
 
     def __init__(self, path: Path) -> None:
         lmdb = needed("lmdb", f"{path.name}, an LMDB,")
-        try:  # without a lock: a folder that nobody may write to, or that another program holds, can be read
+        try:  # no lock: read-only folders, and those that another program has open, can be read
             self.environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_readers=1)
         except (lmdb.Error, OSError) as error:
             raise DataError(f"{path}: found no LMDB that can be read ({error}), wanted one; {AGAIN}") from None
-        # The file is mapped: to read a page beyond its end would end the process.
+        # The file is mapped: reading a page beyond its end would crash the process.
         wanted = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
         there = (path / "data.mdb").stat().st_size
         if there < wanted:
-            refuse(str(path), f"an LMDB of {there} bytes", f"{wanted}, as it says of itself; it is cut short", AGAIN)
+            refuse(str(path), f"an LMDB of {there} bytes", f"{wanted}, by its own header; it is cut short", AGAIN)
 
     @classmethod
-    def of(cls, path: Path) -> _Held:
+    def of(cls, path: Path) -> OpenDatabase:
         path = path.resolve()
         return cls.open.get(path) or cls.open.setdefault(path, cls(path))
 
@@ -61,14 +61,14 @@ class Database:
     path: Path  # the folder of data.mdb
 
     @cached_property
-    def _held(self) -> _Held:
-        return _Held.of(self.path)
+    def _open(self) -> OpenDatabase:
+        return OpenDatabase.of(self.path)
 
     def _value(self, key: bytes) -> bytes | None:
         lmdb = needed("lmdb", "an LMDB")
         try:
-            with self._held.environment.begin() as held:
-                value = held.get(key)
+            with self._open.environment.begin() as transaction:
+                value = transaction.get(key)
         except lmdb.Error as error:
             raise DataError(f"{self.path}: {key[:60]!r} cannot be read ({error}); {AGAIN}") from None
         return None if value is None else bytes(value)
@@ -78,23 +78,23 @@ class Database:
             value = self._value(key)
             if value is not None:
                 return self._listed(value, key.decode())
-        with self._held.environment.begin() as held:
-            found = [bytes(key).decode("utf-8", "replace") for key in held.cursor().iternext(values=False)]
-        if not found:
+        with self._open.environment.begin() as transaction:
+            names = [bytes(key).decode("utf-8", "replace") for key in transaction.cursor().iternext(values=False)]
+        if not names:
             raise DataError(f"{self.path}: found an empty LMDB, wanted one with regions; {AGAIN}")
-        return found
+        return names
 
     def _listed(self, value: bytes, name: str) -> list[str]:
         where = f"{self.path}, {name}"
         try:
-            found = unpickle.loads(value, where) if value[:1] == PICKLE else parse_json(value)
+            names = unpickle.loads(value, where) if value[:1] == PICKLE else parse_json(value)
         except ValueError as error:
             refuse(where, f"no JSON ({error})", "a list of names", AGAIN)
-        if not isinstance(found, list) or not all(isinstance(one, str | bytes) for one in found):
-            refuse(where, f"{type(found).__name__}", "a list of names", AGAIN)
-        if not found:
-            refuse(where, "an empty list", "names of pictures", AGAIN)
-        return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in found]
+        if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
+            refuse(where, f"{type(names).__name__}", "a list of names", AGAIN)
+        if not names:
+            refuse(where, "an empty list", "names of images", AGAIN)
+        return [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in names]
 
     def read(self, name: str) -> Raw:
         where, value = f"{self.path}, {name}", self._value(name.encode())
@@ -111,24 +111,19 @@ def units(listing: Listing) -> list[Unit]:
     return [Database(path.parent) for path in listing.ending(".mdb") if path.name == "data.mdb"]
 
 
-FORMAT = FeatureFormat("LMDB", units)
-
-
 def _of_msgpack(value: bytes, where: str) -> Raw:
-    """As msgpack-numpy writes arrays: {nd, type, kind, shape, data}."""
+    """Read UNITER's dictionary of arrays, each as msgpack-numpy writes it: {nd, type, kind, shape, data}."""
     msgpack = needed("msgpack", "UNITER's LMDB")
     try:
-        found = msgpack.unpackb(value, raw=True, strict_map_key=False)
+        arrays = msgpack.unpackb(value, raw=True, strict_map_key=False)
     except (ValueError, msgpack.exceptions.UnpackException) as error:
         refuse(where, f"no msgpack ({error})", "it", AGAIN)
-    if not isinstance(found, dict) or b"norm_bb" not in found or b"features" not in found:
-        refuse(where, f"{type(found).__name__} without norm_bb and features", "UNITER's dictionary of arrays", AGAIN)
-    features, boxes, scores, classes = (
-        _array(found[name], where, name.decode()) if name in found else None
-        for name in (b"features", b"norm_bb", b"conf", b"soft_labels")
+    if not isinstance(arrays, dict) or b"norm_bb" not in arrays or b"features" not in arrays:
+        refuse(where, f"{type(arrays).__name__} without norm_bb and features", "UNITER's dictionary of arrays", AGAIN)
+    features, boxes = (_array(arrays[name], where, name.decode()) for name in (b"features", b"norm_bb"))
+    scores, classes = (
+        _array(arrays[name], where, name.decode()) if name in arrays else None for name in (b"conf", b"soft_labels")
     )
-    assert features is not None
-    assert boxes is not None
     return Raw(where, features, boxes[:, :4] if boxes.ndim == 2 else boxes, None, True, classes, scores)
 
 

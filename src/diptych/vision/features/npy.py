@@ -1,7 +1,7 @@
-"""A few npy a picture: MMF's NAME.npy with NAME_info.npy, and VLP's older ID.npy with ID_cls_prob.npy.
+"""Several npy files per image: MMF's NAME.npy with NAME_info.npy, and VLP's older ID.npy with ID_cls_prob.npy.
 
-`_info.npy` is a pickled dictionary (bbox, image_width, image_height, cls_prob, ...), read as plain values alone. VLP's
-boxes lie in an h5 of all pictures beside them.
+`_info.npy` is a pickled dictionary (bbox, image_width, image_height, cls_prob, ...), read without running code. VLP's
+boxes are in an h5 file next to them, for all images.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,7 @@ from typing import Any
 import numpy as np
 
 from diptych.runtime.files import bytes_of
-from diptych.vision.features.raw import (
-    Array,
-    FeatureFormat,
-    Folder,
-    Listing,
-    Raw,
-    Unit,
-    not_too_large,
-    read_npy,
-    refuse,
-)
+from diptych.vision.features.raw import Array, Folder, Listing, Raw, Unit, check_size, read_npy, refuse
 from diptych.vision.features.vlp import Boxes, boxes_below
 
 INFO, CLASSES = "_info.npy", "_cls_prob.npy"
@@ -33,32 +23,29 @@ def units(listing: Listing) -> list[Unit]:
     return [Folder(listing.root, files, partial(_read, boxes_below(listing)))] if files else []
 
 
-FORMAT = FeatureFormat("npy", units)
-
-
 def _read(boxes: Boxes | None, path: Path) -> Raw:
     features = _load(path, "features")
     info, classes = (path.with_name(path.name.removesuffix(".npy") + more) for more in (INFO, CLASSES))
     if info.is_file():
         return of_info(_load(info, "info", objects=True), features, str(path))
-    found = boxes.of(path.stem, str(path)) if boxes is not None else None
-    return Raw(
-        str(path), features, None if found is None else found[:, :4], scores=None if found is None else found[:, 5],
-        classes=_load(classes, "cls_prob") if classes.is_file() else None,
-    )  # fmt: skip
+    rows = boxes.of(path.stem, str(path)) if boxes is not None else None
+    probabilities = _load(classes, "cls_prob") if classes.is_file() else None
+    if rows is None:
+        return Raw(str(path), features, classes=probabilities)
+    return Raw(str(path), features, rows[:, :4], classes=probabilities, scores=rows[:, 5])
 
 
 def _load(path: Path, name: str, objects: bool = False) -> Any:
-    not_too_large(path.stat().st_size, str(path), name)
+    check_size(path.stat().st_size, str(path), name)
     return read_npy(bytes_of(path), str(path), name, objects)
 
 
 def of_info(info: Any, features: Any, where: str) -> Raw:
-    """Of MMF's dictionary, alone or with `features` in it."""
+    """Read MMF's dictionary; where `features` is None they are in it too."""
     if isinstance(info, np.ndarray) and info.dtype.hasobject and info.ndim == 0:
         info = info[()]
     if not isinstance(info, Mapping):
-        refuse(where, f"{type(info).__name__} as what is told of the regions", "a dictionary with bbox and features")
+        refuse(where, f"{type(info).__name__} as the data of the regions", "a dictionary with bbox and features")
     features = info.get("features") if features is None else features
     if not isinstance(features, np.ndarray):
         refuse(where, "no `features` that are an array", "them")
@@ -66,7 +53,7 @@ def of_info(info: Any, features: Any, where: str) -> Raw:
     rows = info.get("num_boxes")
     if rows is not None and rows != len(features):
         refuse(where, f"{len(features)} rows of features and num_boxes {rows}", "as many of both")
-    classes = _array(info.get("cls_prob"))  # a row a region, or in some releases the largest of each alone
+    classes = _array(info.get("cls_prob"))  # a row per region; in some releases only its maximum
     return Raw(
         where, features, _array(boxes), None if width is None or height is None else (width, height),
         classes=classes if classes is not None and classes.ndim > 1 else None,

@@ -1,4 +1,4 @@
-"""What is told of features that were made elsewhere: the name their maker gave, and their statistics."""
+"""Identity of features made elsewhere: the extractor's name given by the user, and statistics of the values."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -12,39 +12,41 @@ from diptych.core.contract import FeatureProfile
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of
 
-PICTURES = 32  # that are looked at, evenly spaced over the names
+PICTURES = 32  # images that a profile is computed from, evenly spaced over the names
 MEANS = 256
 LONGEST_NAME = 200
 NAMED_IN = "extractor.txt"
-NAME_IT = f"where it is the same, write its name to {NAMED_IN} beside both"
+NAME_IT = f"where it is the same, write its name to {NAMED_IN} next to both"
 # Between sets of one extractor, measured on drawn pictures (docs/log.md).
-MOST_TIMES = 3.0  # by which values may be larger
-FEWEST_MEANS = 32  # fewer correlate by chance
-LEAST_EXPECTED = 0.4  # below, too few pictures were looked at
-LEAST_SHARE = 0.4  # of the correlation that is to be expected
+MOST_TIMES = 3.0  # largest ratio of the two root mean squares
+FEWEST_MEANS = 32  # fewer means correlate by chance
+LEAST_EXPECTED = 0.4  # a lower expected correlation: too few images to decide
+LEAST_SHARE = 0.4  # smallest share of the expected correlation
 
 
 def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
-    """What speaks against mixing features of two contracts: fields, or else the profiles of features that were given
-    and that nobody named."""
+    """List the reasons not to mix features of two contracts.
+
+    These are the fields that differ. Where none does, the profiles of given features without a name are compared.
+    """
     lines = one.differences(other)
     if not lines and one.profile is not None and other.profile is not None and not one.named:
-        found = unlike(one.profile, other.profile)
-        lines += [] if found is None else [f"profile: {found}, as if of another extractor; {NAME_IT}"]
+        reason = unlike(one.profile, other.profile)
+        lines += [] if reason is None else [f"profile: {reason}, as if of another extractor; {NAME_IT}"]
     return lines
 
 
 def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
-    """What speaks against the same extractor; None where nothing does.
+    """Return the reason why two profiles cannot come from one extractor, None where there is none.
 
-    Means of the values differ from picture to picture, but their order is the extractor's own: over other pictures
-    they correlate as well as so few pictures allow, and those of another extractor by chance alone.
+    Means of the values vary from image to image, but their pattern belongs to the extractor. Profiles of one extractor
+    correlate as well as the number of images allows; those of two extractors correlate by chance.
     """
     if min(one.size, other.size) * MOST_TIMES < max(one.size, other.size):
         return f"values of a size of {one.size:.3g}, not {other.size:.3g}"
     if len(one.means) != len(other.means) or len(one.means) < FEWEST_MEANS:
         return None
-    spread = max(one.spread, other.spread)  # of one picture nothing is known of it
+    spread = max(one.spread, other.spread)  # the spread of a single image is unknown
     expected = 1.0
     for profile in (one, other):
         variance = float(np.var(profile.means))
@@ -52,14 +54,14 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
         expected *= sqrt(max(0.0, share))
     if expected < LEAST_EXPECTED:
         return None
-    found = float(np.corrcoef(one.means, other.means)[0, 1])
-    if found >= expected * LEAST_SHARE:
+    correlation = float(np.corrcoef(one.means, other.means)[0, 1])
+    if correlation >= expected * LEAST_SHARE:
         return None
-    return f"means of values that correlate by {found:.2f}, where {expected:.2f} is to be expected"
+    return f"means of values that correlate by {correlation:.2f}, where {expected:.2f} is to be expected"
 
 
 def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | None:
-    """Of the regions of some pictures, (R, F) each; None where there are none."""
+    """Compute the profile of some images' features, each (R, F); None where there are none."""
     if not features:
         return None
     width = features[0].shape[1]
@@ -72,7 +74,10 @@ def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | 
 
 
 def name_of(path: Path) -> str | None:
-    """Of what made them, as `extractor.txt` beside them says it in a line. Raises DataError where it does not."""
+    """Return the extractor's name from `extractor.txt` next to the features, None without that file.
+
+    Raises DataError where the file holds no single line of up to LONGEST_NAME letters.
+    """
     file = (path if path.is_dir() else path.parent) / NAMED_IN
     if not file.is_file():
         return None

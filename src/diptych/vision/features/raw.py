@@ -1,4 +1,4 @@
-"""Regions as a file has them: arrays whose shapes and values nobody has checked yet."""
+"""Regions as read from a feature file: arrays whose shapes and values are not checked yet."""
 
 import binascii
 import importlib
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.extras import requires_extra
 
 Array = npt.NDArray[Any]
-MOST_BYTES = 256 * 2**20  # of one array
-# By the version of an npy: how many bytes say how long its header is, and what reads it.
+MOST_BYTES = 256 * 2**20  # limit of one array
+# By the version of an npy file: the number of bytes that hold the length of its header, and the header's reader.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
     (1, 0): (2, np.lib.format.read_array_header_1_0),
     (2, 0): (4, np.lib.format.read_array_header_2_0),
@@ -30,38 +30,39 @@ LONGEST_HEADER = 10_000  # bytes, numpy's own limit
 
 @dataclass(frozen=True)
 class Raw:
-    """Of one picture."""
+    """Unchecked region arrays of one image."""
 
-    where: str  # the file, and the name inside it, for messages
+    where: str  # file, and name inside it, for error messages
     features: Array  # (R, F)
     boxes: Array | None = None  # (R, 4) x1 y1 x2 y2; None where the format has none
     size: tuple[Any, Any] | None = None  # width and height in pixels; None where the format has none
-    fractions: bool = False  # boxes are fractions of the picture rather than pixels
+    fractions: bool = False  # True: boxes are fractions of the image, False: pixels
     classes: Array | None = None  # (R, C) probabilities
     scores: Array | None = None  # (R,) 0 to 1
-    best_first: bool = True  # in the order in which models of the format read them; else they are put so by score
-    named: str = "features"  # what the file calls its features
+    best_first: bool = True  # False: rows have to be sorted by score
+    named: str = "features"  # name of the features in the file
 
 
 @runtime_checkable
 class Unit(Protocol):
-    """One piece of a release that holds regions of many pictures: a tsv, a folder of npz, an LMDB."""
+    """One part of a release with the regions of many images: a tsv, a folder of npz files, an LMDB."""
 
     @property
     def path(self) -> Path: ...
 
     def names(self) -> Iterable[str]:
-        """Of the pictures, as the file has them, one for each set of regions."""
+        """Return the image names in the file, one for each set of regions."""
 
-    def read(self, name: str) -> Raw: ...
+    def read(self, name: str) -> Raw:
+        """Return the regions of an image. Raises DataError."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A file a picture, each read by `reader`."""
+    """A folder with one file per image, each read by `reader`."""
 
     path: Path
-    files: Mapping[str, Path]  # by the name of the picture
+    files: Mapping[str, Path]  # by image name
     reader: Callable[[Path], Raw]
 
     def names(self) -> Iterable[str]:
@@ -77,51 +78,45 @@ class Folder:
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies below a path."""
+    """The files below a path."""
 
     root: Path
-    files: Mapping[str, tuple[Path, ...]]  # by ending, such as `.npz`, in the order of their names
+    files: Mapping[str, tuple[Path, ...]]  # by ending, such as `.npz`, sorted by name
 
     def ending(self, *endings: str) -> list[Path]:
         return [path for ending in endings for path in self.files.get(ending, ())]
 
     def named(self, ending: str) -> dict[str, Path]:
-        """The files of an ending by their paths below the root, without it."""
+        """Return the files with an ending, by their path below the root without that ending."""
         return {path.relative_to(self.root).as_posix().removesuffix(ending): path for path in self.ending(ending)}
-
-
-@dataclass(frozen=True)
-class FeatureFormat:
-    name: str
-    units: Callable[[Listing], list[Unit]]  # what of it lies there
 
 
 @contextmanager
 def read_as_data(where: str) -> Iterator[None]:
-    """Whatever a reader raises on a foreign file becomes a DataError, so that one odd file does not stop the others."""
+    """Turn any exception of a reader into a DataError, so that one damaged file does not stop the others."""
     try:
         yield
     except DiptychError:
         raise
     except Exception as error:
         raise DataError(
-            f"{where}: found nothing that can be read ({type(error).__name__}: {error}), wanted features; get the file "
-            "again"
+            f"{where}: cannot be read ({type(error).__name__}: {error}), wanted features; get the file again"
         ) from error
 
 
-def refuse(where: str, found: str, wanted: str, way_out: str = "write the file anew") -> NoReturn:
-    raise DataError(f"{where}: found {found}, wanted {wanted}; {way_out}")
+def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file anew") -> NoReturn:
+    """Raise a DataError in the form of all readers: place, what was found, what was wanted, the remedy."""
+    raise DataError(f"{where}: found {actual}, wanted {wanted}; {remedy}")
 
 
 def needed(module: str, what: str) -> Any:
-    """A library that only readers of such files want."""
+    """Import a library of the extra `features`. Raises RecipeError with the install command where it is missing."""
     with requires_extra(what, "features"):
         return importlib.import_module(module)
 
 
 def of_base64(text: str | memoryview, kind: str, rows: int, where: str, name: str) -> Array:
-    """(rows, ...) numbers of a field of base64; one number a row makes a vector."""
+    """Decode a base64 field of numbers of type `kind` into an array (rows, numbers per row)."""
     decode = needed("pybase64", f"{where}, whose `{name}` is base64,").b64decode_as_bytearray
     try:
         numbers = np.frombuffer(decode(text, validate=True), kind)
@@ -133,7 +128,7 @@ def of_base64(text: str | memoryview, kind: str, rows: int, where: str, name: st
 
 
 def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> Any:
-    """The array of an npy. `objects` may be in it, as plain values."""
+    """Read the array of an npy file. `objects`: a pickle of plain values is allowed. Raises DataError."""
     try:
         version = np.lib.format.read_magic(io.BytesIO(content[: np.lib.format.MAGIC_LEN]))
         if version not in HEADERS:
@@ -145,7 +140,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
         data += length
     except DataError:
         raise
-    except Exception as error:  # numpy parses the header as Python, which can fail in many ways
+    except Exception as error:  # numpy parses the header as Python: many exception types
         refuse(where, f"no npy that can be read in `{name}` ({error})", "one")
     if kind.hasobject and objects:
         return unpickle.loads(content[data:], where)
@@ -162,11 +157,11 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
 
 @lru_cache(maxsize=1024)
 def _header(version: tuple[int, int], header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and type. Those of a set are few, and numpy takes longer over them than over the numbers."""
-    read: tuple[tuple[int, ...], bool, np.dtype[Any]] = HEADERS[version][1](io.BytesIO(header))
-    return read
+    """Return shape, order and type. A set has few different headers, and numpy parses one slower than it reads data."""
+    return cast(tuple[tuple[int, ...], bool, np.dtype[Any]], HEADERS[version][1](io.BytesIO(header)))
 
 
-def not_too_large(size: int, where: str, name: str) -> None:
+def check_size(size: int, where: str, name: str) -> None:
+    """Raise DataError for an array of more than MOST_BYTES."""
     if size > MOST_BYTES:
         refuse(where, f"{size} bytes of `{name}`", f"at most {MOST_BYTES}")

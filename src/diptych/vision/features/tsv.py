@@ -1,9 +1,9 @@
-"""Tables of base64, a line a picture: bottom-up-attention's of six fields, and LXMERT's of ten, which has height first.
+"""Tables of base64, one line per image: bottom-up-attention's six fields, and LXMERT's ten, with the height first.
 
     BUTD    image_id image_w image_h num_boxes boxes features
     LXMERT  img_id img_h img_w objects_id objects_conf attrs_id attrs_conf num_boxes boxes features
 
-Where the lines begin is found once, by reading through the file; a line is then read when it is asked for.
+The file is scanned once for the offsets of its lines; each line is then read on demand.
 """
 
 import re
@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import FeatureFormat, Listing, Raw, Unit, of_base64, refuse
+from diptych.vision.features.raw import Listing, Raw, Unit, of_base64, refuse
 
 BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
@@ -29,29 +29,28 @@ class TsvTable:
 
     @cached_property
     def lines(self) -> list[tuple[str, tuple[int, int]]]:
-        """The name of each line, where it begins and how long it is."""
-        found, place = [], 0
+        """Name, offset and length of each line, in bytes."""
+        lines, offset = [], 0
         with self.path.open("rb") as file:
             for line in file:
                 if line.strip():
-                    found.append(
-                        (line[:LONGEST_NAME].split(b"\t", 1)[0].decode("utf-8", "replace"), (place, len(line)))
-                    )
-                place += len(line)
-        return found
+                    name = line[:LONGEST_NAME].split(b"\t", 1)[0].decode("utf-8", "replace")
+                    lines.append((name, (offset, len(line))))
+                offset += len(line)
+        return lines
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
-        return dict(reversed(self.lines))  # the first of two
+        return dict(reversed(self.lines))  # the first of two lines with one name
 
     def names(self) -> Iterable[str]:
         return [name for name, _ in self.lines]
 
     def read(self, name: str) -> Raw:
         where = f"{self.path}, {name}"
-        place, length = self.places[name]
+        offset, length = self.places[name]
         with self.path.open("rb", buffering=0) as file:
-            file.seek(place)
+            file.seek(offset)
             fields = _fields(file.read(length) or b"")
         layout = {len(BUTD): BUTD, len(LXMERT): LXMERT}.get(len(fields))
         if layout is None:
@@ -59,14 +58,17 @@ class TsvTable:
         values = dict(zip(layout, fields, strict=True))
         height, width = ("img_h", "img_w") if layout is LXMERT else ("image_h", "image_w")
         rows, size = _whole(values, "num_boxes", where), (_whole(values, width, where), _whole(values, height, where))
-        scores = of_base64(values["objects_conf"], "<f4", rows, where, "objects_conf") if layout is LXMERT else None
-        boxes = of_base64(values["boxes"], "<f4", rows, where, "boxes")
-        features = of_base64(values["features"], "<f4", rows, where, "features")
-        return Raw(where, features, boxes, size, scores=None if scores is None else scores[:, 0])
+        arrays = {
+            field: of_base64(values[field], "<f4", rows, where, field)
+            for field in ("objects_conf", "boxes", "features")
+            if field in values
+        }
+        scores = arrays["objects_conf"][:, 0] if layout is LXMERT else None
+        return Raw(where, arrays["features"], arrays["boxes"], size, scores=scores)
 
 
 def _fields(line: bytes) -> list[memoryview]:
-    """Between tabs, none of them copied."""
+    """Return the fields between tabs as views, without a copy."""
     tabs = [-1]
     while (tab := line.find(b"\t", tabs[-1] + 1)) >= 0:
         tabs.append(tab)
@@ -87,12 +89,11 @@ def units(listing: Listing) -> list[Unit]:
     return [TsvTable(path) for path in files if _is_table(path)]
 
 
-FORMAT = FeatureFormat("tsv", units)
-
-
 def _is_table(path: Path) -> bool:
-    """By the first line: a name, two sides and so on. Where it ran into the next it is one still, and is named when it
-    is read; a table of fewer fields, or of words, is one of something else."""
+    """Recognise a feature table by the first line: a name, then width and height.
+
+    A first line that lacks its end still counts; `read` reports it. Tables with fewer fields, or words, are others.
+    """
     try:
         with path.open("rb") as file:
             fields = file.readline().split(b"\t")

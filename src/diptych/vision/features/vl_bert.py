@@ -1,7 +1,7 @@
-"""VL-BERT's json a picture, in a folder or a zip: num_boxes image_w image_h boxes features, base64 of float32.
+"""VL-BERT's JSON per image, in a folder or a zip: num_boxes image_w image_h boxes features, base64 of float32.
 
-Those of Conceptual Captions also have `classes` (num_boxes, 1601), by whose largest the reader of VL-BERT sorts, best
-first, background included; others are read as they lie.
+Files of Conceptual Captions also have `classes` (num_boxes, 1601). VL-BERT's reader sorts their rows by the largest
+probability, background included, best first. Other files are read in file order.
 """
 
 import zipfile
@@ -14,7 +14,7 @@ from typing import Any
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, parse_json
-from diptych.vision.features.raw import FeatureFormat, Folder, Listing, Raw, Unit, not_too_large, of_base64, refuse
+from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, of_base64, refuse
 
 FIELDS = ("num_boxes", "image_w", "image_h", "boxes", "features")
 AGAIN = "get the file again"
@@ -28,26 +28,26 @@ class Archive:
     def archive(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
-        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:  # the last: of another version
+        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:  # the last: an unknown version
             raise DataError(f"{self.path}: found no zip that can be read ({error}); {AGAIN}") from None
 
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:
-        """A zip of VQA has a folder of its own name inside, which names no picture."""
-        found = {}
+        """JSON members by image name. The zips of VQA hold a folder of their own name, which is no part of it."""
+        members = {}
         for member in self.archive.infolist():
             path = PurePosixPath(member.filename)
             if path.suffix == ".json":
                 inside = path.relative_to(self.path.stem) if path.parts[0] == self.path.stem else path
-                found[inside.as_posix().removesuffix(".json")] = member
-        return found
+                members[inside.as_posix().removesuffix(".json")] = member
+        return members
 
     def names(self) -> Iterable[str]:
         return self.members
 
     def read(self, name: str) -> Raw:
         member, where = self.members[name], f"{self.path}, {self.members[name].filename}"
-        not_too_large(member.file_size, where, name)
+        check_size(member.file_size, where, name)
         try:
             return _raw(self.archive.read(member), where)
         except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
@@ -69,7 +69,7 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def _archives_of(lines: Path) -> list[Path]:
-    """The zips that the lines of a file such as val_frcnn.json name: {"frcnn": "val_frcnn.zip@/00000000.json"}."""
+    """Return the zips named by the lines of a file like val_frcnn.json: {"frcnn": "val_frcnn.zip@/00000000.json"}."""
     try:
         with lines.open("rb") as file:
             if b'"frcnn"' not in file.readline(2000):
@@ -81,11 +81,8 @@ def _archives_of(lines: Path) -> list[Path]:
     return [lines.parent / name for name in sorted(names)]
 
 
-FORMAT = FeatureFormat("json", units)
-
-
 def _has_fields(path: Path) -> bool:
-    """The first file of a folder speaks for the others, as there may be millions."""
+    """Recognise a folder by its first file alone, as there may be millions."""
     try:
         with path.open("rb") as file:
             start = file.read(2000)
@@ -100,33 +97,33 @@ def _read(path: Path) -> Raw:
 
 def _raw(content: bytes, where: str) -> Raw:
     try:
-        found = parse_json(content)
+        values = parse_json(content)
     except (ValueError, RecursionError) as error:
         refuse(where, f"no JSON ({error})", "it", AGAIN)
-    if not isinstance(found, dict) or any(name not in found for name in FIELDS):
-        has = ", ".join(list(found)[:8]) if isinstance(found, dict) else type(found).__name__
+    if not isinstance(values, dict) or any(name not in values for name in FIELDS):
+        has = ", ".join(list(values)[:8]) if isinstance(values, dict) else type(values).__name__
         refuse(where, has or "nothing", ", ".join(FIELDS), AGAIN)
-    rows, width, height = (_whole(found, name, where) for name in ("num_boxes", "image_w", "image_h"))
+    rows, width, height = (_whole(values, name, where) for name in ("num_boxes", "image_w", "image_h"))
     arrays = {
-        name: of_base64(_text(found, name, where), "<f4", rows, where, name)
+        name: of_base64(_text(values, name, where), "<f4", rows, where, name)
         for name in ("features", "boxes", "classes")
-        if name in found
+        if name in values
     }
     classes = arrays.get("classes")
     scores = None if classes is None or not classes.size else classes.max(1)
-    return Raw(where, arrays["features"], arrays["boxes"], (width, height), classes=classes, scores=scores,
-               best_first=classes is None)  # fmt: skip
+    size, best_first = (width, height), classes is None
+    return Raw(where, arrays["features"], arrays["boxes"], size, False, classes, scores, best_first)
 
 
-def _whole(found: dict[str, Any], name: str, where: str) -> int:
-    value = found[name]
+def _whole(values: dict[str, Any], name: str, where: str) -> int:
+    value = values[name]
     if not isinstance(value, int) or isinstance(value, bool):
         refuse(where, f"`{name}` {str(value)[:40]}", "a whole number", AGAIN)
     return value
 
 
-def _text(found: dict[str, Any], name: str, where: str) -> str:
-    value = found[name]
+def _text(values: dict[str, Any], name: str, where: str) -> str:
+    value = values[name]
     if not isinstance(value, str) or not value.isascii():
         refuse(where, f"`{name}` that is no base64", "it", AGAIN)
     return value

@@ -1,8 +1,8 @@
-"""Unified VLP's h5: PREFIX_featXYZ.h5 and PREFIX_clsXYZ.h5, where XYZ are the last three characters of a picture's id.
+"""Unified VLP's h5: PREFIX_featXYZ.h5 and PREFIX_clsXYZ.h5, where XYZ are the last three characters of an image's id.
 
-In each a data set a picture, its name the id: (100, 2048) and (100, 1601). The boxes (100, 6: x1 y1 x2 y2 class
-confidence, in pixels) lie in one h5 for all, as released, or in bboxXYZ.h5 a part, as the extractor writes them. How
-large a picture is stands nowhere.
+Each holds one data set per image, named by the id: features (100, 2048) and classes (100, 1601). Boxes (100, 6: x1 y1
+x2 y2 class confidence, in pixels) are in one h5 for all images, as released, or in bboxXYZ.h5 per part, as the
+extractor writes them. The size of an image is in none of the files.
 """
 
 import re
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import Array, FeatureFormat, Listing, Raw, Unit, needed, refuse
+from diptych.vision.features.raw import Array, Listing, Raw, Unit, needed, refuse
 
 PART = re.compile(r"(?P<prefix>.*?)_?(?P<what>feat|cls|bbox)(?P<part>.{3})\.(h5|hdf5)$")
 ENDINGS = (".h5", ".hdf5")
-PARTS = 4000  # files of a release: three of each of a thousand, and some
-COLUMNS = 6  # of the boxes
+PARTS = 4000  # files of a release: 3 for each of 1,000 parts, and a few more
+COLUMNS = 6  # numbers per box
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
@@ -31,7 +31,10 @@ def _damaged(path: Path, error: Exception) -> DataError:
 
 @cache
 def _may_be_open() -> int:
-    """Files at once: pictures lie in any order over a release's parts, and each would be opened again for each."""
+    """Raise the limit of open files where possible, and return how many h5 files may be open at once.
+
+    Images are spread over the parts in any order, so fewer open files would mean one opening per image.
+    """
     if sys.platform == "win32":
         return 256
     import resource
@@ -45,7 +48,7 @@ def _may_be_open() -> int:
 
 @dataclass
 class OpenFiles:
-    """h5 files that are open, the latest of them; a process may not have as many open as a release has."""
+    """The most recently used h5 files, kept open up to the limit of the process."""
 
     files: OrderedDict[Path, Any] = field(default_factory=OrderedDict)
 
@@ -64,7 +67,7 @@ class OpenFiles:
 
     def names(self, path: Path) -> list[str]:
         try:
-            # a name that is no UTF-8 comes as bytes
+            # h5py returns a name that is no UTF-8 as bytes
             return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in self.file(path)]
         except RuntimeError as error:
             raise _damaged(path, error) from None
@@ -86,25 +89,23 @@ class OpenFiles:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Of all pictures, or a part."""
+    """The boxes of a release: in files for all images (`whole`), or one file per part."""
 
     whole: tuple[Path, ...]
     parts: dict[str, Path]
     opened: OpenFiles
 
     def of(self, name: str, where: str) -> Array | None:
-        """(R, 6), None where there are no boxes at all."""
+        """Return the boxes of an image (R, 6), None where the release has none at all. Raises DataError."""
         for path in self.whole:
             if self.opened.has(path, name):
                 return self._checked(self.opened.array(path, name, where), path, where)
-        part = self.parts.get(name[-3:])
-        if part is not None:
-            return self._checked(self.opened.array(part, name, where), part, where)
+        part = name[-3:]
+        if part in self.parts:
+            return self._checked(self.opened.array(self.parts[part], name, where), self.parts[part], where)
         if self.whole or self.parts:
-            there = (
-                ", ".join(path.name for path in self.whole) or f"{len(self.parts)} parts, without bbox{name[-3:]}.h5"
-            )
-            refuse(where, f"no boxes of {name} in {there}", "them", "get the missing part of the set")
+            files = ", ".join(path.name for path in self.whole) or f"{len(self.parts)} parts, without bbox{part}.h5"
+            refuse(where, f"no boxes of {name} in {files}", "them", "get the missing part of the set")
         return None
 
     def _checked(self, boxes: Array, path: Path, where: str) -> Array:
@@ -115,6 +116,8 @@ class Boxes:
 
 @dataclass(frozen=True)
 class ReleaseFiles:
+    """The h5 files of one prefix."""
+
     path: Path
     features: dict[str, Path]  # by part
     classes: dict[str, Path]
@@ -129,36 +132,34 @@ class ReleaseFiles:
         where = f"{self.features[part]}, {name}"
         if self.classes and part not in self.classes:
             other = next(iter(self.classes.values())).name
-            refuse(where, f"no cls{part}.h5 beside it", f"it, as {other} is there", "get the missing part of the set")
+            refuse(where, f"no cls{part}.h5 next to it", f"it, as {other} is there", "get the missing part of the set")
         features = self.opened.array(self.features[part], name, where)
         classes = self.opened.array(self.classes[part], name, where) if self.classes else None
         boxes = self.boxes.of(name, where)
-        return Raw(where, features, None if boxes is None else boxes[:, :4], classes=classes,
-                   scores=None if boxes is None else boxes[:, 5])  # fmt: skip
+        if boxes is None:
+            return Raw(where, features, classes=classes)
+        return Raw(where, features, boxes[:, :4], classes=classes, scores=boxes[:, 5])
 
     def _has(self, part: str, name: str) -> bool:
         return part in self.features and self.opened.has(self.features[part], name)
 
 
 def units(listing: Listing) -> list[Unit]:
-    opened, boxes = OpenFiles(), boxes_below(listing)
-    found: dict[str, dict[str, dict[str, Path]]] = {}
+    opened = OpenFiles()
+    boxes = boxes_below(listing) or Boxes((), {}, opened)
+    prefixes: dict[str, dict[str, dict[str, Path]]] = {}
     for path in listing.ending(*ENDINGS):
         if (match := PART.match(path.name)) is not None:
-            found.setdefault(match["prefix"], {}).setdefault(match["what"], {}).setdefault(match["part"], path)
+            prefixes.setdefault(match["prefix"], {}).setdefault(match["what"], {}).setdefault(match["part"], path)
     return [
-        ReleaseFiles(next(iter(parts["feat"].values())).parent, parts["feat"], parts.get("cls", {}),
-              boxes or Boxes((), {}, opened), opened)
-        for parts in found.values()
+        ReleaseFiles(next(iter(parts["feat"].values())).parent, parts["feat"], parts.get("cls", {}), boxes, opened)
+        for parts in prefixes.values()
         if "feat" in parts
-    ]  # fmt: skip
-
-
-FORMAT = FeatureFormat("h5", units)
+    ]
 
 
 def boxes_below(listing: Listing) -> Boxes | None:
-    """The boxes of a release of VLP's."""
+    """Return the boxes of a VLP release below a path, None where there are none."""
     matches = [(path, PART.match(path.name)) for path in listing.ending(*ENDINGS)]
     whole = tuple(path for path, match in matches if match is None)
     parts = {match["part"]: path for path, match in matches if match is not None and match["what"] == "bbox"}

@@ -1,4 +1,4 @@
-"""Detectors of transformers: DETR, RT-DETR and whatever else `AutoModelForObjectDetection` opens."""
+"""Detectors of transformers: DETR, RT-DETR and all others that `AutoModelForObjectDetection` opens."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from torchvision.ops import box_convert
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.extras import requires_extra
-from diptych.vision.backbones.transformers import all_there, source_of, way_out
-from diptych.vision.detectors.detector import Picture
+from diptych.vision.backbones.transformers import load_whole, remedy_of, source_of
+from diptych.vision.detectors.detector import Picture, groups_of_one_size
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 
 LIBRARY = "transformers"
-AT_ONCE = 8  # pictures of one size through the network
+AT_ONCE = 8  # images of one size through the network
 
 
 class TransformersProposer(Proposer):
-    """Pictures are prepared by the network's own processor; those that are then of one size go through it together, so
-    that none is padded and a batch's company changes nothing."""
+    """A detector of transformers with its own image processor.
+
+    Only images of one size after processing share a batch. None is padded, so results do not depend on the batch.
+    """
 
     def __init__(self, name: str, model: Any, processor: Any) -> None:
         names = model.config.id2label
@@ -33,16 +35,13 @@ class TransformersProposer(Proposer):
 
     @classmethod
     def of(cls, name: str, weights: Path | None = None) -> TransformersProposer:
-        """USER/MODEL[@COMMIT] of the hub, or a folder with its files in `weights`."""
+        """Open USER/MODEL[@COMMIT] of the hub, or the folder `weights` with its files. Raises CheckpointError."""
         with requires_extra(f"hf:{name}", "transformers"):
             from transformers import AutoImageProcessor, AutoModelForObjectDetection
         source, revision = source_of(name, weights)
-        with downloading(f"hf:{name}", way_out(name)):
-            model, loaded = AutoModelForObjectDetection.from_pretrained(
-                source, revision=revision, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
-            )
+        with downloading(f"hf:{name}", remedy_of(name)):
+            model = load_whole(AutoModelForObjectDetection, source, revision=revision)
             processor = AutoImageProcessor.from_pretrained(source, revision=revision, trust_remote_code=False)
-        all_there(model, loaded, source)
         return cls(name, model, processor)
 
     @property
@@ -53,12 +52,12 @@ class TransformersProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> TransformersProposer:
-        """The weights are still to be filled in."""
+        """Build the network of a description; its weights are filled in later."""
         with requires_extra(described["name"], "transformers"):
             from transformers import AutoConfig, AutoModelForObjectDetection, ImageProcessingMixin
             from transformers.models.auto.image_processing_auto import get_image_processor_class_from_name
         processor: Any = get_image_processor_class_from_name(described["processor"]["image_processor_type"])
-        if not _is_a(processor, ImageProcessingMixin):
+        if not (isinstance(processor, type) and issubclass(processor, ImageProcessingMixin)):
             raise ValueError(f"no processor {described['processor']['image_processor_type']!r}")
         model = AutoModelForObjectDetection.from_config(AutoConfig.for_model(**described["config"]))
         return cls(described["name"].removeprefix("hf:"), model, processor.from_dict(described["processor"]))
@@ -66,16 +65,11 @@ class TransformersProposer(Proposer):
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
         device = next(self.parameters()).device
         prepared = [self._prepared(picture) for picture in pictures]
-        groups: dict[torch.Size, list[int]] = {}
-        for number, pixels in enumerate(prepared):
-            groups.setdefault(pixels.shape, []).append(number)
-        found: dict[int, Candidates] = {}
-        for numbers in groups.values():
-            for start in range(0, len(numbers), AT_ONCE):
-                some = numbers[start : start + AT_ONCE]
-                seen = self.model(pixel_values=torch.cat([prepared[number] for number in some]).to(device))
-                found.update(zip(some, map(self._candidates, seen.logits, seen.pred_boxes), strict=True))
-        return [found[number] for number in range(len(pictures))]
+        candidates: dict[int, Candidates] = {}
+        for numbers in groups_of_one_size([pixels.shape for pixels in prepared], AT_ONCE):
+            outputs = self.model(pixel_values=torch.cat([prepared[number] for number in numbers]).to(device))
+            candidates.update(zip(numbers, map(self._candidates, outputs.logits, outputs.pred_boxes), strict=True))
+        return [candidates[number] for number in range(len(pictures))]
 
     def _prepared(self, picture: Picture) -> Tensor:
         try:
@@ -84,19 +78,14 @@ class TransformersProposer(Proposer):
             )["pixel_values"]
         except (ValueError, RuntimeError) as error:
             height, width = picture.shape[1:]
-            raise DataError(f"{self.name} takes no picture of {width} x {height} pixels ({error})") from error
+            raise DataError(f"{self.name} takes no image of {width} x {height} pixels ({error})") from error
         return prepared
 
     def _candidates(self, logits: Tensor, centred: Tensor) -> Candidates:
-        """DETR's family has one class more, for nothing; the others say yes or no to each class."""
+        """Read boxes and probabilities: a softmax with one class for "no object" (DETR), else a sigmoid per class."""
         count = len(self.class_names)
         if logits.shape[-1] not in (count, count + 1):
-            raise CheckpointError(
-                f"{self.name} names {count} classes and tells {logits.shape[-1]}; get its files again"
-            )
+            outputs = logits.shape[-1]
+            raise CheckpointError(f"{self.name} names {count} classes and has {outputs} outputs; get its files again")
         labels = logits.softmax(-1)[:, :count] if logits.shape[-1] == count + 1 else logits.sigmoid()
         return Candidates(box_convert(centred, "cxcywh", "xyxy").clamp(0, 1), labels.amax(1), labels)
-
-
-def _is_a(kind: Any, base: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, base)
