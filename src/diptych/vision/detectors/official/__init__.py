@@ -1,1 +1,1 @@
-"""The detectors that made the official features: bottom-up attention and Detectron's ResNeXt-101, in torch."""
+"""The detectors of the published features, in torch: bottom-up attention and Detectron's ResNeXt-101."""

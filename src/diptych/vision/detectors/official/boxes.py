@@ -1,7 +1,7 @@
-"""What a box is to a detector: the three conventions of the field, as data.
+"""The three conventions for the pixels of a box, as data.
 
-Boxes are x1 y1 x2 y2 in pixels. To Caffe and Detectron x2 is the last pixel that is covered, so a width is x2 - x1 + 1;
-they differ in whether a decoded box has its last pixel taken off again. To detectron2 x2 is where the box ends.
+Boxes are x1 y1 x2 y2 in pixels. In Caffe and Detectron x2 is the last covered pixel, so a width is x2 - x1 + 1. They
+differ in whether a decoded box has its last pixel taken off again. In detectron2 x2 is where the box ends.
 """
 
 import math
@@ -17,31 +17,30 @@ from torch import Tensor
 from diptych.vision.detectors.nms import nms
 
 UNWEIGHTED = (1.0, 1.0, 1.0, 1.0)
-LARGEST_CHANGE = math.log(1000 / 16)  # of a side, as a logarithm
+LARGEST_CHANGE = math.log(1000 / 16)  # logarithm of the largest factor of a side
 
 
 @dataclass(frozen=True)
 class BoxConvention:
-    extent: int  # what x2 - x1 lacks to a width
-    end: int  # what is taken off the x2 that is decoded
-    edge: int  # the last x of a picture w pixels wide is w - edge
-    largest_change: float | None  # the most by which the logarithm of a side may change
-    drops_equal: bool  # whether NMS drops a box whose overlap is the threshold itself
-    # Anchors with whole sides, by ratio, then size, about the middle of the first cell's pixels; else exact ones, by
-    # size, then ratio, about its corner.
+    """How a detector decodes, clips and compares boxes."""
+
+    extent: int  # a width is x2 - x1 + extent
+    end: int  # subtracted from a decoded x2
+    edge: int  # the last x of an image w pixels wide is w - edge
+    largest_change: float | None  # limit of the logarithm of a side's factor
+    drops_equal: bool  # NMS also drops a box whose overlap equals the threshold
+    # True: anchors with whole sides, by ratio, then size, around the middle of the first cell's pixels. False: exact
+    # anchors, by size, then ratio, around its corner.
     rounded: bool
 
     def sides(self, boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 2"]:
-        """Width and height."""
+        """Return width and height in pixels."""
         return boxes[..., 2:] - boxes[..., :2] + self.extent
 
     def decode(
-        self,
-        boxes: Float[Tensor, "*N 4"],
-        deltas: Float[Tensor, "*M 4"],
-        weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+        self, boxes: Float[Tensor, "*N 4"], deltas: Float[Tensor, "*M 4"], weights: Sequence[float] = UNWEIGHTED
     ) -> Float[Tensor, "*M 4"]:
-        """Boxes moved by (dx, dy, dw, dh), each divided by its weight; not clipped."""
+        """Move boxes by (dx, dy, dw, dh), each divided by its weight, without clipping."""
         sides = self.sides(boxes)
         centres = boxes[..., :2] + 0.5 * sides
         deltas = deltas / deltas.new_tensor(weights)
@@ -52,26 +51,26 @@ class BoxConvention:
         return torch.cat([middle - half, middle + half - self.end], -1)
 
     def clip(self, boxes: Float[Tensor, "*N 4"], height: int, width: int) -> Float[Tensor, "*N 4"]:
+        """Clip boxes to an image."""
         most = boxes.new_tensor([width, height, width, height]) - self.edge
         return torch.minimum(boxes.clamp(min=0), most)
 
     def wide_enough(self, boxes: Float[Tensor, "N 4"], least: float) -> Bool[Tensor, "N"]:
-        """Both sides at least so many pixels; with 0, any extent at all."""
+        """Return which boxes have both sides of at least `least` pixels; for 0, of more than 0."""
         sides = self.sides(boxes)
         return ((sides >= least) if least else (sides > 0)).all(-1)
 
     def nms(self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
-        """The rows that no better box covers by more than `overlap` (IoU), best first."""
+        """Return the rows that no better box overlaps by an IoU over `overlap`, best first."""
         threshold = overlap
-        if self.extent:  # the references of these compare in float32, torchvision's in float64
+        if self.extent:  # their references compare in float32, torchvision in float64
             nearest = np.float32(overlap)
             threshold = float(np.nextafter(nearest, np.float32(0)) if self.drops_equal else nearest)
         whole = boxes + boxes.new_tensor([0, 0, self.extent, self.extent])
-        kept: Tensor = nms(whole, scores, threshold)
-        return kept
+        return nms(whole, scores, threshold)
 
     def anchors(self, stride: int, sizes: Sequence[float], ratios: Sequence[float]) -> Float[Tensor, "A 4"]:
-        """Of the first cell; `ratios` are height / width, `sizes` the roots of areas in pixels."""
+        """Return the anchors of the first cell; `ratios` are height / width, `sizes` the roots of areas in pixels."""
         made: list[Any] = []
         if self.rounded:
             centre = (stride - 1) / 2
@@ -91,14 +90,14 @@ class BoxConvention:
 
 
 def shifted(anchors: Float[Tensor, "A 4"], cells: tuple[int, int], stride: int) -> Float[Tensor, "N 4"]:
-    """The anchors of all cells of a map (rows and columns), by row, column, anchor."""
+    """Return the anchors of all cells of a map (rows, columns), ordered by row, column, anchor."""
     y, x = torch.meshgrid(torch.arange(cells[0]), torch.arange(cells[1]), indexing="ij")
     shifts = torch.stack([x, y, x, y], -1).to(anchors) * stride
     return (shifts.reshape(-1, 1, 4) + anchors).reshape(-1, 4)
 
 
 def by_anchor(deltas: Float[Tensor, "d h w"]) -> Float[Tensor, "N 4"]:
-    """Deltas of a map (four channels an anchor) in the order of `shifted`."""
+    """Reorder the deltas of a map (four channels per anchor) like the boxes of `shifted`."""
     return deltas.view(-1, 4, *deltas.shape[1:]).permute(2, 3, 0, 1).reshape(-1, 4)
 
 

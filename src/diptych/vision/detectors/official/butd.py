@@ -1,18 +1,18 @@
 """Bottom-up attention (Anderson et al., CVPR 2018): Faster R-CNN over a ResNet's fourth stage, Visual Genome.
 
-    picture ── stem, res2 to res4 ──▶ c4 (1/16) ─┬─ 3 x 3, objectness, deltas ──▶ NMS ──▶ 300 proposals ─┐
+    image ── stem, res2 to res4 ──▶ c4 (1/16) ─┬─ 3 x 3, objectness, deltas ──▶ NMS ──▶ 300 proposals ─┐
                                                  └─────────── RoIPool 14 x 14 of each ◀──────────────────┘
     ── res5 (dilated, so that it stays 14 x 14) ──▶ mean: the feature ──▶ classes ──▶ their embedding ──▶ attributes
 
-Two dialects of one network. `caffe` made all published features; `hf` is its later port (airsplay, Hugging Face), with
-other boxes, sizes and choice. Rows of classes and attributes have the background (or `none`) first in both.
+One network in two dialects. `caffe` made all published features. `hf` is its later port (airsplay, Hugging Face), with
+another box convention, size and selection. Row 0 of classes and attributes is the background (or `none`) in both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -23,24 +23,33 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2, BoxConvention, by_anchor, shifted
 from diptych.vision.detectors.official.choice import BestOfAll, ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor, by_size
-from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
+from diptych.vision.detectors.official.regions import (
+    OfficialPipeline,
+    OfficialSettings,
+    Proposals,
+    RawRegions,
+    numbered,
+)
 from diptych.vision.detectors.official.resnet import ResNetShape, make_stage, pool_stem
 
 Dialect = Literal["caffe", "hf"]
 STRIDE, CELLS = 16, 14
 ANCHOR_SIZES, ANCHOR_RATIOS = (64.0, 128.0, 256.0, 512.0), (0.5, 1.0, 2.0)
 CONVENTIONS: dict[str, BoxConvention] = {"caffe": CAFFE, "hf": DETECTRON2}
-# Those of the box deltas; in Caffe's weights they are multiplied in.
+# Weights of the box deltas; Caffe's files have them multiplied in.
 DELTA_WEIGHTS = {"caffe": (1.0, 1.0, 1.0, 1.0), "hf": (10.0, 10.0, 5.0, 5.0)}
-ROIS_AT_ONCE = 100  # through res5, which takes 1.6 MB of memory a channel of 2,048
+ROIS_AT_ONCE = 100  # regions through res5, whose memory grows with their number
 
 
 @dataclass(frozen=True, kw_only=True)
 class ButdSettings(OfficialSettings):
+    """Settings of bottom-up attention."""
+
     dialect: Dialect
 
     @classmethod
     def usual(cls, dialect: Dialect) -> ButdSettings:
+        """Return the settings of a dialect's extraction code."""
         if dialect == "caffe":
             return cls(
                 dialect=dialect, shorter=600, longer=1000, before_nms=6000, after_nms=300, proposal_overlap=0.7,
@@ -54,30 +63,32 @@ class ButdSettings(OfficialSettings):
 
 @dataclass(frozen=True)
 class ButdShape:
+    """Sizes of a network."""
+
     trunk: ResNetShape
     rpn: int  # channels
-    anchors: int  # a cell
-    objectness: int  # channels: one an anchor, or one of background and one of object
+    anchors: int  # per cell
+    objectness: int  # channels: one per anchor, or one for background and one for object
     classes: int  # with the background
     attributes: int  # with `none`; 0: the weights have no attributes
-    embedding: int  # of a class
+    embedding: int  # width of a class embedding
     attribute_width: int
 
     @classmethod
     def of(cls, sizes: dict[str, tuple[int, ...]], source: str) -> ButdShape:
-        return cls(
-            trunk=ResNetShape.of(sizes, source),
-            rpn=sizes["rpn.weight"][0],
-            anchors=sizes["anchors"][0],
-            objectness=sizes["objectness.weight"][0],
-            classes=sizes["classes.weight"][0],
-            attributes=sizes["attributes.weight"][0] if "attributes.weight" in sizes else 0,
-            embedding=sizes["embedding.weight"][1] if "attributes.weight" in sizes else 0,
-            attribute_width=sizes["attribute_inner.weight"][0] if "attributes.weight" in sizes else 0,
-        )
+        """Read the sizes off the tensors. Raises CheckpointError, KeyError or IndexError for other networks."""
+        heads = (sizes["anchors"], sizes["objectness.weight"], sizes["classes.weight"])
+        attributes = (0, 0, 0)
+        if "attributes.weight" in sizes:
+            inner = sizes["attribute_inner.weight"][0]
+            attributes = (sizes["attributes.weight"][0], sizes["embedding.weight"][1], inner)
+        trunk = ResNetShape.of(sizes, source)
+        return cls(trunk, sizes["rpn.weight"][0], *(size[0] for size in heads), *attributes)
 
 
 class Butd(nn.Module):
+    """The network of bottom-up attention."""
+
     shape: ButdShape
     anchors: Tensor
 
@@ -109,37 +120,36 @@ class Butd(nn.Module):
         return pool_stem(self.stem(images).relu_(), padded=False)
 
     def maps(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B c h16 w16"]:
-        """c4."""
-        found: Tensor = self.res4(self.res3(self.res2(self.pooled_stem(images))))
-        return found
+        """Return the last map of the trunk, c4."""
+        return cast(Tensor, self.res4(self.res3(self.res2(self.pooled_stem(images)))))
 
     def propose(self, maps: Float[Tensor, "B c h w"]) -> tuple[Float[Tensor, "B o h w"], Float[Tensor, "B d h w"]]:
-        """Logits (anchors, or background of all anchors, then object of all) and deltas (four an anchor)."""
+        """Return logits (one per anchor, or all backgrounds, then all objects) and deltas (four per anchor)."""
         inner = self.rpn(maps).relu_()
         return self.objectness(inner), self.deltas(inner)
 
     def pooled(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c k k"]:
-        """Of boxes in pixels of the images, each after the number of its image."""
-        cells: Tensor = roi_pool(maps.float(), rois, CELLS, 1 / STRIDE)
-        return cells.contiguous(memory_format=torch.channels_last)
+        """Pool boxes in pixels, each preceded by the index of its image."""
+        cells = roi_pool(maps.float(), rois, CELLS, 1 / STRIDE)
+        return cast(Tensor, cells.contiguous(memory_format=torch.channels_last))
 
     def describe(self, maps: Float[Tensor, "B c h w"], boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N F"]:
-        """The features, picture after picture."""
+        """Return the features of all boxes, image by image."""
         rois = torch.split(numbered(boxes), ROIS_AT_ONCE)
         return torch.cat([self.res5(self.pooled(maps, some)).float().mean((2, 3)) for some in rois])
 
     def heads(self, features: Float[Tensor, "N F"]) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Logits of the classes and, where they were learnt, of the attributes; the box deltas (four a class)."""
+        """Return logits of the classes, of the attributes (None without any), and box deltas (four per class)."""
         classes = self.classes(features)
         if not self.shape.attributes:
             return classes, None, self.boxes(features)
-        likeliest = self.embedding(classes.argmax(1))  # of all, the background too
+        likeliest = self.embedding(classes.argmax(1))  # the background included
         inner = self.attribute_inner(torch.cat([features, likeliest], 1)).relu()
         return classes, self.attributes(inner), self.boxes(features)
 
 
-class ButdPipeline:
-    """The network with all that is around it: pictures in, regions out."""
+class ButdPipeline(OfficialPipeline):
+    """Bottom-up attention in one of its dialects."""
 
     def __init__(self, network: Butd, settings: ButdSettings) -> None:
         self.network, self.settings = network, settings
@@ -149,22 +159,18 @@ class ButdPipeline:
         sides = (self.settings.shorter, self.settings.longer)
         return by_factor(picture, *sides) if self.settings.dialect == "caffe" else by_size(picture, *sides)
 
-    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
-        """`images`: the prepared pictures, all of one size."""
-        net = self.network
-        maps = net.maps(images)
-        logits, deltas = (found.float() for found in net.propose(maps))
-        proposals = [self.proposals(*of_one) for of_one in zip(logits, deltas, prepared, strict=True)]
-        boxes = [one.boxes for one in proposals]
-        features = net.describe(maps, boxes)
-        classes, attributes, moves = net.heads(features)
-        counts = [len(box) for box in boxes]
-        apart = (torch.split(found.float(), counts) for found in (features, classes, moves))
-        named = [None] * len(boxes) if attributes is None else torch.split(attributes.float(), counts)
-        return [self.choose(*of_one) for of_one in zip(prepared, boxes, *apart, named, strict=True)]
+    def propose(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> tuple[Tensor, list[Tensor]]:
+        maps = self.network.maps(images)
+        logits, deltas = (output.float() for output in self.network.propose(maps))
+        return maps, [self.proposals(*of_one).boxes for of_one in zip(logits, deltas, prepared, strict=True)]
+
+    def describe(self, maps: Tensor, boxes: list[Tensor]) -> tuple[Tensor, ...]:
+        features = self.network.describe(maps, boxes)
+        classes, attributes, moves = self.network.heads(features)
+        return features, classes, moves, *(() if attributes is None else (attributes,))
 
     def scores(self, logits: Float[Tensor, "o h w"]) -> Float[Tensor, "h w A"]:
-        """By which proposals are ranked: with a background the probability of an object, else the logit itself."""
+        """Return the scores that rank proposals: the probability of an object, or without a background the logit."""
         if len(logits) == len(self.network.anchors):
             return logits.permute(1, 2, 0)
         return logits.view(2, -1, *logits.shape[1:]).softmax(0)[1].permute(1, 2, 0)
@@ -172,6 +178,7 @@ class ButdPipeline:
     def proposals(
         self, logits: Float[Tensor, "o h w"], deltas: Float[Tensor, "d h w"], prepared: Prepared
     ) -> Proposals:
+        """Decode, clip, filter and suppress the anchors of one image."""
         convention, limits = self.convention, self.settings
         anchors = shifted(self.network.anchors, (logits.shape[1], logits.shape[2]), STRIDE)
         moves = by_anchor(deltas)
@@ -202,36 +209,25 @@ class ButdPipeline:
         features: Float[Tensor, "N F"],
         classes: Float[Tensor, "N C"],
         moves: Float[Tensor, "N d"],
-        attributes: Float[Tensor, "N A"] | None,
+        attributes: Float[Tensor, "N A"] | None = None,
     ) -> RawRegions:
         limits, probabilities = self.settings, classes.softmax(1)
         scale = proposals.new_tensor(prepared.scale).repeat(2)
         if limits.dialect == "caffe":
             boxes = proposals / prepared.scale[0]
-            rule = ByClass(
-                limits.least, limits.most, limits.confidence, strict=False, overlap=limits.overlaps[0],
-                convention=self.convention,
-            )  # fmt: skip
-            rows = rule.choose(boxes, probabilities).rows.to(boxes.device)
+            rule = ByClass(limits.least, limits.most, limits.confidence, False, limits.overlaps[0], self.convention)
+            rows = rule.choose(boxes, probabilities).rows
         else:
             refined = self.convention.clip(self.refined(prepared, proposals, moves), *prepared.size)
             best = probabilities[:, 1:].argmax(1) + 1
             boxes = refined[torch.arange(len(refined)), best] / scale
-            chosen = BestOfAll(limits.least, limits.most, limits.overlaps).choose(refined, probabilities)
-            rows = chosen.rows.to(boxes.device)
-        scores, best = probabilities[:, 1:].max(1)
-        found = RawRegions(
-            rows=rows,
-            boxes=boxes[rows],
-            scores=scores[rows],
-            classes=best[rows] + 1,
-            probabilities=probabilities[rows],
-            features=features[rows],
-        )
+            rows = BestOfAll(limits.least, limits.most, limits.overlaps).choose(refined, probabilities).rows
+        scores, best = probabilities[rows, 1:].max(1)
+        regions = RawRegions(rows, boxes[rows], scores, best + 1, probabilities[rows], features[rows])
         if attributes is None:
-            return found
-        # The port leaves `none` out of the softmax, too.
-        of_all = limits.dialect == "caffe"
-        named = attributes[rows].softmax(1)[:, 1:] if of_all else attributes[rows, 1:].softmax(1)
+            return regions
+        # The port also leaves `none` out of the softmax.
+        with_none = limits.dialect == "caffe"
+        named = attributes[rows].softmax(1)[:, 1:] if with_none else attributes[rows, 1:].softmax(1)
         attribute_scores, attribute = named.max(1)
-        return replace(found, attributes=attribute + 1, attribute_scores=attribute_scores)
+        return replace(regions, attributes=attribute + 1, attribute_scores=attribute_scores)

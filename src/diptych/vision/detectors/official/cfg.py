@@ -1,4 +1,4 @@
-"""Detectron's `cfg`: a YAML text of Python objects, read by its patterns so that no object is ever made."""
+"""Read Detectron's `cfg`, a YAML text of Python objects, by patterns, so that no object is ever made."""
 
 import re
 
@@ -9,7 +9,7 @@ NOT_SECTIONS = {"dictitems"}  # how an AttrDict is written
 
 
 def cfg_values(text: str) -> dict[str, str]:
-    """`TEST.SCALE` -> `600`: the text of each value under its sections' names; of a list its members, by commas."""
+    """Return the text of each value by its path, such as `TEST.SCALE`: `600`; members of a list joined by commas."""
     values: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     lines = iter(text.splitlines())
@@ -18,9 +18,9 @@ def cfg_values(text: str) -> dict[str, str]:
             name = _path(above)
             values[name] = ", ".join(part for part in (values.get(name), line.lstrip()[2:].strip()) if part)
             continue
-        if (found := KEY.match(line)) is None:
+        if (match := KEY.match(line)) is None:
             continue
-        indent, key, value = len(found[1]), found[2], TAG.sub("", found[3] or "").strip()
+        indent, key, value = len(match[1]), match[2], TAG.sub("", match[3] or "").strip()
         while above and above[-1][0] >= indent:
             above.pop()
         above.append((indent, key))
@@ -34,18 +34,19 @@ def cfg_values(text: str) -> dict[str, str]:
 
 
 def number(values: dict[str, str], *names: str) -> float | None:
-    """The first number of the first of these names that there is; a truth value is 1 or 0."""
+    """Return the first number of the first of these names with a value, None without any; true is 1, false 0."""
     for name in names:
         if name in values:
             if values[name].lower() in ("true", "false"):
                 return float(values[name].lower() == "true")
-            if found := numbers(values, name):
-                return found[0]
+            if members := numbers(values, name):
+                return members[0]
     return None
 
 
 def numbers(values: dict[str, str], name: str) -> list[float]:
-    return [float(found) for found in NUMBER.findall(values.get(name, ""))]
+    """Return all numbers in a value."""
+    return [float(digits) for digits in NUMBER.findall(values.get(name, ""))]
 
 
 def _path(above: list[tuple[int, str]]) -> str:
@@ -57,7 +58,7 @@ def _closed(value: str) -> bool:
 
 
 def _keep(values: dict[str, str], name: str, value: str) -> None:
-    """A value in braces is a section of its own."""
+    """Store a value; one in braces is a section, whose values are stored by their own paths."""
     if value.startswith("{"):
         for part in _parts(value[1:].removesuffix("}")):
             key, colon, inner = part.partition(":")
@@ -69,7 +70,7 @@ def _keep(values: dict[str, str], name: str, value: str) -> None:
 
 
 def _parts(text: str) -> list[str]:
-    """What commas part that stand in no inner braces."""
+    """Split at top-level commas."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "{[(") - (letter in "}])")

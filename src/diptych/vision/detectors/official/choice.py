@@ -1,4 +1,4 @@
-"""Which proposals become regions, as the official extractors choose, and in which order."""
+"""The official extractors' rules that select regions among proposals, and their order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from diptych.vision.detectors.official.boxes import DETECTRON2, BoxConvention
 
-LOWEST = 1e-6  # a probability that is not worth another try
+LOWEST = 1e-6  # below this floor all classes are searched
 
 
 @dataclass(frozen=True)
 class ChosenBoxes:
-    """`rows` of the proposals, in order; the others have a number for each of all proposals."""
+    """`rows` are the chosen proposals, in order; `classes` and `scores` belong to all proposals."""
 
     rows: Int[Tensor, "R"]
     classes: Int[Tensor, "N"]  # 0 is the background
@@ -23,30 +23,31 @@ class ChosenBoxes:
 
 @dataclass(frozen=True)
 class ByClass:
-    """Of each class, boxes that a likelier one covers are dropped; a proposal's confidence is its best of the classes
-    in which it was not. Those that are confident stay, as the proposals lie; where fewer than `least` or more than
-    `most` are, the most confident ones do, best first.
+    """NMS within each class, then a threshold on each proposal's best remaining class probability, its confidence.
+
+    The confident proposals stay in their order. Where these are fewer than `least` or more than `most`, that number of
+    the most confident ones is taken instead, best first.
     """
 
     least: int
     most: int
     confidence: float
-    strict: bool  # over `confidence`, not as much
+    strict: bool  # confident means over `confidence`, not equal to it
     overlap: float
     convention: BoxConvention
 
     def choose(self, boxes: Float[Tensor, "N *C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
-        """`boxes`: one for all classes, or one for each. Class 0 is the background.
+        """Choose among `boxes`: one for all classes, or one for each. Class 0 is the background.
 
-        A box is dropped by likelier ones alone, so what is likelier than some floor can be chosen without the rest; the
-        floor is lowered until enough is. The result is that of all classes.
+        Only more probable boxes can drop a box, so probabilities below a floor need no search. The floor is lowered
+        until enough are left; the result equals that of a full search.
         """
-        boxes, probabilities = boxes.cpu(), probabilities.cpu()
+        device, boxes, probabilities = boxes.device, boxes.cpu(), probabilities.cpu()
         floor = self.confidence
         while True:
             scores, classes = self._best(boxes, probabilities, floor)
             if floor == 0 or int((scores >= floor).sum()) >= min(self.least, len(boxes)):
-                return ChosenBoxes(self._keep(scores), classes, scores)
+                return ChosenBoxes(self._keep(scores).to(device), classes.to(device), scores.to(device))
             floor = floor / 8 if floor > LOWEST else 0.0
 
     def _best(
@@ -69,7 +70,7 @@ class ByClass:
 
 
 def _by_class(probabilities: Float[Tensor, "N C"], floor: float) -> Iterator[tuple[int, Int[Tensor, "K"]]]:
-    """For each class with any, in their order: the rows whose probability is at least the floor."""
+    """Yield each class with the rows whose probability is at least the floor; classes without rows are skipped."""
     kinds, rows = (probabilities[:, 1:] >= floor).T.nonzero(as_tuple=True)
     counts = kinds.bincount().tolist()
     for kind, of_class in enumerate(torch.split(rows, counts), 1):
@@ -79,15 +80,17 @@ def _by_class(probabilities: Float[Tensor, "N C"], floor: float) -> Iterator[tup
 
 @dataclass(frozen=True)
 class BestOfAll:
-    """One NMS over each proposal's best class and its box there; the best `most`. The overlaps are tried in turn until
-    `least` stay (the reference's `maxnms`)."""
+    """One NMS over all proposals by their best class, then the best `most` (the reference's `maxnms`).
+
+    The overlaps are tried in turn until at least `least` regions are left.
+    """
 
     least: int
     most: int
     overlaps: Sequence[float]
 
     def choose(self, boxes: Float[Tensor, "N C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
-        boxes, probabilities = boxes.cpu(), probabilities.cpu()
+        device, boxes, probabilities = boxes.device, boxes.cpu(), probabilities.cpu()
         scores, best = probabilities[:, 1:].max(1)
         own = boxes[torch.arange(len(boxes)), best + 1]
         rows = torch.zeros(0, dtype=torch.long)
@@ -95,4 +98,4 @@ class BestOfAll:
             rows = DETECTRON2.nms(own, scores, overlap)[: self.most]
             if len(rows) >= self.least:
                 break
-        return ChosenBoxes(rows, best + 1, scores)
+        return ChosenBoxes(rows.to(device), best.to(device) + 1, scores.to(device))

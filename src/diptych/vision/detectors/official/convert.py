@@ -1,10 +1,10 @@
-"""Files of the official detectors -> our weights and settings, with an account of every key.
+"""Convert files of the official detectors to our weights and settings, with an account of every key.
 
-What a file is, is told by its keys and shapes, never by its name:
+A file is recognised by its keys and shapes, never by its name:
 
-    BUTD, `hf`       backbone., proposal_generator., roi_heads.; one objectness logit an anchor; background last
-    BUTD, `caffe`    the same; two objectness logits an anchor (MILVLG); background first
-    Unified VLP's    Detectron's blobs: conv1_w, res2_0_branch2a_w, fpn_inner_..., fc6_w
+- BUTD, `hf`: backbone., proposal_generator., roi_heads.; one objectness logit per anchor; background last
+- BUTD, `caffe`: the same keys; two objectness logits per anchor (MILVLG); background first
+- Unified VLP's: Detectron's blobs conv1_w, res2_0_branch2a_w, fpn_inner_..., fc6_w
 """
 
 import re
@@ -44,42 +44,45 @@ OBJECTNESS = "proposal_generator.rpn_head.objectness_logits.weight"
 BLOB = re.compile(r"(conv1|res(\d)_(\d+)_branch(1|2a|2b|2c))_w")
 BRANCHES = {"1": "shortcut", "2a": "conv1", "2b": "conv2", "2c": "conv3"}
 LATERAL = re.compile(r"fpn_(inner_)?res(\d)_\d+_sum(?:_lateral)?_(w|b)")
-BLOB_NAMES = {
-    "conv_rpn_fpn2": "rpn",
-    "rpn_cls_logits_fpn2": "objectness",
-    "rpn_bbox_pred_fpn2": "deltas",
-    "fc6": "fc6",
-    "fc7": "fc7",
-    "cls_score": "classes",
-    "bbox_pred": "boxes",
-}
+BLOB_NAMES = {"conv_rpn_fpn2": "rpn", "rpn_cls_logits_fpn2": "objectness", "rpn_bbox_pred_fpn2": "deltas",
+              "fc6": "fc6", "fc7": "fc7", "cls_score": "classes", "bbox_pred": "boxes"}  # fmt: skip
 BLOB_KINDS = {"w": "weight", "b": "bias"}
 FIRST_MAP = 2
 
 
 @dataclass
 class Converted:
+    """Weights and settings of a file, and what became of each of its keys."""
+
     tensors: dict[str, Tensor]
     settings: OfficialSettings
     renamed: dict[str, str] = field(default_factory=dict)  # theirs -> ours
     left: dict[str, str] = field(default_factory=dict)  # theirs -> why
-    notes: list[str] = field(default_factory=list)  # what was found out, and what had to be assumed
+    notes: list[str] = field(default_factory=list)  # inferred and assumed settings
 
     def lines(self) -> list[str]:
-        """One for each key, and a count."""
+        """Return one line per key, and a count."""
         return [
             *(f"renamed  {theirs} -> {ours}" for theirs, ours in self.renamed.items()),
             *(f"left     {name}: {why}" for name, why in self.left.items()),
             f"{len(self.tensors)} loaded, {len(self.renamed)} renamed, 0 missing, {len(self.left)} left",
         ]
 
+    def rename(self, theirs: str, ours: str, tensor: Tensor) -> None:
+        """Add a tensor under our name."""
+        self.tensors[ours], self.renamed[theirs] = tensor.float(), ours
+
+    def fold(self, weight: Tensor, scale: Tensor, shift: Tensor, ours: str) -> None:
+        """Add a convolution with its norm folded in."""
+        self.tensors[f"{ours}.weight"], self.tensors[f"{ours}.bias"] = folded(weight, scale, shift)
+
 
 def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
-    """`cfg`: the text of Detectron's settings, where the file has one. Raises CheckpointError for any other file."""
-    if wrong := next((name for name, value in tensors.items() if not value.isfinite().all()), None):
-        raise CheckpointError(f"{source}: {wrong} holds numbers that are not finite; copy the file again")
-    if empty := next((name for name, value in tensors.items() if not value.numel()), None):
-        raise CheckpointError(f"{source}: {empty} is empty; copy the file again")
+    """Convert a file's tensors. `cfg`: the text of Detectron's settings, if any. Raises CheckpointError."""
+    for name, value in tensors.items():
+        if not value.numel() or not value.isfinite().all():
+            fault = "holds numbers that are not finite" if value.numel() else "is empty"
+            raise CheckpointError(f"{source}: {name} {fault}; copy the file again")
     half = sum(value.dtype in (torch.float16, torch.bfloat16) for value in tensors.values())
     try:
         done = _known(tensors, cfg, source)
@@ -97,13 +100,13 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
         return _x101(tensors, cfg, source)
     there = ", ".join(sorted(tensors)[:3])
     raise CheckpointError(
-        f"{source} is no detector that is known here: it has {there}; wanted bottom-up attention "
+        f"{source} is no known detector: it has {there}; wanted bottom-up attention "
         f"({OBJECTNESS}, ...) or Detectron's with a pyramid (conv1_w, fpn_inner_res5_2_sum_w, fc6_w, ...)"
     )
 
 
 def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
-    """The tensor; with a `count`, one of so many numbers."""
+    """Return a tensor in float32; with a `count`, a vector of that length. Raises CheckpointError."""
     if name not in tensors:
         raise CheckpointError(f"{source} lacks {name}; it is cut short, or of another network")
     if count is not None and tensors[name].shape != (count,):
@@ -131,17 +134,15 @@ def _butd(tensors: Tensors, source: str) -> Converted:
         f"{logits} objectness logits for {anchors} anchors: the dialect is {'hf' if logits == anchors else 'caffe'}"
     )
     for name in tensors:
-        if found := BUTD_CONVOLUTION.fullmatch(name):
-            theirs, ours = name.removesuffix(".weight"), found[1] or found[2]
+        if match := BUTD_CONVOLUTION.fullmatch(name):
+            theirs, ours = name.removesuffix(".weight"), match[1] or match[2]
             norm = [f"{theirs}.norm.{part}" for part in NORM]
             weight = _convolution(tensors, name, source)
             parts = [_take(tensors, part, source, len(weight)) for part in norm]
-            weight, bias = folded(weight, *batch_norm(*parts))
-            done.tensors |= {f"{ours}.weight": weight, f"{ours}.bias": bias}
+            done.fold(weight, *batch_norm(*parts), ours)
             done.renamed |= {name: f"{ours}.weight"} | dict.fromkeys(norm, f"{ours}.weight and bias")
         elif (stem := name.rpartition(".")[0]) in BUTD_NAMES:
-            ours = f"{BUTD_NAMES[stem]}.{name.rpartition('.')[2]}"
-            done.tensors[ours], done.renamed[name] = tensors[name].float(), ours
+            done.rename(name, f"{BUTD_NAMES[stem]}.{name.rpartition('.')[2]}", tensors[name])
     done.tensors["anchors"] = _anchors(tensors, anchors, done, source)
     if logits == anchors:
         _background_first(done.tensors, source)
@@ -150,7 +151,7 @@ def _butd(tensors: Tensors, source: str) -> Converted:
 
 
 def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tensor:
-    """The file's, where it has them: those the network was run with."""
+    """Return the anchors of the file, or the usual ones where it has none. Raises CheckpointError."""
     convention = CAFFE if len(tensors[OBJECTNESS]) == 2 * count else DETECTRON2
     usual = convention.anchors(STRIDE, ANCHOR_SIZES, ANCHOR_RATIOS)
     if BUTD_ANCHORS in tensors:
@@ -159,19 +160,19 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
             raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, wanted {(count, 4)}")
         done.renamed[BUTD_ANCHORS] = "anchors"
         if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
-            done.notes.append(f"anchors: the file's own, which are not the usual ones; the first is {own[0].tolist()}")
+            done.notes.append(f"anchors: the file's own differ from the usual ones; the first is {own[0].tolist()}")
         return own
     if len(usual) != count:
         raise CheckpointError(
-            f"{source} has {count} anchors a cell and does not say which ({BUTD_ANCHORS}); without them only the usual "
-            f"{len(usual)} are known"
+            f"{source} has {count} anchors per cell but lacks their boxes ({BUTD_ANCHORS}); only the usual "
+            f"{len(usual)} are known without them"
         )
     done.notes.append(f"assumed: the {count} usual anchors, as the file has none; the first is {usual[0].tolist()}")
     return usual
 
 
 def _background_first(ours: dict[str, Tensor], source: str) -> None:
-    """The port has the background's row last, and no box for it."""
+    """Move the background's row from last, as in the port, to first, and give it a box."""
     count = len(_take(ours, "classes.weight", source))
     for name in ("classes.weight", "classes.bias", "embedding.weight", "attributes.weight", "attributes.bias"):
         if name in ours:
@@ -185,30 +186,28 @@ def _background_first(ours: dict[str, Tensor], source: str) -> None:
 def _x101(tensors: Tensors, cfg: str | None, source: str) -> Converted:
     done = Converted({}, X101Settings.usual())
     for name in tensors:
-        if found := BLOB.fullmatch(name):
-            ours = "stem" if found[1] == "conv1" else f"res{found[2]}.{found[3]}.{BRANCHES[found[4]]}"
-            theirs = "res_conv1_bn" if found[1] == "conv1" else f"{found[1]}_bn"
+        if match := BLOB.fullmatch(name):
+            ours = "stem" if match[1] == "conv1" else f"res{match[2]}.{match[3]}.{BRANCHES[match[4]]}"
+            theirs = "res_conv1_bn" if match[1] == "conv1" else f"{match[1]}_bn"
             weight = _convolution(tensors, name, source)
             scale, shift = (_take(tensors, f"{theirs}_{part}", source, len(weight)) for part in "sb")
-            if (own := f"{found[1]}_b") in tensors:  # of the convolution itself
+            if (own := f"{match[1]}_b") in tensors:  # the convolution's own bias
                 shift = shift + _take(tensors, own, source, len(weight)) * scale
                 done.renamed[own] = f"{ours}.bias"
-            weight, bias = folded(weight, scale, shift)
-            done.tensors |= {f"{ours}.weight": weight, f"{ours}.bias": bias}
+            done.fold(weight, scale, shift, ours)
             done.renamed |= {name: f"{ours}.weight", f"{theirs}_s": f"{ours}.weight", f"{theirs}_b": f"{ours}.bias"}
-        elif found := LATERAL.fullmatch(name):
-            ours = f"{'inner' if found[1] else 'outer'}.{int(found[2]) - FIRST_MAP}.{BLOB_KINDS[found[3]]}"
-            done.tensors[ours], done.renamed[name] = tensors[name].float(), ours
+        elif match := LATERAL.fullmatch(name):
+            ours = f"{'inner' if match[1] else 'outer'}.{int(match[2]) - FIRST_MAP}.{BLOB_KINDS[match[3]]}"
+            done.rename(name, ours, tensors[name])
         elif (stem := name[:-2]) in BLOB_NAMES and name[-2:] in ("_w", "_b"):
-            ours = f"{BLOB_NAMES[stem]}.{BLOB_KINDS[name[-1]]}"
-            done.tensors[ours], done.renamed[name] = tensors[name].float(), ours
+            done.rename(name, f"{BLOB_NAMES[stem]}.{BLOB_KINDS[name[-1]]}", tensors[name])
     done.settings = _x101_settings(cfg, done)
     _account(tensors, done)
     return done
 
 
 def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
-    """Those of the training's `cfg`; what it does not say is the code's default, and is told."""
+    """Read the settings of the training's `cfg`; a missing one gets the code's default and a note."""
     values = cfg_values(cfg or "")
     usual = X101Settings.usual()
     read: dict[str, Any] = {}
@@ -224,8 +223,8 @@ def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
         "anchor_size": ("FPN.RPN_ANCHOR_START_SIZE",),
     }.items():
         before = getattr(usual, ours)
-        if (found := number(values, *names)) is not None:
-            read[ours] = (found,) if isinstance(before, tuple) else type(before)(found)
+        if (value := number(values, *names)) is not None:
+            read[ours] = (value,) if isinstance(before, tuple) else type(before)(value)
         else:
             done.notes.append(f"assumed: {ours}={_shown(before)}, as the file's cfg has no {names[0]}")
     if (first := number(values, "RESNETS.STRIDE_1X1")) is not None:
@@ -237,13 +236,13 @@ def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
     if len(weights := numbers(values, "MODEL.BBOX_REG_WEIGHTS")) == 4:
         read["delta_weights"] = tuple(weights)
     else:
-        # Detectron of before there was the key had no weights.
+        # Detectron had no weights before it had the key.
         read["delta_weights"] = (1.0,) * 4 if values else usual.delta_weights
         done.notes.append(
             f"assumed: delta_weights={_shown(read['delta_weights'])}, as the file's cfg has no MODEL.BBOX_REG_WEIGHTS"
         )
     if values:
-        done.notes.append("settings are those of the training's cfg; extraction may have had others, which --set gives")
+        done.notes.append("settings are those of the training's cfg; where extraction had others, give them with --set")
     return replace(usual, **read)
 
 
@@ -252,12 +251,10 @@ def _shown(value: Any) -> str:
 
 
 def _account(tensors: Tensors, done: Converted) -> None:
-    for name in tensors:
-        if name in done.renamed:
-            continue
-        if name.endswith("_momentum") or name == "lr":
-            done.left[name] = "of the optimiser"
-        elif name.endswith("num_batches_tracked"):
-            done.left[name] = "a counter of the training"
-        else:
-            done.left[name] = "not in the detector"
+    """Note why each of the remaining keys is left."""
+    for name in (name for name in tensors if name not in done.renamed):
+        optimiser = name.endswith("_momentum") or name == "lr"
+        counter = name.endswith("num_batches_tracked")
+        done.left[name] = (
+            "of the optimiser" if optimiser else "a counter of the training" if counter else "not in the detector"
+        )

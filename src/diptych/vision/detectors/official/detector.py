@@ -1,4 +1,4 @@
-"""The official detectors: pictures of any size in, regions out, in the order of the published files."""
+"""The official detectors: images of any size in, regions out, in the order of the published files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
-from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.detector import BACKGROUND, Picture, groups_of_one_size, regions_of
 from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
 from diptych.vision.detectors.official.convert import convert
 from diptych.vision.detectors.official.files import read_file
-from diptych.vision.detectors.official.prepare import Prepared
 from diptych.vision.detectors.official.regions import OfficialSettings, RawRegions
 from diptych.vision.detectors.official.resnet import sizes_of
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape
@@ -26,20 +25,21 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import WEIGHTS, fill, fingerprint, read_weights, write_detector
 
 KIND = "official"
-AT_ONCE = 4  # pictures of one size through the trunk
-BACKGROUND = "background"
+AT_ONCE = 4  # images of one size through the trunk
 Pipeline = ButdPipeline | X101Pipeline
 
 
 class OfficialDetector:
-    """Pictures that are of one size as the network sees them go through it together; no other do, for padding would
-    change what is found."""
+    """Bottom-up attention or Detectron's ResNeXt-101, with their settings.
+
+    Only images of one size after resizing share a batch, as padding would change the regions.
+    """
 
     needs_pictures = True
 
     def __init__(self, pipeline: Pipeline, class_names: Sequence[str] = ()) -> None:
         self.pipeline, self.class_names = pipeline, tuple(class_names)
-        # Channels last: a trunk in bfloat16 is 2.3 times as fast so, one in float32 by nothing to a tenth
+        # Channels last makes the trunk 2.3 times as fast in bfloat16, and up to 10% faster in float32
         # (benchmarks/official_detectors.py, on a CPU).
         pipeline.network.eval().to(memory_format=torch.channels_last)
 
@@ -47,7 +47,10 @@ class OfficialDetector:
     def of(
         cls, tensors: dict[str, Tensor], settings: OfficialSettings, class_names: Sequence[str], source: str
     ) -> OfficialDetector:
-        """From weights under our names. `class_names`: without the background; where there are none, numbers are."""
+        """Build from weights under our names. `class_names`: without the background; numbers where there are none.
+
+        Raises CheckpointError.
+        """
         sizes = sizes_of(tensors)
         pipeline: Pipeline
         try:
@@ -87,7 +90,7 @@ class OfficialDetector:
 
     @property
     def network_name(self) -> str:
-        """Which network and, of bottom-up attention, which dialect."""
+        """The network's name, with the dialect of bottom-up attention."""
         stages = self.pipeline.network.shape.trunk.stages
         layers = 3 * sum(stage.blocks for stage in stages) + 2
         groups = f"-{stages[0].groups}x{stages[0].inner // stages[0].groups}d" if stages[0].groups > 1 else ""
@@ -96,51 +99,42 @@ class OfficialDetector:
         return f"Detectron ResNe{'X' if groups else ''}t-{layers}{groups}-FPN"
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        return [self._regions(picture, found) for picture, found in zip(pictures, self.find(pictures), strict=True)]
+        return [self._regions(*of_one) for of_one in zip(pictures, self.find(pictures), strict=True)]
 
     @torch.no_grad()
     def find(self, pictures: Sequence[Picture]) -> list[RawRegions]:
-        """All that the detector says of each picture, attributes too; boxes in pixels."""
+        """Return the regions of each image with attributes; boxes in pixels."""
         device = next(self.pipeline.network.parameters()).device
         prepared = [self.pipeline.prepare(picture.to(device)) for picture in pictures]
-        found: list[RawRegions | None] = [None] * len(prepared)
-        for numbers in _of_one_size(prepared):
+        regions: dict[int, RawRegions] = {}
+        for numbers in groups_of_one_size([one.size for one in prepared], AT_ONCE):
             some = [prepared[number] for number in numbers]
             images = torch.stack([one.image for one in some]).contiguous(memory_format=torch.channels_last)
             with _precision(self.settings, device):
-                seen = self.pipeline.find(images, some)
-            for number, one in zip(numbers, seen, strict=True):
-                found[number] = one
-        return [one for one in found if one is not None]
+                regions.update(zip(numbers, self.pipeline.find(images, some), strict=True))
+        return [regions[number] for number in range(len(prepared))]
 
-    def _regions(self, picture: Picture, found: RawRegions) -> Regions:
-        height, width = picture.shape[1:]
-        boxes = found.boxes / found.boxes.new_tensor([width, height] * 2)
-        return Regions(
-            boxes=boxes.clamp(0, 1).cpu(),
-            scores=found.scores.cpu(),
-            size=(width, height),
-            classes=found.probabilities.cpu(),
-            features=found.features.cpu(),
-        )
+    def _regions(self, picture: Picture, raw: RawRegions) -> Regions:
+        boxes = raw.boxes / raw.boxes.new_tensor([picture.shape[2], picture.shape[1]] * 2)
+        return regions_of(picture, boxes.clamp(0, 1), raw.scores, raw.probabilities, raw.features)
 
     def save(self, folder: Path) -> None:
         network = "butd" if isinstance(self.settings, ButdSettings) else "x101"
-        described = {
-            "kind": KIND, "network": network, "settings": asdict(self.settings), "class_names": self.class_names[1:],
-        }  # fmt: skip
-        write_detector(folder, described, self.pipeline.network)
+        described = {"kind": KIND, "network": network, "settings": asdict(self.settings)}
+        write_detector(folder, described | {"class_names": self.class_names[1:]}, self.pipeline.network)
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> OfficialDetector:
-        """From a file of Detectron (.pkl), airsplay (.pkl), MILVLG (.pth) or Hugging Face (.bin, .safetensors), known
-        by what is in it. Settings of the request replace those of the file or of the code."""
+        """Convert a file of Detectron (.pkl), airsplay (.pkl), MILVLG (.pth) or Hugging Face (.bin, .safetensors).
+
+        The format is recognised by content. Settings of the request replace those of the file or of the code.
+        """
         tensors, cfg = read_file(Path(request.name))
         done = convert(tensors, cfg, request.name)
         settings = with_settings(done.settings, request.settings)
         detector = cls.of(done.tensors, settings, request.class_names, request.name)
-        said = tuple(f"assumed: {name}=" for name in request.settings)
-        for line in (*done.lines(), *(note for note in done.notes if not note.startswith(said))):
+        given = tuple(f"assumed: {name}=" for name in request.settings)
+        for line in (*done.lines(), *(note for note in done.notes if not note.startswith(given))):
             request.report(line)
         return detector
 
@@ -158,25 +152,15 @@ def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
     names = names or [f"class {number}" for number in range(1, count + 1)]
     if len(names) != count:
         raise CheckpointError(
-            f"{len(names)} names of classes were given, and the network knows {count}, besides the background; give "
-            "the list that came with its weights, a name a line"
+            f"{len(names)} names of classes were given, and the network knows {count} without the background; give "
+            "the list that came with its weights, one name per line"
         )
     return (BACKGROUND, *names)
 
 
-def _of_one_size(prepared: Sequence[Prepared]) -> Iterator[list[int]]:
-    """Numbers of pictures that can go through the network together."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    for number, one in enumerate(prepared):
-        groups.setdefault(one.size, []).append(number)
-    for numbers in groups.values():
-        for start in range(0, len(numbers), AT_ONCE):
-            yield numbers[start : start + AT_ONCE]
-
-
 @contextmanager
 def _precision(settings: OfficialSettings, device: torch.device) -> Iterator[None]:
-    """float32 means it: no shorter numbers inside convolutions and products."""
+    """Compute in the precision of the settings; float32 excludes TF32 inside convolutions and products."""
     short = settings.precision == "bfloat16"
     with (
         torch.autocast(device.type, torch.bfloat16, enabled=short),
@@ -186,7 +170,7 @@ def _precision(settings: OfficialSettings, device: torch.device) -> Iterator[Non
 
 
 def with_settings(settings: OfficialSettings, changes: Mapping[str, Any]) -> OfficialSettings:
-    """The same with some of them changed; an unknown name or a value of another kind is refused."""
+    """Return settings with some values changed. Raises RecipeError for an unknown name or a wrong type."""
     known = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "dialect"}
     values = asdict(settings)
     for name, value in changes.items():

@@ -1,4 +1,4 @@
-"""The file of an official detector: its tensors, and the text of its settings."""
+"""Read the file of an official detector: its tensors, and the text of its settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,10 @@ from diptych.runtime.weight_files import Tensors, read_weights
 
 
 def read_file(path: Path) -> tuple[Tensors, str | None]:
-    """Tensors by their names in the file, and the text of Detectron's settings where there is one."""
+    """Return the tensors by name, and the text of Detectron's settings where the file has one.
+
+    Raises CheckpointError.
+    """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
         raise CheckpointError(f"{path} is {kind}; wanted a detector's official file (.pkl, .pth, .bin or .safetensors)")

@@ -1,4 +1,4 @@
-"""A picture as the official detectors want it: BGR, 0 to 255, less the mean, and of their size."""
+"""Images as inputs of the official detectors: BGR, 0 to 255, less the mean, resized."""
 
 from dataclasses import dataclass
 
@@ -11,28 +11,30 @@ from torch.nn.functional import interpolate, pad
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
 
-NARROWEST = 3  # pixels of an image, of which the stem leaves one
-MEAN = (102.9801, 115.9465, 122.7717)  # of ImageNet, in the order of the channels: blue, green, red
+NARROWEST = 3  # pixels of a side, of which the stem leaves one
+MEAN = (102.9801, 115.9465, 122.7717)  # of ImageNet: blue, green, red
 
 
 @dataclass(frozen=True)
 class Prepared:
+    """A resized image and its scale."""
+
     image: Float[Tensor, "3 h w"]
-    scale: tuple[float, float]  # pixels of `image` a pixel of the picture, x and y
-    picture: tuple[int, int]  # width and height of the picture
+    scale: tuple[float, float]  # pixels of `image` per pixel of the original, in x and y
+    picture: tuple[int, int]  # width and height of the original
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of `image`."""
+        """Height and width of `image` in pixels."""
         return self.image.shape[1], self.image.shape[2]
 
 
 def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) -> Prepared:
-    """As OpenCV resizes by a factor: Caffe's and Detectron's `shorter` and `longer` sides, in pixels.
+    """Resize like OpenCV by a factor, to Caffe's and Detectron's `shorter` and `longer` sides in pixels.
 
-    Unlike in torch, a pixel's source is found by the factor itself, though the size is rounded; the mean is taken off
-    first. Zeros go to the right and below, up to a `multiple` of pixels (then `size` is theirs too). Raises DataError
-    for a picture so narrow that nothing of it is left.
+    Unlike in torch, a pixel's source follows from the factor itself, though the size is rounded. The mean is subtracted
+    first. Zeros are added on the right and below, up to a `multiple` of pixels, and count in `size`. Raises DataError
+    for an image so narrow that nothing of it is left.
     """
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)
@@ -46,8 +48,10 @@ def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) ->
 
 
 def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
-    """As torch resizes to a size, without antialiasing (Hugging Face's `ResizeShortestEdge` of a file). Raises
-    DataError as `by_factor`."""
+    """Resize like torch to a size, without antialiasing (Hugging Face's `ResizeShortestEdge`).
+
+    Raises DataError for an image so narrow that nothing of it is left.
+    """
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)
     sides = [shorter, factor * width] if height < width else [factor * height, shorter]
@@ -57,7 +61,7 @@ def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
     rows, columns = (int(side + 0.5) for side in sides)
     _check_sides(rows, columns, picture)
     image = interpolate(picture.flip(0)[None].float(), (rows, columns), mode="bilinear", align_corners=False)[0]
-    # The reference's own scales, which it multiplies boxes with, are in float32.
+    # The reference multiplies boxes by scales in float32.
     return Prepared(_less_mean(image, flipped=True), (columns / width, rows / height), (width, height))
 
 
@@ -65,8 +69,8 @@ def _check_sides(rows: int, columns: int, picture: Picture) -> None:
     if min(rows, columns) < NARROWEST:
         height, width = picture.shape[1:]
         raise DataError(
-            f"a picture of {width} x {height} pixels is too narrow: the detector would see {columns} x {rows} of it, "
-            f"and needs {NARROWEST} both ways; cut it into parts"
+            f"an image of {width} x {height} pixels is too narrow: resized it has {columns} x {rows} pixels, and the "
+            f"detector needs at least {NARROWEST} x {NARROWEST}; cut it into parts"
         )
 
 
@@ -76,7 +80,7 @@ def _less_mean(picture: Tensor, flipped: bool = False) -> Float[Tensor, "3 h w"]
 
 
 def _sampled(image: Float[Tensor, "3 h w"], axis: int, factor: float) -> Float[Tensor, "3 h2 w2"]:
-    """Bilinear along one axis; the source of place x is (x + .5) / factor - .5."""
+    """Resample bilinearly along one axis; the source of position x is (x + .5) / factor - .5."""
     length = image.shape[axis]
     places = (np.arange(round(length * factor)) + 0.5) / factor - 0.5
     low = np.floor(places).astype(np.int64)

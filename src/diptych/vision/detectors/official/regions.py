@@ -1,33 +1,37 @@
-"""What the official detectors have in common: their settings, and what they hand back."""
+"""Settings, results and the pipeline that the official detectors share."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from diptych.runtime.errors import RecipeError
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.official.prepare import Prepared
 
 Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialSettings:
-    """What is not in the weights. Sides are pixels; overlaps are IoU."""
+    """Settings that are not in the weights. Sides are pixels; overlaps are IoU."""
 
-    shorter: int  # side of the picture, as the network sees it
-    longer: int  # at most
-    before_nms: int  # proposals, of each map
+    shorter: int  # side of the resized image
+    longer: int  # limit of its other side
+    before_nms: int  # proposals per map
     after_nms: int
     proposal_overlap: float
-    least_side: float  # of a proposal, in pixels of the picture
+    least_side: float  # of a proposal, in pixels of the original image
     least: int  # regions
     most: int
-    confidence: float  # from which a region is not chosen for the number's sake alone
-    overlaps: tuple[float, ...]  # of chosen regions; where several, they are tried until enough regions are left
+    confidence: float  # regions below it are chosen only to make `least`
+    overlaps: tuple[float, ...]  # of chosen regions; several are tried in turn until enough regions are left
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
@@ -54,13 +58,13 @@ class OfficialSettings:
 
 
 def numbered(boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N 5"]:
-    """All boxes, each after the number of its picture."""
+    """Join the boxes of all images, each preceded by the index of its image."""
     return torch.cat([torch.cat([some.new_full((len(some), 1), n), some], 1) for n, some in enumerate(boxes)])
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """Best first; boxes in pixels of the image that the network saw."""
+    """Proposals, best first; boxes in pixels of the resized image."""
 
     boxes: Float[Tensor, "N 4"]
     scores: Float[Tensor, "N"]
@@ -68,13 +72,40 @@ class Proposals:
 
 @dataclass(frozen=True)
 class RawRegions:
-    """The regions of a picture, in the order of the published files; class and attribute 0 mean none."""
+    """The regions of an image, in the order of the published files. Class and attribute 0 mean none."""
 
-    rows: Int[Tensor, "R"]  # of the proposals
-    boxes: Float[Tensor, "R 4"]  # pixels of the picture
+    rows: Int[Tensor, "R"]  # indices of the proposals
+    boxes: Float[Tensor, "R 4"]  # pixels of the original image
     scores: Float[Tensor, "R"]
     classes: Int[Tensor, "R"]
     probabilities: Float[Tensor, "R C"]  # the background first
     features: Float[Tensor, "R F"]
     attributes: Int[Tensor, "R"] | None = None
     attribute_scores: Float[Tensor, "R"] | None = None
+
+
+class OfficialPipeline(ABC):
+    """A network with its pre- and postprocessing: prepared images in, regions out."""
+
+    @abstractmethod
+    def prepare(self, picture: Picture) -> Prepared:
+        """Resize and normalise an image. Raises DataError for one that is too narrow."""
+
+    @abstractmethod
+    def propose(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> tuple[Any, list[Tensor]]:
+        """Return the maps of the images, and the proposals of each: boxes (N, 4) in its pixels."""
+
+    @abstractmethod
+    def describe(self, maps: Any, boxes: list[Tensor]) -> tuple[Tensor, ...]:
+        """Return features, class logits, box deltas and, of some networks, attribute logits, of all boxes."""
+
+    @abstractmethod
+    def choose(self, prepared: Prepared, proposals: Tensor, *outputs: Tensor) -> RawRegions:
+        """Select the regions of an image among its proposals; `outputs`: their rows of `describe`."""
+
+    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
+        """Return the regions of prepared images, all of one size."""
+        maps, boxes = self.propose(images, prepared)
+        counts = [len(of_one) for of_one in boxes]
+        outputs = (torch.split(output.float(), counts) for output in self.describe(maps, boxes))
+        return [self.choose(*of_one) for of_one in zip(prepared, boxes, *outputs, strict=True)]

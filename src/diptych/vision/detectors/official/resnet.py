@@ -1,7 +1,7 @@
 """The ResNets and ResNeXts of the official detectors, with the norms folded into their convolutions.
 
-Their norms never change (stored statistics, or Detectron's AffineChannel), so a convolution with a bias is all that is
-left of both. What the networks differ in is `ResNetShape`, which is read off the weights, and where the stride is.
+Their norms are constant (stored statistics, or Detectron's AffineChannel), so norm and convolution become one
+convolution with a bias. The networks differ in `ResNetShape`, read off the weights, and in the place of the stride.
 """
 
 from __future__ import annotations
@@ -24,27 +24,31 @@ FIRST_STAGE = 2  # the stages of a ResNet are called res2 to res5
 
 @dataclass(frozen=True)
 class ResNetStage:
+    """Sizes of one stage."""
+
     blocks: int
     read: int  # channels
     inner: int
     out: int
     groups: int
-    shortcut: bool  # whether the first block has a convolution beside it
+    shortcut: bool  # the first block has a convolution in its shortcut
 
 
 @dataclass(frozen=True)
 class ResNetShape:
+    """Sizes of a trunk."""
+
     stem: int  # channels
     stages: tuple[ResNetStage, ...]
 
     @classmethod
     def of(cls, sizes: Mapping[str, tuple[int, ...]], source: str) -> ResNetShape:
-        """From the sizes of tensors called `stem.weight` and `res2.0.conv1.weight`."""
-        there: dict[int, set[str]] = {}
+        """Read the sizes off tensors such as `stem.weight` and `res2.0.conv1.weight`. Raises CheckpointError."""
+        numbers: dict[int, set[str]] = {}
         for name in sizes:
-            if found := BLOCK.fullmatch(name):
-                there.setdefault(int(found[1]), set()).add(found[2])
-        blocks = {stage: len(numbers) for stage, numbers in there.items()}  # `fill` refuses what is not 0, 1, 2, ...
+            if match := BLOCK.fullmatch(name):
+                numbers.setdefault(int(match[1]), set()).add(match[2])
+        blocks = {stage: len(some) for stage, some in numbers.items()}  # `fill` refuses numbers other than 0, 1, 2, ...
         wanted = range(FIRST_STAGE, FIRST_STAGE + 4)
         if "stem.weight" not in sizes or sorted(blocks) != list(wanted):
             stages = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
@@ -63,11 +67,13 @@ def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, sourc
 
 
 def pool_stem(x: Float[Tensor, "B c h w"], padded: bool) -> Float[Tensor, "B c h2 w2"]:
-    """`padded`: from beyond the edge to the last whole step (Detectron); else to the last part of one (Caffe)."""
+    """Pool 3 x 3 with stride 2. `padded`: with padding 1 (Detectron), else without, rounded up (Caffe)."""
     return max_pool2d(x, 3, 2, 1) if padded else max_pool2d(x, 3, 2, 0, ceil_mode=True)
 
 
 class Bottleneck(nn.Module):
+    """A bottleneck block; `where`: the convolution that has the stride."""
+
     def __init__(self, stage: ResNetStage, first: bool, stride: int, where: Stride, dilation: int) -> None:
         super().__init__()
         read, stride = (stage.read, stride) if first else (stage.out, 1)
@@ -79,26 +85,28 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.conv2(self.conv1(x).relu_()).relu_()
-        beside = x if self.shortcut is None else self.shortcut(x)
-        return cast(Tensor, self.conv3(inner).add_(beside).relu_())
+        shortcut = x if self.shortcut is None else self.shortcut(x)
+        return cast(Tensor, self.conv3(inner).add_(shortcut).relu_())
 
 
 def make_stage(stage: ResNetStage, stride: int, where: Stride, dilation: int = 1) -> nn.Sequential:
+    """Build the blocks of a stage; the stride is in the first."""
     return nn.Sequential(*(Bottleneck(stage, n == 0, stride, where, dilation) for n in range(stage.blocks)))
 
 
 def folded(
     weight: Float[Tensor, "out group k l"], scale: Float[Tensor, "out"], shift: Float[Tensor, "out"]
 ) -> tuple[Tensor, Tensor]:
-    """Weight and bias of the convolution that does what one without a bias does, and `x * scale + shift` after it."""
+    """Fold `x * scale + shift` into the convolution before it, which has no bias: return weight and bias."""
     return (weight.double() * scale.double()[:, None, None, None]).float(), shift.float()
 
 
 def batch_norm(weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """What a norm with stored statistics multiplies with, and what it adds."""
+    """Return scale and shift of a batch norm with stored statistics."""
     scale = weight.double() * (variance.double() + 1e-5).rsqrt()
     return scale, bias.double() - mean.double() * scale
 
 
 def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

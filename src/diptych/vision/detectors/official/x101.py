@@ -1,10 +1,10 @@
 """Unified VLP's detector (Zhou et al., AAAI 2020): Detectron's Faster R-CNN, ResNeXt-101 64 x 4d with a pyramid.
 
-    picture ── stem, res2 to res5 ──▶ pyramid P2 to P6 ─┬─ 3 x 3, logits, deltas; NMS of each map ──▶ best proposals ─┐
+    image ── stem, res2 to res5 ──▶ pyramid P2 to P6 ─┬─ 3 x 3, logits, deltas; NMS of each map ──▶ best proposals ─┐
                                                         └─────── RoIAlign 7 x 7, from the map that fits its size ◀────┘
     ── fc6 with its ReLU: the feature ── fc7 ──▶ classes (the background first) and a box for each
 
-Unlike bottom-up attention the regions are the refined boxes. Unified VLP applies an fc7 of its own to fc6.
+Unlike in bottom-up attention the regions are the refined boxes. Unified VLP applies its own fc7 to fc6.
 """
 
 from __future__ import annotations
@@ -24,20 +24,28 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import DETECTRON, by_anchor, shifted
 from diptych.vision.detectors.official.choice import ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor
-from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
+from diptych.vision.detectors.official.regions import (
+    OfficialPipeline,
+    OfficialSettings,
+    Proposals,
+    RawRegions,
+    numbered,
+)
 from diptych.vision.detectors.official.resnet import ResNetShape, Stride, make_stage, pool_stem
 
-FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid: P2 has a step of 4 pixels, P6 of 64
+FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid: the stride of P2 is 4 pixels, that of P6 is 64
 CANONICAL, CANONICAL_MAP = 224, 4  # a region of 224 pixels is read from P4
-COARSEST = 32  # pixels that sides are padded to a multiple of: the step of res5
+COARSEST = 32  # pixels; sides are padded to a multiple of the stride of res5
 
 
 @dataclass(frozen=True, kw_only=True)
 class X101Settings(OfficialSettings):
-    stride: Stride = "3x3"  # which convolution of a bottleneck has it
-    samples: int = 2  # of RoIAlign, a cell, both ways; 0: as many as pixels
+    """Settings of Detectron's ResNeXt-101."""
+
+    stride: Stride = "3x3"  # the convolution of a bottleneck that has the stride
+    samples: int = 2  # of RoIAlign per cell, in x and in y; 0: one per pixel
     delta_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
-    anchor_size: float = 32.0  # of P2; it doubles from map to map
+    anchor_size: float = 32.0  # pixels, on P2; doubled from map to map
     anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
 
     def __post_init__(self) -> None:
@@ -47,7 +55,7 @@ class X101Settings(OfficialSettings):
 
     @classmethod
     def usual(cls) -> X101Settings:
-        """Defaults of Detectron's code; choice and numbers of regions of `extract_features.py`."""
+        """Return the defaults of Detectron's code, with the selection of `extract_features.py`."""
         return cls(
             shorter=600, longer=1000, before_nms=12000, after_nms=2000, proposal_overlap=0.7, least_side=0.0, least=100,
             most=100, confidence=0.2, overlaps=(0.3,),
@@ -56,29 +64,28 @@ class X101Settings(OfficialSettings):
 
 @dataclass(frozen=True)
 class X101Shape:
+    """Sizes of a network."""
+
     trunk: ResNetShape
-    width: int  # of the pyramid's maps
-    anchors: int  # a cell
-    cells: int  # of a region, both ways
+    width: int  # channels of the pyramid's maps
+    anchors: int  # per cell
+    cells: int  # per region, in x and in y
     fc6: int
     fc7: int
     classes: int  # with the background
 
     @classmethod
     def of(cls, sizes: dict[str, tuple[int, ...]], source: str) -> X101Shape:
-        width = sizes["inner.0.weight"][0]
-        return cls(
-            trunk=ResNetShape.of(sizes, source),
-            width=width,
-            anchors=sizes["objectness.weight"][0],
-            cells=round((sizes["fc6.weight"][1] / width) ** 0.5),
-            fc6=sizes["fc6.weight"][0],
-            fc7=sizes["fc7.weight"][0],
-            classes=sizes["classes.weight"][0],
-        )
+        """Read the sizes off the tensors. Raises CheckpointError, KeyError or IndexError for other networks."""
+        names = ("inner.0", "objectness", "fc6", "fc7", "classes")
+        width, anchors, fc6, fc7, classes = (sizes[f"{name}.weight"][0] for name in names)
+        cells = round((sizes["fc6.weight"][1] / width) ** 0.5)
+        return cls(ResNetShape.of(sizes, source), width, anchors, cells, fc6, fc7, classes)
 
 
 class X101(nn.Module):
+    """Detectron's network."""
+
     shape: X101Shape
 
     def __init__(self, shape: X101Shape, stride: Stride = "3x3") -> None:
@@ -104,88 +111,90 @@ class X101(nn.Module):
         return self.fc6.out_features
 
     def trunk(self, images: Float[Tensor, "B 3 h w"]) -> list[Tensor]:
-        """The pooled stem, then res2 to res5."""
-        found = [pool_stem(self.stem(images).relu_(), padded=True)]
+        """Return the outputs of the pooled stem and of res2 to res5."""
+        outputs = [pool_stem(self.stem(images).relu_(), padded=True)]
         for stage in (self.res2, self.res3, self.res4, self.res5):
-            found.append(stage(found[-1]))
-        return found
+            outputs.append(stage(outputs[-1]))
+        return outputs
 
     def pyramid(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """P2 to P6 of res2 to res5."""
+        """Return P2 to P6, from the outputs of res2 to res5."""
         coarser: Tensor | None = None
         maps: list[Tensor] = []
         for stage, inner, outer in zip(reversed(stages), reversed(self.inner), reversed(self.outer), strict=True):
-            found = inner(stage)
+            lateral = inner(stage)
             if coarser is not None:
-                found = found + interpolate(coarser, scale_factor=2.0, mode="nearest")
-            coarser = found
-            maps.insert(0, outer(found))
+                lateral = lateral + interpolate(coarser, scale_factor=2.0, mode="nearest")
+            coarser = lateral
+            maps.insert(0, outer(lateral))
         return [*maps, maps[-1][..., ::2, ::2]]
 
     def propose(self, level: Float[Tensor, "B c h w"]) -> tuple[Float[Tensor, "B a h w"], Float[Tensor, "B d h w"]]:
+        """Return logits (one per anchor) and deltas (four per anchor) of one map."""
         inner = self.rpn(level).relu_()
         return self.objectness(inner), self.deltas(inner)
 
     def pooled(
         self, maps: Sequence[Tensor], rois: Float[Tensor, "N 5"], levels: Int[Tensor, "N"], samples: int
     ) -> Float[Tensor, "N c k k"]:
-        """Of boxes in pixels of the images, each after the number of its image, from the maps of their levels."""
-        found = rois.new_zeros(len(rois), maps[0].shape[1], self.shape.cells, self.shape.cells)
+        """Pool boxes in pixels, each preceded by the index of its image, from the maps of their levels."""
+        pooled = rois.new_zeros(len(rois), maps[0].shape[1], self.shape.cells, self.shape.cells)
         for level in range(FIRST, LAST_POOLED + 1):
             rows = (levels == level).nonzero()[:, 0]
             some = maps[level - FIRST].float()
-            # Not aligned: Detectron takes pixels for points.
-            found[rows] = roi_align(some, rois[rows], self.shape.cells, 2.0**-level, samples, aligned=False)
-        return found
+            # Not aligned: Detectron treats pixels as points.
+            pooled[rows] = roi_align(some, rois[rows], self.shape.cells, 2.0**-level, samples, aligned=False)
+        return pooled
 
     def heads(self, pooled: Float[Tensor, "N c k k"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """fc6 (the feature) and fc7, each after its ReLU; logits of the classes; box deltas (four a class)."""
+        """Return fc6 (the feature) and fc7, each after its ReLU, class logits, and box deltas (four per class)."""
         fc6 = self.fc6(pooled.flatten(1)).relu()
         fc7 = self.fc7(fc6).relu()
         return fc6, fc7, self.classes(fc7), self.boxes(fc7)
 
 
 def levels_of(boxes: Float[Tensor, "N 4"]) -> Int[Tensor, "N"]:
-    """The number of the pyramid's map from which each region is read, 2 to 5."""
+    """Return the number of the pyramid's map that each region is pooled from, 2 to 5."""
     side = DETECTRON.sides(boxes).prod(-1).sqrt()
     level = (CANONICAL_MAP + torch.log2(side / CANONICAL + 1e-6)).floor()
     return level.clamp(FIRST, LAST_POOLED).long()
 
 
-class X101Pipeline:
-    """The network with all that is around it: pictures in, regions out."""
+class X101Pipeline(OfficialPipeline):
+    """Detectron's ResNeXt-101 with a pyramid."""
 
     def __init__(self, network: X101, settings: X101Settings) -> None:
         self.network, self.settings = network, settings
 
     def prepare(self, picture: Picture) -> Prepared:
-        """Padded: the padding is a part of the picture to all that follows, also where boxes are clipped."""
+        """Resize and pad an image. All later steps treat the padding as part of it, also the clipping of boxes."""
         return by_factor(picture, self.settings.shorter, self.settings.longer, COARSEST)
 
-    def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
-        """`images`: the prepared pictures, all of one size."""
-        net = self.network
-        maps = net.pyramid(net.trunk(images)[1:])
-        proposed = [net.propose(level) for level in maps]
-        boxes = [
-            self.proposals([tuple(found[number].float() for found in level) for level in proposed], one).boxes
-            for number, one in enumerate(prepared)
-        ]
+    def propose(
+        self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        maps = self.network.pyramid(self.network.trunk(images)[1:])
+        outputs = [[output.float() for output in self.network.propose(level)] for level in maps]
+        per_image = (
+            [tuple(output[number] for output in level) for level in outputs] for number in range(len(prepared))
+        )
+        return maps, [self.proposals(*of_one).boxes for of_one in zip(per_image, prepared, strict=True)]
+
+    def describe(self, maps: list[Tensor], boxes: list[Tensor]) -> tuple[Tensor, ...]:
         rois = numbered(boxes)
-        pooled = net.pooled(maps, rois, levels_of(rois[:, 1:]), self.settings.samples)
-        features, _, classes, moves = (found.float() for found in net.heads(pooled))
-        counts = [len(box) for box in boxes]
-        apart = (torch.split(found, counts) for found in (features, classes, moves))
-        return [self.choose(*of_one) for of_one in zip(prepared, boxes, *apart, strict=True)]
+        pooled = self.network.pooled(maps, rois, levels_of(rois[:, 1:]), self.settings.samples)
+        features, _, classes, moves = self.network.heads(pooled)
+        return features, classes, moves
 
     def anchors(self, level: int) -> Float[Tensor, "A 4"]:
+        """Return the anchors of the first cell of a map."""
         size = self.settings.anchor_size * 2 ** (level - FIRST)
         return DETECTRON.anchors(2**level, (size,), self.settings.anchor_ratios)
 
     def proposals_of(
         self, level: int, logits: Float[Tensor, "a h w"], deltas: Float[Tensor, "d h w"], prepared: Prepared
     ) -> Proposals:
-        """Of one map."""
+        """Decode, clip, filter and suppress the best anchors of one map."""
         limits = self.settings
         scores = logits.sigmoid().permute(1, 2, 0).flatten()
         best = scores.argsort(descending=True, stable=True)[: limits.before_nms]
@@ -200,19 +209,17 @@ class X101Pipeline:
         kept = DETECTRON.nms(boxes, scores, limits.proposal_overlap)[: limits.after_nms]
         return Proposals(boxes[kept], scores[kept])
 
-    def proposals(self, found: Sequence[tuple[Tensor, ...]], prepared: Prepared) -> Proposals:
-        """The best of all maps; `found`: logits and deltas of each."""
-        levels = [
-            self.proposals_of(FIRST + number, logits, deltas, prepared) for number, (logits, deltas) in enumerate(found)
-        ]
-        boxes, scores = (torch.cat([getattr(level, name) for level in levels]) for name in ("boxes", "scores"))
+    def proposals(self, outputs: Sequence[tuple[Tensor, ...]], prepared: Prepared) -> Proposals:
+        """Return the best proposals of all maps; `outputs`: logits and deltas of each map."""
+        levels = [self.proposals_of(level, *of_one, prepared) for level, of_one in enumerate(outputs, FIRST)]
+        boxes, scores = (torch.cat(parts) for parts in zip(*(vars(level).values() for level in levels), strict=True))
         best = scores.argsort(descending=True, stable=True)[: self.settings.after_nms]
         return Proposals(boxes[best], scores[best])
 
     def refined(
         self, prepared: Prepared, boxes: Float[Tensor, "N 4"], moves: Float[Tensor, "N d"]
     ) -> Float[Tensor, "N C 4"]:
-        """A box for each class, in pixels of the picture."""
+        """Return a box for each class, in pixels of the original image."""
         width, height = prepared.picture
         own = (boxes / prepared.scale[0])[:, None]
         decoded = DETECTRON.decode(own, moves.view(len(moves), moves.shape[1] // 4, 4), self.settings.delta_weights)
@@ -228,18 +235,7 @@ class X101Pipeline:
     ) -> RawRegions:
         limits, probabilities = self.settings, classes.softmax(1)
         refined = self.refined(prepared, proposals, moves)
-        rule = ByClass(
-            limits.least, limits.most, limits.confidence, strict=True, overlap=limits.overlaps[0],
-            convention=DETECTRON,
-        )  # fmt: skip
+        rule = ByClass(limits.least, limits.most, limits.confidence, True, limits.overlaps[0], DETECTRON)
         chosen = rule.choose(refined, probabilities)
-        rows = chosen.rows.to(refined.device)
-        best = chosen.classes.to(rows.device)[rows]
-        return RawRegions(
-            rows=rows,
-            boxes=refined[rows, best],
-            scores=chosen.scores.to(rows.device)[rows],
-            classes=best,
-            probabilities=probabilities[rows],
-            features=features[rows],
-        )
+        rows, best = chosen.rows, chosen.classes[chosen.rows]
+        return RawRegions(rows, refined[rows, best], chosen.scores[rows], best, probabilities[rows], features[rows])
