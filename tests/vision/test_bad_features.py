@@ -249,7 +249,7 @@ def test_sizes_that_differ(tmp_path: Path) -> None:
     path = FILES / BUTD
     assert read(path, "42", (128, 96)).size == (64, 48)  # of the same picture, smaller
     with pytest.raises(
-        DataError, match=r"found features of a picture of 64 x 48 pixels, wanted those of '42', which has 64 x 20"
+        DataError, match=r"found features of an image of 64 x 48 pixels, wanted those of '42', which has 64 x 20"
     ):
         read(path, "42", (64, 20))
     folder = copied("mmf/npy", tmp_path)

@@ -119,7 +119,7 @@ def test_a_picture_is_found_by_whatever_name_it_has(path: str, key: str) -> None
 
 @pytest.mark.parametrize("key", ["43", "dog_42", "COCO_val2014_000000000142", ""])
 def test_another_picture_is_not(key: str) -> None:
-    with pytest.raises(DataError, match=r"no name there fits a picture's; it has 42, 139"):
+    with pytest.raises(DataError, match=r"no name there matches an image's; it has 42, 139"):
         read(FILES / BUTD, key)
 
 
@@ -139,7 +139,7 @@ def test_features_alone_want_boxes_to_be_whole_pictures(tmp_path: Path) -> None:
 
 def test_a_size_that_is_nowhere_is_read_off_the_picture(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"found boxes in pixels and nowhere the size of the picture, .*--pictures FOLDER"
+        DataError, match=r"found boxes in pixels and nowhere the size of the image, .*--pictures FOLDER"
     ):
         read(FILES / VLP, IDS[0])
     Image.new("RGB", (64, 48)).save(tmp_path / "a.png")

@@ -214,7 +214,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
     with pytest.raises(RecipeError, match="is there already"):
         keep_detector(str(path), tmp_path / "out", None, None, [], None)
     odd = write(tmp_path / "odd.onnx", {"boxes": BOXES, "scores": SCORES}, notes={"names": "{0: 'only one'}"})
-    with pytest.raises(CheckpointError, match=r"onnx:odd tells 3 classes, and there are 1 names; .*--class-names"):
+    with pytest.raises(CheckpointError, match=r"onnx:odd has 3 classes, and 1 names were given; .*--class-names"):
         onnx_detector(odd, tmp_path)
 
 
@@ -243,7 +243,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["layout=chwn"], "layout: Input should be 'nchw', .* found 'chwn'"),
         ({"boxes": BOXES, "scores": SCORES}, ["classes=two"], "classes: Input should be a valid integer, found 'two'"),
-        ({"boxes": BOXES, "labels": [[9, 0]]}, ["scores=labels", "classes=2"], "found the label 9, and there are 2 cl"),
+        ({"boxes": BOXES, "labels": [[9, 0]]}, ["scores=labels", "classes=2"], "found the label 9, wanted 2 cl"),
         (
             {"output0": np.concatenate([CENTRED, [[[1.0], [1.0]]], SCORES], 2)},
             ["outputs=rows", "form=yolox"],

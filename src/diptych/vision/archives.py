@@ -1,7 +1,7 @@
-"""Pictures that lie in a tar or a zip, or two side by side, under one path as any other.
+"""Paths of images inside a tar or a zip, or of two images side by side.
 
 cc3m/00000.tar/000000012.jpg                    a member of an archive
-dev/dev-850-0-img0.png+dev-850-0-img1.png       two pictures of a folder as one, as NLVR2's statements want them
+dev/dev-850-0-img0.png+dev-850-0-img1.png       two images of a folder as one, for NLVR2's statements
 """
 
 import io
@@ -17,12 +17,12 @@ from diptych.runtime.files import bytes_of
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
-MOST_BYTES = 256 * 2**20  # of one member
-KEPT = 32  # archives whose tables of contents are remembered
+MOST_BYTES = 256 * 2**20  # limit of one member
+KEPT = 32  # archives whose tables of contents are cached
 
 
 def beside(path: Path) -> tuple[Path, Path] | None:
-    """The two pictures of a path that names two."""
+    """Return the two images of a path that names two, else None."""
     left, plus, right = path.name.partition(BESIDE)
     if not plus or not left or not right or path.is_file():
         return None
@@ -30,9 +30,9 @@ def beside(path: Path) -> tuple[Path, Path] | None:
 
 
 def archive_of(path: Path) -> tuple[Path, str] | None:
-    """The archive that a path leads into, and the name inside; None for a path of its own."""
+    """Return the archive that a path leads into, and the name inside; None for an ordinary path."""
     text = str(path).lower()
-    if TAR not in text and ZIP not in text:  # as most are: sets have millions
+    if TAR not in text and ZIP not in text:  # the quick exit of most paths: sets have millions
         return None
     for outer in path.parents:
         if outer.suffix.lower() in (TAR, ZIP):
@@ -41,11 +41,11 @@ def archive_of(path: Path) -> tuple[Path, str] | None:
 
 
 def is_there(name: Path | str) -> bool:
-    """Whether a picture is at a path of any of these kinds."""
+    """True if there is an image at a path of any of these kinds."""
     if os.path.isfile(name):
         return True
     text = str(name).lower()
-    if not any(sign in text for sign in (TAR, ZIP, BESIDE)):  # as most are: sets have millions
+    if not any(sign in text for sign in (TAR, ZIP, BESIDE)):  # the quick exit of most paths: sets have millions
         return False
     path = Path(name)
     if (two := beside(path)) is not None:
@@ -55,21 +55,21 @@ def is_there(name: Path | str) -> bool:
 
 
 def content(path: Path) -> Path | io.BytesIO:
-    """What Pillow can open: the path, or the bytes of an archive's member. Raises FileNotFoundError, DataError."""
+    """Return what Pillow can open: the path, or an archive's member in memory. Raises FileNotFoundError, DataError."""
     inside = archive_of(path)
     return path if inside is None else io.BytesIO(read_member(*inside))
 
 
 def read_bytes(path: Path) -> bytes:
-    """All bytes of a picture; of two side by side those of both."""
+    """Return the bytes of an image file; of two side by side those of both."""
     if (two := beside(path)) is not None:
         return b"".join(read_bytes(one) for one in two)
-    found = content(path)
-    return bytes_of(found) if isinstance(found, Path) else found.read()
+    source = content(path)
+    return bytes_of(source) if isinstance(source, Path) else source.read()
 
 
 def members(archive: Path) -> dict[str, tuple[int, int]]:
-    """By name: where a member of a tar begins and how long it is (of a zip: 0 and its length)."""
+    """Return offset and length of each member in bytes, by name; offsets are 0 in a zip."""
     status = archive.stat()
     return _members(archive, status.st_mtime_ns, status.st_size)
 
@@ -81,19 +81,20 @@ def _members(archive: Path, _changed: int, size: int) -> dict[str, tuple[int, in
             with zipfile.ZipFile(archive) as opened:
                 return {one.filename: (0, one.file_size) for one in opened.infolist()}
         with tarfile.open(archive, "r:") as tar:
-            found = {one.name.removeprefix("./"): (one.offset_data, one.size) for one in tar if one.isreg()}
+            entries = {one.name.removeprefix("./"): (one.offset_data, one.size) for one in tar if one.isreg()}
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{archive}: found no archive that can be read ({error}), wanted one; get it again") from None
-    if any(start + length > size for start, length in found.values()):
+        raise DataError(f"{archive}: cannot be read as an archive ({error}); get it again") from None
+    if any(start + length > size for start, length in entries.values()):
         raise DataError(f"{archive}: found a tar that is cut short, wanted all of it; get it again")
-    return found
+    return entries
 
 
 def read_member(archive: Path, name: str) -> bytes:
-    there = members(archive)
-    if name not in there:
+    """Return the bytes of a member. Raises FileNotFoundError, DataError."""
+    entries = members(archive)
+    if name not in entries:
         raise FileNotFoundError(f"no {name} in {archive}")
-    start, length = there[name]
+    start, length = entries[name]
     if length > MOST_BYTES:
         raise DataError(f"{archive}: found {name} of {length} bytes, wanted at most {MOST_BYTES}; leave it out")
     try:

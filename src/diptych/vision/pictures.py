@@ -1,4 +1,4 @@
-"""Any picture a user has, as upright 8-bit RGB; what cannot be one is refused by name."""
+"""Read image files as upright 8-bit RGB; unreadable ones raise a DataError that names them."""
 
 import warnings
 from collections.abc import Callable
@@ -16,27 +16,27 @@ from diptych.vision.archives import beside, content
 from diptych.vision.detectors.detector import Picture
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
-# Pillow's names of them: a file is never given to a reader of another format, some of which start programs.
+# Pillow's names of them. Readers of other formats are never used, as some start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-ORIENTATION = 0x0112  # EXIF's tag; 5 to 8 are turned by a quarter
+ORIENTATION = 0x0112  # EXIF's tag; values 5 to 8 swap width and height
 T = TypeVar("T")
 MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
 SMALLEST_SIDE = 4
 
 
 class UnknownFormat(DataError):
-    """Not a picture, or of a format that is not read."""
+    """A file that is no image, or has an unsupported format."""
 
 
 class TooManyPixels(DataError):
-    """Larger than a picture may be."""
+    """An image of more pixels than allowed."""
 
 
 def open_picture(path: Path) -> Picture:
-    """Turned as EXIF says, transparency on white, the first frame of an animation, 16 bits scaled to 8. A path may lead
-    into an archive or name two pictures side by side (`diptych.vision.archives`).
+    """Read an image: EXIF's orientation applied, transparency on white, first frame of an animation, 16 bits as 8.
 
-    Raises DataError for what is missing, no picture, cut short, larger than MOST_PIXELS or under 4 pixels wide or high.
+    A path may lead into an archive or name two images side by side (`diptych.vision.archives`). Raises DataError for a
+    file that is missing, no image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
     """
     if (two := beside(path)) is not None:
         return _side_by_side(*(open_picture(one) for one in two))
@@ -44,12 +44,12 @@ def open_picture(path: Path) -> Picture:
 
 
 def read_picture(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Picture:
-    """The same from the bytes of a file; `name` stands in errors, of which UnknownFormat and TooManyPixels are two."""
+    """Read an image from bytes; `name` is used in errors. Raises DataError, UnknownFormat or TooManyPixels."""
     return _read(lambda: BytesIO(file), name, _upright_picture, most_pixels)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
-    """Width and height in pixels of the upright picture; its first bytes alone are read. Raises as `open_picture`."""
+    """Return width and height of the upright image in pixels; only its header is read. Raises DataError."""
     if (two := beside(path)) is not None:
         (width, height), right = (picture_size(one) for one in two)
         return width + _width_at(height, right), height
@@ -57,7 +57,7 @@ def picture_size(path: Path) -> tuple[int, int]:
 
 
 def _side_by_side(left: Picture, right: Picture) -> Picture:
-    """As one picture of the left one's height."""
+    """Join two images; the right one is resized to the height of the left."""
     height = left.shape[1]
     size = (_width_at(height, (right.shape[2], right.shape[1])), height)
     resized = Image.fromarray(right.permute(1, 2, 0).numpy()).resize(size, Image.Resampling.BICUBIC)
@@ -73,13 +73,13 @@ def _upright_picture(image: Image.Image) -> Picture:
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
-    lies = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
-    return (image.height, image.width) if lies else image.size
+    swapped = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
+    return (image.height, image.width) if swapped else image.size
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
     if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading it might never end
-        raise DataError(f"{path} is a pipe, a device or a socket, and no picture; save what it gives to a file first")
+        raise DataError(f"{path} is a pipe, a device or a socket, not an image file; save its output to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 
 
@@ -88,28 +88,26 @@ def _read(
 ) -> T:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of bombs from half its limit on; ours is checked below
+            warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
             with Image.open(file(), formats=FORMATS) as image:
                 _check_size(path, *image.size, most_pixels)
                 return take(image)
     except FileNotFoundError as error:
-        raise DataError(
-            f"no picture at {path}; check the name, and the folder that relative names start from"
-        ) from error
+        raise DataError(f"no picture at {path}; check the name, and the folder of relative names") from error
     except UnidentifiedImageError as error:
         raise UnknownFormat(f"{path} is not a picture; wanted one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
     except DataError:
         raise
-    except Exception as error:  # Pillow's readers raise anything on damaged files: AVIF, DDS and BLP have their own
+    except Exception as error:  # Pillow's readers raise many types on damaged files
         raise DataError(
             f"cannot read the picture {path}: {str(error) or type(error).__name__}; it may be cut short: copy it again"
         ) from error
 
 
 def to_picture(image: Image.Image) -> Picture:
-    """RGB as uint8 (3, H, W)."""
+    """Convert to RGB, uint8 (3, H, W)."""
     if image.mode.startswith("I;16") or image.mode in {"I", "F"}:
         image = _to_eight_bits(image)
     if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
@@ -119,9 +117,9 @@ def to_picture(image: Image.Image) -> Picture:
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """16-bit files use the whole range; float ones 0 to 1."""
+    """Scale 16-bit integers (whole range) or floats (0 to 1) to 8 bits."""
     values = np.asarray(image, dtype=np.float64)
-    # "I" and "F" do not say what white is, so the brightest pixel must.
+    # Modes "I" and "F" do not define white, so the brightest pixel decides.
     most = values.max(initial=0)
     sixteen = image.mode.startswith("I;16") or most > 255
     top = 65535.0 if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
@@ -136,12 +134,12 @@ def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> 
 
 
 def write_png(image: Image.Image, path: Path) -> None:
-    """As a PNG, whole or not at all. Raises DiptychError."""
+    """Write a PNG atomically. Raises DiptychError."""
     png = BytesIO()
     image.save(png, "PNG")
     write_atomically(path, png.getvalue())
 
 
 def find_pictures(folder: Path) -> list[Path]:
-    """All pictures below a folder, in the order of their names."""
+    """Return all image files below a folder, sorted by path."""
     return sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())

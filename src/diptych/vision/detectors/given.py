@@ -1,11 +1,11 @@
-"""Regions that a user has already, in any format of `diptych.vision.features`. Of a picture its size alone is asked.
+"""Regions that a user already has, in any format of `diptych.vision.features`. Images are opened for their size alone.
 
-Our own is one npz a picture:
+Our own format is one npz per image:
 
-    features (R, F)   boxes (R, 4) x1 y1 x2 y2 in pixels   width, height       perhaps classes (R, C), scores (R,)
+    features (R, F)   boxes (R, 4) x1 y1 x2 y2 in pixels   width, height       optionally classes (R, C), scores (R,)
 
-The names of the classes stand in `FOLDER/classes.txt`, one a line, and perhaps the name of what made the features in
-`FOLDER/extractor.txt`.
+`FOLDER/classes.txt` holds the names of the classes, one per line; the optional `FOLDER/extractor.txt` the name of the
+extractor.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from diptych.vision.pictures import picture_size
 
 KIND = GIVEN
 NAMES = "classes.txt"
-WHOLE_BOXES = "all, each box the whole picture"  # the contract's `selection` where the features had no boxes
+WHOLE_BOXES = "all, each box the whole picture"  # the contract's `selection` for features without boxes
 MOST_REGIONS = 10_000
 LARGEST = 65504.0  # stores keep half precision
 LONGEST = 1_000_000  # pixels
-ALIKE = 0.02  # sizes whose shapes differ by less are of one picture, perhaps resized
-BEYOND = 0.2  # of the picture: boxes that reach further are of another size of it
-ROUNDED = 1e-3  # by which half precision may pass 1
+ALIKE = 0.02  # aspect ratios that differ by less are of one image, resized or not
+BEYOND = 0.2  # of the image; boxes that reach further out belong to another size of it
+ROUNDED = 1e-3  # excess over 1 by rounding to half precision
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
 class GivenRegions:
-    """Reads regions that were found elsewhere. Without a folder (in a model's `detector/`) it knows their form.
+    """Regions made elsewhere. Without a folder (as in a model's `detector/`) only their form is known.
 
-    `whole_boxes`: the features have no boxes, and each region's is the whole picture.
+    `whole_boxes`: the features have no boxes, and each region's box is the whole image.
     """
 
     needs_pictures = False
@@ -63,38 +63,38 @@ class GivenRegions:
         self.whole_boxes = whole_boxes
         self.bytes_read = 0
         self.name: str | None = None if folder is None else name_of(folder)
-        self.known: FeatureProfile | None = None  # of a model's, where there is no folder
+        self.known: FeatureProfile | None = None  # the saved profile, where there is no folder
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record], whole_boxes: bool = False) -> GivenRegions:
-        """Of the size of the first that is whole; the others must be like it."""
+        """Take feature size and number of classes from the first valid record; the others must agree.
+
+        Raises DataError where no record has valid features.
+        """
         files = open_features(folder)
         reason = ""
         for record in list(files.matching(list(records))):
             try:
                 raw = files.read(record)
-                features, classes = _numbers(raw, raw.named, raw.features, 2), _numbers(raw, "classes", raw.classes, 2)
-                assert features is not None
-                kinds = 0 if classes is None else classes.shape[1]
-                cls(features.shape[1], [""] * kinds, whole_boxes=whole_boxes)._one(raw, record)
+                width = _numbers(raw, raw.named, raw.features, 2).shape[1]
+                kinds = 0 if raw.classes is None else _numbers(raw, "classes", raw.classes, 2).shape[1]
+                cls(width, [""] * kinds, whole_boxes=whole_boxes)._one(raw, record)
             except DataError as error:
                 reason = reason or str(error)
                 continue
-            given = cls(features.shape[1], _names(folder, kinds) if kinds else (), folder, whole_boxes)
+            given = cls(width, _names(folder, kinds) if kinds else (), folder, whole_boxes)
             given.files = files
             if kinds and not (place := _names_file(folder)).is_file():
-                files.notes.append(
-                    f"no {place}: the {kinds} classes go by number (class 0, class 1, ...); write their names there, "
-                    "one a line"
-                )
+                files.notes.append(f"no {place}: the {kinds} classes go by number (class 0, class 1, ...); write their "
+                                   "names there, one per line")  # fmt: skip
             return given
-        reason = reason or f"no name there fits a picture's; it has {', '.join(list(files.exact)[:3]) or 'none'}"
-        raise DataError(f"found no features in {folder} that can be read, wanted those of the pictures: {reason}")
+        reason = reason or f"no name there matches an image's; it has {', '.join(list(files.exact)[:3]) or 'none'}"
+        raise DataError(f"found no features in {folder} that can be read, wanted those of the images: {reason}")
 
     @cached_property
     def files(self) -> FeatureFiles:
         if self.folder is None:
-            raise DataError("the regions were given, and a picture alone has none; give them: --features PATH")
+            raise DataError("the regions were given, and an image alone has none; give them: --features PATH")
         return open_features(self.folder)
 
     @cached_property
@@ -109,31 +109,31 @@ class GivenRegions:
         return replace(contract, selection=WHOLE_BOXES) if self.whole_boxes else contract
 
     def _profile(self) -> FeatureProfile | None:
-        """Of pictures all over the files, whichever are asked for."""
+        """Compute the profile from images spread over all files."""
         features = []
         for raw in self.files.some(PICTURES):
-            with suppress(DataError):  # it is named where it is asked for
-                found = _numbers(raw, raw.named, raw.features, 2)
-                if found is not None and len(found) and found.shape[1] == self.feature_size:
-                    features.append(found)
+            with suppress(DataError):  # `detect` reports it
+                values = _numbers(raw, raw.named, raw.features, 2)
+                if len(values) and values.shape[1] == self.feature_size:
+                    features.append(values)
         return profile_of(features)
 
     def state(self) -> str:
-        """Another one where a file of the features is another, by sizes and times."""
+        """Return a digest that changes with the size or time of any file of the features."""
         return "" if self.folder is None else state_of(self.folder)
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        found = []
+        regions = []
         for record in records:
             raw = self.files.read(record)
             with read_as_data(raw.where):
-                found.append(self._one(raw, record))
-        return found
+                regions.append(self._one(raw, record))
+        return regions
 
     def _one(self, raw: Raw, record: Record) -> Regions:
-        features, classes = _numbers(raw, raw.named, raw.features, 2), _numbers(raw, "classes", raw.classes, 2)
-        scores = _numbers(raw, "scores", raw.scores, 1)
-        assert features is not None
+        features = _numbers(raw, raw.named, raw.features, 2)
+        classes = None if raw.classes is None else _numbers(raw, "classes", raw.classes, 2)
+        scores = None if raw.scores is None else _numbers(raw, "scores", raw.scores, 1)
         self.bytes_read += features.nbytes
         count = len(features)
         if not 1 <= count <= MOST_REGIONS:
@@ -164,18 +164,18 @@ class GivenRegions:
     def _boxes(self, raw: Raw, count: int, width: int, height: int) -> Floats:
         if self.whole_boxes:
             return np.tile(np.array([0, 0, 1, 1], dtype=np.float32), (count, 1))
+        if raw.boxes is None:
+            remedy = "get the boxes too, or let each box be the whole image: --boxes whole"
+            refuse(raw.where, "features without boxes", "x1 y1 x2 y2 for each", remedy)
         boxes = _numbers(raw, "boxes", raw.boxes, 2)
-        if boxes is None:
-            refuse(raw.where, "features without boxes", "x1 y1 x2 y2 for each",
-                   "get the boxes too, or let each box be the whole picture: --boxes whole")  # fmt: skip
         if boxes.shape != (count, 4):
             refuse(raw.where, f"`boxes` {boxes.shape}", f"{(count, 4)}, one for each of the features")
         return _fractions(raw, boxes, width, height)
 
     def save(self, folder: Path) -> None:
-        described = {"kind": KIND, "feature_size": self.feature_size, "class_names": self.class_names}
         profile = self.contract.profile
-        described |= {"whole_boxes": self.whole_boxes, "extractor": self.name}
+        described = {"kind": KIND, "feature_size": self.feature_size, "class_names": self.class_names,
+                     "whole_boxes": self.whole_boxes, "extractor": self.name}  # fmt: skip
         write_detector(folder, described | {"profile": None if profile is None else asdict(profile)})
 
     @classmethod
@@ -185,23 +185,22 @@ class GivenRegions:
 
     @classmethod
     def from_folder(cls, _: Path, described: dict[str, Any]) -> GivenRegions:
-        """What is known of features, without them."""
+        """Open the form of given features, without the features."""
         given = cls(described["feature_size"], described["class_names"], whole_boxes=described["whole_boxes"])
         profile = described["profile"]
         given.name, given.known = described["extractor"], None if profile is None else FeatureProfile.from_json(profile)
         return given
 
 
-def _numbers(raw: Raw, name: str, array: Array | None, axes: int) -> Floats | None:
-    if array is None:
-        return None
+def _numbers(raw: Raw, name: str, array: Array, axes: int) -> Floats:
+    """Return an array as float32. Raises DataError for other types, other axes, or numbers that are out of range."""
     if array.dtype.kind not in "fiub":
         refuse(raw.where, f"`{name}` of type {array.dtype}", "numbers")
     if array.ndim != axes:
         refuse(raw.where, f"`{name}` {array.shape}", f"{axes} axes")
     array = array.astype(np.float32) if array.dtype == np.float16 else array
     if array.size:
-        low, high = array.min(), array.max()  # of which one is no number where any is none
+        low, high = array.min(), array.max()  # either is NaN where any number is
         if not (np.isfinite(low) and np.isfinite(high)):
             refuse(raw.where, f"`{name}` with numbers that are not finite", "finite ones")
         most, largest = LARGEST if name == raw.named else LONGEST, max(-float(low), float(high))
@@ -211,26 +210,31 @@ def _numbers(raw: Raw, name: str, array: Array | None, axes: int) -> Floats | No
 
 
 def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
-    """Of the picture, from the features or from what else is known of it; where those differ, they are of one shape."""
+    """Return the image's width and height, from the feature file or the record.
+
+    Raises DataError where both are known and have different aspect ratios, or none is known but needed.
+    """
     own = None if raw.size is None else (_side(raw, "width", raw.size[0]), _side(raw, "height", raw.size[1]))
     known = record.size
-    doubted = own is None or own[0] == own[1]  # MMF's extraction writes one side as both
+    doubted = own is None or own[0] == own[1]  # MMF's extraction writes one side for both
     if known is None and doubted and record.image is not None and record.image.is_file():
         known = picture_size(record.image)
     if raw.fractions or whole_boxes:
-        return known or own or (1, 1)  # boxes do not depend on it
+        return known or own or (1, 1)  # boxes do not depend on the size
     if own is None:
         if known is not None:
             return known
-        refuse(raw.where, "boxes in pixels and nowhere the size of the picture", "it",
-               "give the pictures (--pictures FOLDER), or their `width` and `height` in the data")  # fmt: skip
+        remedy = "give the images (--pictures FOLDER), or their `width` and `height` in the data"
+        refuse(raw.where, "boxes in pixels and nowhere the size of the image", "it", remedy)
     if known is None or own == known:
         return own
-    if abs(own[0] * known[1] - own[1] * known[0]) <= ALIKE * max(own[0] * known[1], own[1] * known[0]):
-        return own  # of the same picture at another size
+    ratios = own[0] * known[1], own[1] * known[0]
+    if abs(ratios[0] - ratios[1]) <= ALIKE * max(ratios):
+        return own  # the same image at another size
     if own[0] != own[1]:
-        refuse(raw.where, f"features of a picture of {own[0]} x {own[1]} pixels",
-               f"those of {record.key!r}, which has {known[0]} x {known[1]}", "see whose they are")  # fmt: skip
+        wanted = f"those of {record.key!r}, which has {known[0]} x {known[1]}"
+        remedy = "check which image they belong to"
+        refuse(raw.where, f"features of an image of {own[0]} x {own[1]} pixels", wanted, remedy)
     return known
 
 
@@ -238,23 +242,25 @@ def _side(raw: Raw, name: str, side: Any) -> int:
     array = np.asarray(side)
     value = float(array.reshape(-1)[0]) if array.size == 1 and array.dtype.kind in "fiu" else math.nan
     if not 1 <= value < LONGEST or value != int(value):
-        found = array.tolist() if array.size < 5 else array.shape
-        refuse(raw.where, f"`{name}` {found}", f"1 to {LONGEST} whole pixels")
+        actual = array.tolist() if array.size < 5 else array.shape
+        refuse(raw.where, f"`{name}` {actual}", f"1 to {LONGEST} whole pixels")
     return int(value)
 
 
 def _fractions(raw: Raw, boxes: Floats, width: int, height: int) -> Floats:
-    """Of the picture; what reaches beyond it is cut."""
+    """Convert boxes to fractions of the image, clipped to it. Raises DataError."""
     pixels = 1 if raw.fractions else np.array([width, height, width, height], dtype=np.float32)
-    found: Floats = np.asarray(boxes / pixels, dtype=np.float32)
+    fractions: Floats = np.asarray(boxes / pixels, dtype=np.float32)
     inside = f"inside {width} x {height} pixels"
     if not raw.fractions and boxes.max() <= 1 and min(width, height) > 4:
         refuse(raw.where, f"boxes up to {boxes.max():g}, which look like fractions", f"pixels, {inside}")
-    if found.max() > 1 + BEYOND or found.min() < -BEYOND:
-        worst = boxes[np.abs(found - 0.5).max(1).argmax()]
-        refuse(raw.where, f"the box {worst.tolist()}", f"x1 y1 x2 y2 {'as fractions' if raw.fractions else inside}",
-               "the boxes may be of the picture at another size, or x y w h: write the file anew")  # fmt: skip
-    cut = np.clip(found, 0, 1)
+    if fractions.max() > 1 + BEYOND or fractions.min() < -BEYOND:
+        worst = boxes[np.abs(fractions - 0.5).max(1).argmax()]
+        remedy = "the boxes may be those of the image at another size, or x y w h: write the file anew"
+        refuse(
+            raw.where, f"the box {worst.tolist()}", f"x1 y1 x2 y2 {'as fractions' if raw.fractions else inside}", remedy
+        )
+    cut = np.clip(fractions, 0, 1)
     bad = np.flatnonzero((cut[:, 0] >= cut[:, 2]) | (cut[:, 1] >= cut[:, 3]))
     if len(bad):
         refuse(raw.where, f"the box {boxes[bad[0]].tolist()}", f"x1 y1 x2 y2 with an extent {inside}")
@@ -268,7 +274,7 @@ def _names(folder: Path, count: int) -> list[str]:
     try:
         names = text_of(path, "utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: found bytes that are not UTF-8 ({error.start}), wanted one name a line") from error
+        raise DataError(f"{path}: found bytes that are not UTF-8 ({error.start}), wanted one name per line") from error
     names = [name.strip() for name in names if name.strip()]
     if len(names) != count:
         refuse(str(path), f"{len(names)} names", f"one for each of the {count} classes")

@@ -1,12 +1,12 @@
 """Bottom-up attention (Anderson et al., CVPR 2018): Faster R-CNN over a ResNet's fourth stage, Visual Genome.
 
-    image ── stem, res2 to res4 ──▶ c4 (1/16) ─┬─ 3 x 3, objectness, deltas ──▶ NMS ──▶ 300 proposals ─┐
-                                                 └─────────── RoIPool 14 x 14 of each ◀──────────────────┘
-    ── res5 (dilated, so that it stays 14 x 14) ──▶ mean: the feature ──▶ classes ──▶ their embedding ──▶ attributes
-
 One network in two dialects. `caffe` made all published features. `hf` is its later port (airsplay, Hugging Face), with
 another box convention, size and selection. Row 0 of classes and attributes is the background (or `none`) in both.
 """
+
+# image ── stem, res2 to res4 ──▶ c4 (1/16) ─┬─ 3 x 3, objectness, deltas ──▶ NMS ──▶ 300 proposals ─┐
+#                                            └─────────── RoIPool 14 x 14 of each ◀──────────────────┘
+# ── res5 (dilated, so that it stays 14 x 14) ──▶ mean: the feature ──▶ classes ──▶ their embedding ──▶ attributes
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class ButdShape:
     @classmethod
     def of(cls, sizes: dict[str, tuple[int, ...]], source: str) -> ButdShape:
         """Read the sizes off the tensors. Raises CheckpointError, KeyError or IndexError for other networks."""
-        heads = (sizes["anchors"], sizes["objectness.weight"], sizes["classes.weight"])
+        rpn, objectness, classes = (sizes[f"{name}.weight"][0] for name in ("rpn", "objectness", "classes"))
         attributes = (0, 0, 0)
         if "attributes.weight" in sizes:
             inner = sizes["attribute_inner.weight"][0]
             attributes = (sizes["attributes.weight"][0], sizes["embedding.weight"][1], inner)
         trunk = ResNetShape.of(sizes, source)
-        return cls(trunk, sizes["rpn.weight"][0], *(size[0] for size in heads), *attributes)
+        return cls(trunk, rpn, sizes["anchors"][0], objectness, classes, *attributes)
 
 
 class Butd(nn.Module):

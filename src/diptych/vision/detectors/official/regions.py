@@ -100,8 +100,8 @@ class OfficialPipeline(ABC):
         """Return features, class logits, box deltas and, of some networks, attribute logits, of all boxes."""
 
     @abstractmethod
-    def choose(self, prepared: Prepared, proposals: Tensor, *outputs: Tensor) -> RawRegions:
-        """Select the regions of an image among its proposals; `outputs`: their rows of `describe`."""
+    def choose(self, *args: Any, **kwargs: Any) -> RawRegions:
+        """Select an image's regions; arguments: its `Prepared`, its proposals, and their rows of each of `describe`."""
 
     def find(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
         """Return the regions of prepared images, all of one size."""

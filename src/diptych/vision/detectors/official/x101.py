@@ -1,11 +1,11 @@
 """Unified VLP's detector (Zhou et al., AAAI 2020): Detectron's Faster R-CNN, ResNeXt-101 64 x 4d with a pyramid.
 
-    image ── stem, res2 to res5 ──▶ pyramid P2 to P6 ─┬─ 3 x 3, logits, deltas; NMS of each map ──▶ best proposals ─┐
-                                                        └─────── RoIAlign 7 x 7, from the map that fits its size ◀────┘
-    ── fc6 with its ReLU: the feature ── fc7 ──▶ classes (the background first) and a box for each
-
 Unlike in bottom-up attention the regions are the refined boxes. Unified VLP applies its own fc7 to fc6.
 """
+
+# image ── stem, res2 to res5 ──▶ pyramid P2 to P6 ─┬─ 3 x 3, logits, deltas; NMS of each map ──▶ best proposals ─┐
+#                                                   └─────── RoIAlign 7 x 7, from the map that fits its size ◀────┘
+# ── fc6 with its ReLU: the feature ── fc7 ──▶ classes (the background first) and a box for each
 
 from __future__ import annotations
 
@@ -211,7 +211,8 @@ class X101Pipeline(OfficialPipeline):
 
     def proposals(self, outputs: Sequence[tuple[Tensor, ...]], prepared: Prepared) -> Proposals:
         """Return the best proposals of all maps; `outputs`: logits and deltas of each map."""
-        levels = [self.proposals_of(level, *of_one, prepared) for level, of_one in enumerate(outputs, FIRST)]
+        numbered_maps = enumerate(outputs, FIRST)
+        levels = [self.proposals_of(level, logits, deltas, prepared) for level, (logits, deltas) in numbered_maps]
         boxes, scores = (torch.cat(parts) for parts in zip(*(vars(level).values() for level in levels), strict=True))
         best = scores.argsort(descending=True, stable=True)[: self.settings.after_nms]
         return Proposals(boxes[best], scores[best])

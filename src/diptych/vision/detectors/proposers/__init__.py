@@ -1,1 +1,1 @@
-"""Detectors that find boxes and name what is in them; a backbone makes the features (`detectors.pooled`)."""
+"""Detectors that find and classify boxes; a backbone makes the features (`detectors.pooled`)."""

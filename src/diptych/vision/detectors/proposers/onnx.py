@@ -1,11 +1,11 @@
-"""Any ONNX detector: what it wants and gives is declared (`OnnxSettings`), or follows from its names and shapes."""
+"""ONNX detectors. Their inputs and outputs are declared (`OnnxSettings`), or inferred from names and shapes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -24,77 +24,81 @@ from diptych.vision.detectors.letterbox import GREY
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 
 LIBRARY = "onnx"
-SIDE = 640  # of networks that take any
-MANY = 1000  # rows of an output that are boxes of a map rather than chosen ones
-BOXES = ("box", "det", "loc")  # in the names of outputs
+SIDE = 640  # for networks that take any size
+MANY = 1000  # rows; an output with more holds the boxes of a map, not selected ones
+BOXES = ("box", "det", "loc")  # parts of the names of outputs
 STRIDES = (8, 16, 32)  # pixels of YOLOX's cells, in the order of its rows
 Layout = Literal["apart", "rows", "columns", "chosen"]
 
 
 class OnnxSettings(BaseModel):
-    """`outputs` is how boxes come: `apart` from scores and labels; in `rows` (N, 4 + C) or `columns` (4 + C, N), the
-    scores of all classes behind each; or `chosen` (N, 6): box, score, label."""
+    """Settings of an ONNX detector.
+
+    `outputs` is the layout of boxes: `apart` from scores and labels, or in one table. The table has `rows` (N, 4 + C)
+    or `columns` (4 + C, N) with the scores of all classes, or `chosen` rows (N, 6): box, score, label.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    width: Annotated[int, Field(ge=1, le=8192)]  # of the picture as the network sees it
+    width: Annotated[int, Field(ge=1, le=8192)]  # pixels of the network's input
     height: Annotated[int, Field(ge=1, le=8192)]
-    fit: Literal["stretch", "letterbox"]  # into that size: each side by itself, or in shape, at the top left
-    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of colours from 0 to 1
+    fit: Literal["stretch", "letterbox"]  # resize each side separately, or keep the aspect, at the top left
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # for colours from 0 to 1
     deviation: tuple[float, float, float] = (1.0, 1.0, 1.0)
     outputs: Layout
     boxes: str  # names of outputs
     scores: str | None = None
     labels: str | None = None
     features: str | None = None
-    form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: as its export leaves them, see `_in_pixels`
-    unit: Literal["pixels", "fractions"] = "pixels"  # of the picture as the network sees it
-    activation: Literal["none", "sigmoid", "softmax"] = "none"  # that makes probabilities of the scores
-    objectness: bool = False  # rows and columns: a score of any object stands before the classes'
-    background: Literal["none", "first", "last"] = "none"  # which of the classes is no object
-    classes: NonNegativeInt = 0  # how many, where labels are numbers; 0: no probabilities
+    form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: undecoded, see `_in_pixels`
+    unit: Literal["pixels", "fractions"] = "pixels"  # of the network's input
+    activation: Literal["none", "sigmoid", "softmax"] = "none"  # turns scores into probabilities
+    objectness: bool = False  # rows and columns: an objectness score precedes those of the classes
+    background: Literal["none", "first", "last"] = "none"  # the class that means no object
+    classes: NonNegativeInt = 0  # number of classes where labels are numbers; 0: no probabilities
     first_label: NonNegativeInt = 0  # the number of the first class
 
     @property
     def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
         return self.width, self.height
 
 
 class OnnxProposer(Proposer):
+    """A detector in an ONNX file."""
+
     def __init__(
-        self, name: str, graph: Graph, feed: Feed, settings: OnnxSettings, class_names: Sequence[str],
-        feature_size: int = 0,
-    ) -> None:  # fmt: skip
-        super().__init__(name, class_names, feature_size)
+        self, name: str, graph: Graph, feed: Feed, settings: OnnxSettings, class_names: Sequence[str], size: int = 0
+    ) -> None:
+        super().__init__(name, class_names, size)
         self.graph, self.feed, self.settings = graph, feed, settings
 
     @classmethod
     def read(
-        cls, path: Path, changes: Mapping[str, Any], class_names: Sequence[str], tell: Callable[[str], object]
+        cls, path: Path, changes: Mapping[str, Any], class_names: Sequence[str], report: Callable[[str], object]
     ) -> OnnxProposer:
-        """The network is tried on a grey picture. `tell` hears each setting that names and shapes decided.
+        """Open a file and try it on a grey image. `report` receives a line for each inferred setting.
 
-        Raises RecipeError where they leave open what boxes are.
+        Raises RecipeError where the form of boxes cannot be inferred.
         """
         graph = Graph.read(path)
         feed = Feed.guess(graph, changes)
         settings = guess(graph, feed, changes)
         proposer = cls(f"onnx:{path.stem}", graph, feed, settings, class_names or graph.class_names)
         grey = torch.full((3, settings.height, settings.width), GREY, dtype=torch.uint8)
-        found = proposer.propose([grey])[0]
-        if settings.outputs == "rows" and "form" not in changes and len(found.boxes) == len(_cells(*settings.size)):
+        trial = proposer.propose([grey])[0]
+        if settings.outputs == "rows" and "form" not in changes and len(trial.boxes) == len(_cells(*settings.size)):
             raise RecipeError(
-                f"{path} has a row for each cell of {', '.join(map(str, STRIDES))} pixels, and does not say what is in "
-                "it; give --set form=yolox for boxes in cells, as YOLOX's own export leaves them, or --set form=cxcywh "
-                "for boxes that are decoded"
+                f"{path} has a row for each cell of {', '.join(map(str, STRIDES))} pixels, whose form is unknown; give "
+                "--set form=yolox for boxes in cells (YOLOX's own export), or --set form=cxcywh for decoded boxes"
             )
-        if found.labels is not None and not proposer.class_names:
-            proposer.class_names = tuple(f"class {number}" for number in range(found.labels.shape[1]))
-        if found.features is not None:
-            proposer.feature_size = found.features.shape[1]
+        if trial.labels is not None and not proposer.class_names:
+            proposer.class_names = tuple(f"class {number}" for number in range(trial.labels.shape[1]))
+        if trial.features is not None:
+            proposer.feature_size = trial.features.shape[1]
         given = {*changes, *(SIZES if "size" in changes else ())}
         for key, value in {**feed.model_dump(), **settings.model_dump()}.items():
             if key not in given and value:
-                tell(f"assumed: {key}={_plain(value)}")
+                report(f"assumed: {key}={_plain(value)}")
         return proposer
 
     @property
@@ -107,28 +111,28 @@ class OnnxProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> OnnxProposer:
-        """The weights are still to be filled in."""
+        """Build the network of a description; the file is filled in later, as its weights."""
         feed = Feed.model_validate(described["feed"])
         settings = OnnxSettings.model_validate_json(json.dumps(described["settings"]))
-        names, size = described["class_names"], int(described["feature_size"])
-        return cls(described["name"], Graph(described["bytes"]), feed, settings, names, size)
+        names, graph = described["class_names"], Graph(described["bytes"])
+        return cls(described["name"], graph, feed, settings, names, int(described["feature_size"]))
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """One by one: what is found in a picture does not depend on its company."""
+        """Run images one by one, so that results do not depend on the batch."""
         return [self._one(picture) for picture in pictures]
 
     def _one(self, picture: Picture) -> Candidates:
         wanted = self.settings
-        found, share = self._run(picture)
-        boxes, scores, labels = self._parts(found)
+        outputs, share = self._run(picture)
+        boxes, scores, labels = self._parts(outputs)
         boxes = self._corners(boxes)
         if wanted.unit == "pixels":
             boxes = boxes / torch.tensor([wanted.width, wanted.height] * 2)
-        features = None if wanted.features is None else _rows(found[wanted.features], len(boxes), wanted.features)
+        features = None if wanted.features is None else _rows(outputs[wanted.features], len(boxes), wanted.features)
         if scores.numel() and not (float(scores.min()) >= -1e-3 and float(scores.max()) <= 1 + 1e-3):
             raise CheckpointError(
-                f"{self.name}: scores from {scores.min():g} to {scores.max():g}, wanted probabilities; say what makes "
-                "them: --set activation=sigmoid or softmax"
+                f"{self.name}: scores from {scores.min():g} to {scores.max():g}, wanted probabilities; give "
+                "--set activation=sigmoid or softmax"
             )
         return Candidates((boxes / share.repeat(2)).clamp(0, 1), scores.clamp(0, 1), labels, features)
 
@@ -138,11 +142,10 @@ class OnnxProposer(Proposer):
             return boxes[:, [1, 0, 3, 2]]
         if form == "yolox":
             boxes, form = _in_pixels(boxes, _cells(*wanted.size)), "cxcywh"
-        corners: Tensor = box_convert(boxes, form, "xyxy")
-        return corners
+        return cast(Tensor, box_convert(boxes, form, "xyxy"))
 
     def _run(self, picture: Picture) -> tuple[dict[str, Tensor], Float[Tensor, "2"]]:
-        """What the network gives, by name, and which share of its picture shows this one."""
+        """Return the outputs by name, and the share of the input (x, y) that shows the image."""
         wanted = self.settings
         pixels, share = self._fitted(picture)
         if not self.feed.reads_bytes(self.graph):
@@ -150,41 +153,39 @@ class OnnxProposer(Proposer):
             pixels = (pixels / 255 - mean) / deviation
         names = [name for name in (wanted.boxes, wanted.scores, wanted.labels, wanted.features) if name is not None]
         arrays = self.graph.run(names, self.feed.feeds(self.graph, pixels[None]))
-        found = {name: torch.from_numpy(array.astype(np.float32)) for name, array in zip(names, arrays, strict=True)}
-        return found, share
+        return {n: torch.from_numpy(a.astype(np.float32)) for n, a in zip(names, arrays, strict=True)}, share
 
     def _fitted(self, picture: Picture) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "2"]]:
-        """Of 0 to 255, and which share of the network's picture (across, down) shows it."""
+        """Resize an image, values 0 to 255; also return the share of the input (x, y) that shows it."""
         height, width = picture.shape[1:]
-        size = (self.settings.height, self.settings.width)
-        if self.settings.fit == "stretch":
-            return interpolate(picture[None].float().cpu(), size, mode="bilinear", antialias=True)[0], torch.ones(2)
-        scale = min(size[0] / height, size[1] / width)
-        inner = max(1, round(height * scale)), max(1, round(width * scale))
+        inner = size = (self.settings.height, self.settings.width)
+        if self.settings.fit == "letterbox":
+            scale = min(size[0] / height, size[1] / width)
+            inner = max(1, round(height * scale)), max(1, round(width * scale))
         pixels = torch.full((3, *size), float(GREY))
-        fitted = interpolate(picture[None].float().cpu(), inner, mode="bilinear", antialias=True)[0]
-        pixels[:, : inner[0], : inner[1]] = fitted
+        resized = interpolate(picture[None].float().cpu(), inner, mode="bilinear", antialias=True)[0]
+        pixels[:, : inner[0], : inner[1]] = resized
         return pixels, torch.tensor([inner[1] / size[1], inner[0] / size[0]])
 
-    def _parts(self, found: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Boxes (N, 4) as they come, scores (N,) and probabilities (N, C)."""
-        wanted, table = self.settings, _table(found[self.settings.boxes], self.settings.boxes)
+    def _parts(self, outputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return boxes (N, 4) in their own form, scores (N,) and probabilities (N, C)."""
+        wanted, table = self.settings, _table(outputs[self.settings.boxes], self.settings.boxes)
         if wanted.outputs == "apart":
             if table.shape[1] != 4:
                 raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box, wanted 4; see --set outputs=")
             if wanted.scores is None:
                 return table, torch.ones(len(table)), None
-            scores = found[wanted.scores].reshape(len(table), -1)
+            scores = outputs[wanted.scores].reshape(len(table), -1)
             if wanted.labels is None and scores.shape[1] > 1:
                 return table, *self._of_classes(scores)
-            labels = None if wanted.labels is None else found[wanted.labels].reshape(-1)
+            labels = None if wanted.labels is None else outputs[wanted.labels].reshape(-1)
             return table, *self._of_labels(scores[:, 0], labels)
         table = table.T if wanted.outputs == "columns" else table
         if table.shape[1] < 5 + wanted.objectness or (wanted.outputs == "chosen" and table.shape[1] < 6):
-            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box; wanted its scores behind it")
+            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box; wanted its scores after it")
         if wanted.outputs == "chosen":
-            there = table[:, 4] > 0  # filled up with zeros
-            return table[there, :4], *self._of_labels(table[there, 4], table[there, 5])
+            filled = table[:, 4] > 0  # unused rows are zeros
+            return table[filled, :4], *self._of_labels(table[filled, 4], table[filled, 5])
         if not wanted.objectness:
             return table[:, :4], *self._of_classes(table[:, 4:])
         scores, labels = self._of_classes(table[:, 5:])
@@ -194,16 +195,13 @@ class OnnxProposer(Proposer):
     def _of_classes(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
         kind = self.settings.activation
         labels = scores if kind == "none" else scores.sigmoid() if kind == "sigmoid" else scores.softmax(1)
-        match self.settings.background:
-            case "first":
-                labels = labels[:, 1:]
-            case "last":
-                labels = labels[:, :-1]
-        self._as_many(labels.shape[1])
+        drop = {"none": slice(None), "first": slice(1, None), "last": slice(-1)}[self.settings.background]
+        labels = labels[:, drop]
+        self._check_count(labels.shape[1])
         return labels.amax(1), labels.clamp(0, 1)
 
     def _of_labels(self, scores: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """A class's score is its probability; how many classes there are has to be known."""
+        """Make probabilities of labels, None where the number of classes is unknown. Raises CheckpointError."""
         scores = scores.sigmoid() if self.settings.activation == "sigmoid" else scores
         count = len(self.class_names) or self.settings.classes
         if labels is None or not count:
@@ -211,22 +209,25 @@ class OnnxProposer(Proposer):
         numbers = labels.round().long() - self.settings.first_label
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
             raise CheckpointError(
-                f"{self.name}: found the label {int(labels.max())}, and there are {count} classes from "
-                f"{self.settings.first_label} on; --set classes=, --set first_label=, or give all their names"
+                f"{self.name}: found the label {int(labels.max())}, wanted {count} classes from "
+                f"{self.settings.first_label} on; give --set classes=, --set first_label=, or all names"
             )
-        self._as_many(count)
+        self._check_count(count)
         return scores, torch.zeros(len(scores), count).scatter_(1, numbers[:, None], scores[:, None])
 
-    def _as_many(self, count: int) -> None:
+    def _check_count(self, count: int) -> None:
         if self.class_names and len(self.class_names) != count:
             raise CheckpointError(
-                f"{self.name} tells {count} classes, and there are {len(self.class_names)} names; give one for each "
-                "(--class-names), or say which class is no object: --set background=first or last"
+                f"{self.name} has {count} classes, and {len(self.class_names)} names were given; give one for each "
+                "(--class-names), or name the class for no object: --set background=first or last"
             )
 
 
 def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
-    """From names and shapes of the outputs; `changes` say otherwise, `size` as a number or [width, height]."""
+    """Infer settings from the outputs' names and shapes. `changes` override, `size` as a number or [width, height].
+
+    Raises RecipeError for an unknown setting or output.
+    """
     known = {*OnnxSettings.model_fields, *Feed.model_fields, "size"} - SIZES
     for key in changes:
         if key not in known:
@@ -238,7 +239,7 @@ def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
     boxes = str(changes.get("boxes") or _like(outputs, *BOXES) or next(iter(outputs)))
     others = {name: axes for name, axes in outputs.items() if name != boxes}
     layout = changes.get("outputs") or _layout(outputs[boxes], bool(others))
-    dense, apart = layout in ("rows", "columns"), layout == "apart"
+    dense, separate = layout in ("rows", "columns"), layout == "apart"
     width, height = _size(feed.side(graph), changes.get("size"))
     guessed = OnnxSettings(
         width=width,
@@ -246,23 +247,25 @@ def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
         fit="letterbox" if dense else "stretch",
         outputs=layout if layout in get_args(Layout) else "apart",
         boxes=boxes,
-        scores=_like(others, "score", "conf", "prob", "logit") if apart else None,
-        labels=_like(others, "label", "class_id", "classes", "cls") if apart else None,
+        scores=_like(others, "score", "conf", "prob", "logit") if separate else None,
+        labels=_like(others, "label", "class_id", "classes", "cls") if separate else None,
         features=_like(others, "feature", "feat", "embed"),
         form="cxcywh" if dense else "xyxy",
         objectness=layout == "rows",
     )
-    said = {key: value for key, value in changes.items() if key in OnnxSettings.model_fields}
-    said |= {key: three(key, said[key]) for key in ("mean", "deviation") if key in said}
-    return derive(guessed, **said)
+    given = {key: value for key, value in changes.items() if key in OnnxSettings.model_fields}
+    given |= {key: three(key, given[key]) for key in ("mean", "deviation") if key in given}
+    return derive(guessed, **given)
 
 
 SIZES = {"width", "height"}
 
 
 def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
-    """Whether the file is a backbone: it has a map (four axes), or a table that is neither of boxes nor of a map's
-    boxes, and nothing in its names or in `changes` speaks of boxes."""
+    """True if the file is a backbone: neither its names nor `changes` mention boxes, and it has a map or tokens.
+
+    A map has four axes. Tokens are a table of few rows that are no boxes.
+    """
     outputs = Graph.read(path).outputs
     if "map" in changes or {"boxes", "outputs"} & changes.keys() or _like(outputs, *BOXES) is not None:
         return "map" in changes
@@ -275,7 +278,7 @@ def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
 
 
 def _layout(axes: Sequence[Axis], others: bool) -> Layout:
-    """By the length of a row: YOLOv8 has columns, YOLOv5 rows, exports with NMS six numbers of each chosen box."""
+    """Infer the layout from the shape: YOLOv8 has columns, YOLOv5 rows, exports with NMS six numbers per box."""
     if others and (not axes or axes[-1] in (4, None)):
         return "apart"
     across, down = (axes[-1], axes[-2]) if len(axes) >= 2 else (None, None)
@@ -287,7 +290,7 @@ def _layout(axes: Sequence[Axis], others: bool) -> Layout:
 
 
 def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
-    """Width and height."""
+    """Return width and height in pixels. Raises RecipeError where the file wants another size."""
     given = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, list) else None
     if size is not None and (given is None or len(given) != 2 or not all(type(one) is int for one in given)):
         raise RecipeError(f"size={size!r}; wanted a number of pixels, or [width,height]")
@@ -298,7 +301,7 @@ def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
 
 
 def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
-    """Of YOLOX's maps, row by row: how many cells lie left of each and above it, and its side in pixels."""
+    """Return x, y (in cells) and side (in pixels) of each cell of YOLOX's maps, in the order of its rows."""
     maps = []
     for stride in STRIDES:
         down, across = torch.meshgrid(torch.arange(height // stride), torch.arange(width // stride), indexing="ij")
@@ -307,7 +310,7 @@ def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
 
 
 def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Float[Tensor, "N 4"]:
-    """YOLOX's centres are told from the corner of their cell, sides as logarithms, both in cells (arXiv 2107.08430)."""
+    """Decode YOLOX's boxes: centres from the corner of their cell, logarithms of sides, in cells (arXiv 2107.08430)."""
     if len(boxes) != len(cells):
         raise RecipeError(
             f"form=yolox wants a row for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
@@ -320,22 +323,20 @@ def _like(names: Mapping[str, Any], *parts: str) -> str | None:
     return next((name for part in parts for name in names if part in name.lower()), None)
 
 
-def _table(found: Tensor, name: str) -> Tensor:
-    """Of one picture."""
-    table = found[0] if found.ndim == 3 else found
+def _table(output: Tensor, name: str) -> Tensor:
+    """Return the table of the only image. Raises RecipeError for other shapes."""
+    table = output[0] if output.ndim == 3 else output
     if table.ndim != 2:
-        raise RecipeError(f"{name} of the ONNX file is {tuple(found.shape)}, wanted a row for each box: --set boxes=")
+        raise RecipeError(f"{name} of the ONNX file is {tuple(output.shape)}, wanted a row for each box: --set boxes=")
     return table
 
 
-def _rows(found: Tensor, count: int, name: str) -> Tensor:
-    table = _table(found, name)
+def _rows(output: Tensor, count: int, name: str) -> Tensor:
+    table = _table(output, name)
     if len(table) != count:
         raise CheckpointError(f"{name} of the ONNX file has {len(table)} rows for {count} boxes; wanted one for each")
     return table
 
 
 def _plain(value: Any) -> str:
-    return (
-        str(list(value)) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    return str(value).lower() if isinstance(value, bool) else str(list(value) if isinstance(value, tuple) else value)

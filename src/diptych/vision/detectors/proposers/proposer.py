@@ -1,4 +1,4 @@
-"""What all proposers have in common."""
+"""The base class of networks that find boxes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from diptych.vision.detectors.detector import Picture
 
 @dataclass(frozen=True)
 class Candidates:
-    """All boxes of one picture, of which a rule selects the regions."""
+    """All boxes of one image; a rule selects the regions among them."""
 
-    boxes: Float[Tensor, "N 4"]  # corners, fractions of the picture, 0 to 1
+    boxes: Float[Tensor, "N 4"]  # corners, fractions of the image, 0 to 1
     scores: Float[Tensor, "N"]
-    labels: Float[Tensor, "N C"] | None  # probabilities of the classes; None where the network names none
+    labels: Float[Tensor, "N C"] | None  # class probabilities; None where the network has no classes
     features: Float[Tensor, "N F"] | None = None  # the network's own
 
 
@@ -28,9 +28,10 @@ class Proposer(nn.Module):
         self.name, self.class_names, self.feature_size = name, tuple(class_names), feature_size
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
+        """Return the boxes of each image."""
         raise NotImplementedError
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """What besides the weights says how to build it again, as JSON."""
+        """The JSON from which `from_described` builds the network again, without its weights."""
         raise NotImplementedError

@@ -57,7 +57,8 @@ class TransformersProposer(Proposer):
             from transformers import AutoConfig, AutoModelForObjectDetection, ImageProcessingMixin
             from transformers.models.auto.image_processing_auto import get_image_processor_class_from_name
         processor: Any = get_image_processor_class_from_name(described["processor"]["image_processor_type"])
-        if not (isinstance(processor, type) and issubclass(processor, ImageProcessingMixin)):
+        known = isinstance(processor, type) and issubclass(processor, ImageProcessingMixin)
+        if not known:
             raise ValueError(f"no processor {described['processor']['image_processor_type']!r}")
         model = AutoModelForObjectDetection.from_config(AutoConfig.for_model(**described["config"]))
         return cls(described["name"].removeprefix("hf:"), model, processor.from_dict(described["processor"]))
