@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = sorted(path.name for path in (ROOT / "src/diptych").iterdir() if path.is_dir() and path.name != "__pycache__")
-PENDING = set(ROOMS) - {"data"}  # rooms whose sentences are still to be rewritten
+PENDING = set(ROOMS) - {"data", "systems"}  # rooms whose sentences are still to be rewritten
 
 # Words that have a plainer standard term.
 REFUSED = {
@@ -31,6 +31,7 @@ NAMES = {
 
 # (path below src/diptych, word or name): why it stays.
 EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("systems/xgpt/layers.py", "found"): "a key of saved models (refining.N.found)",
     ("storybook/choices.py", "tell"): "a question of the drawn world",
     ("storybook/web/prose.py", "nobody"): "a sentence on pages of the test web",
 }

@@ -128,7 +128,7 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
     states = one(batch)
     assert states.regions.shape[1] == 2
     assert not torch.allclose(states.text, one(replace(batch, whole=batch.whole + 1)).text)
-    with pytest.raises(DataError, match="feature of the whole picture, and some have none"):
+    with pytest.raises(DataError, match="feature of the whole image, and some images have none"):
         one(replace(batch, whole=None))
     with pytest.raises(DataError, match="have 2 values, the model expects 3"):
         one(replace(batch, whole=batch.whole[:, :2]))

@@ -205,7 +205,7 @@ def test_what_does_not_fit_is_refused(changes, wanted):
 
 def test_what_cannot_be_read_is_refused():
     model = toy.tden()
-    with pytest.raises(DataError, match="a text of 17 words with its mark, and there are positions for 16"):
+    with pytest.raises(DataError, match="a text of 17 words, and there are positions for 16"):
         model.read_text(collate([replace(toy.sample(0), text=torch.full((16,), 5))]))
     with pytest.raises(DataError, match=r"9 regions, the model reads at most 5"):
         model.read_regions(collate([replace(toy.sample(0), regions=toy.regions(9))]))
@@ -215,7 +215,7 @@ def test_what_cannot_be_read_is_refused():
         toy.tden("word").embed_pictures(batch_of(0))
     with pytest.raises(RecipeError, match="decoder_layers=0 leaves no decoder; set vqa_fusion=paper"):
         toy.tden("answer", decoder_layers=0, vqa_fusion="official")
-    with pytest.raises(RecipeError, match="nothing reads a question beside the picture"):
+    with pytest.raises(RecipeError, match="no layer reads a question together with the image"):
         toy.tden("answer", cross_layers=0)
 
 

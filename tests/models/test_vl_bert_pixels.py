@@ -92,7 +92,7 @@ def test_text_alone_beside_pictures() -> None:
 
 
 def test_a_picture_without_pixels_is_refused() -> None:
-    with pytest.raises(DataError, match=r"reads pixels \(model.network=resnet18\), and some pictures have none"):
+    with pytest.raises(DataError, match=r"reads pixels \(model.network=resnet18\), and some images have none"):
         model()(collate([toy.sample(0)]))
 
 
@@ -144,7 +144,7 @@ def test_instance_masks_are_multiplied_with_the_cells_of_a_region() -> None:
     assert batch.masks is not None
     assert batch.masks.dtype == torch.float32
     assert batch.pixels is not None
-    looks = vlbert.regions._seen(batch, network)
+    looks = vlbert.regions._from_pixels(batch, network)
     rois = torch.cat([torch.zeros(3, 1), batch.boxes[0] * torch.tensor([64.0, 48.0, 64.0, 48.0])], 1)
     felt = network.head(network.cells(network.maps(batch.pixels[:1]), rois))
     torch.testing.assert_close(looks[0, 2], felt[1, :, :, :7].sum((1, 2)) / 14**2, atol=1e-6, rtol=1e-5)

@@ -18,7 +18,7 @@ V = Vocabulary(30, 0, 1, 2, 3, 4)
 def tasks(name: str) -> dict[str, float]:
     objectives = find_recipe(name).objectives
     assert isinstance(objectives, XgptObjectives)
-    return {name: weight for name, weight in objectives.weights() if weight}
+    return {name: weight for name, weight in objectives.weights().items() if weight}
 
 
 @pytest.mark.parametrize("size", ["", "small/"])

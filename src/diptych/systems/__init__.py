@@ -21,24 +21,10 @@ from diptych.systems.xgpt import SYSTEM as XGPT
 from diptych.tasks import TASKS, TaskSpec
 
 __all__ = [
-    "LISTED",
-    "OBJECTIVES",
-    "RECIPES",
-    "STAGED",
-    "SYSTEMS",
-    "Importer",
-    "Preset",
-    "Recipe",
-    "StagedPreset",
-    "Stages",
-    "System",
-    "add_system",
-    "add_task",
-    "find_recipe",
-    "find_stages",
-    "hindrance",
-    "papers",
-]
+    "LISTED", "OBJECTIVES", "RECIPES", "STAGED", "SYSTEMS",
+    "Importer", "Preset", "Recipe", "StagedPreset", "Stages", "System",
+    "add_system", "add_task", "find_recipe", "find_stages", "hindrance", "papers",
+]  # fmt: skip
 
 LISTED = "`diptych recipes` lists all"
 RECIPES: dict[str, Preset] = {}

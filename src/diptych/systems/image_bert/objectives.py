@@ -1,4 +1,4 @@
-"""ImageBERT's: pairs broken, words and regions hidden, all told from one pass."""
+"""ImageBERT's objectives: mismatched pairs, hidden words and hidden regions, all predicted in one pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from diptych.objectives.settings import LossPer, Objectives, per, weighed
 
 
 class ImageBertObjectives(Objectives):
-    """Weights of the four tasks of section 4.3; 0: off. The paper adds them up."""
+    """Settings of the four tasks of section 4.3, whose weighted losses are summed."""
 
     kind: Literal["image-bert"] = "image-bert"
     """Kind of objectives."""
@@ -32,17 +32,17 @@ class ImageBertObjectives(Objectives):
     region_hidden: Share = 0.9
     """Share of the chosen regions that are hidden; the others keep their feature."""
     distance: Literal["mean", "sum"] = "mean"
-    """Whether MRFR takes the mean over the numbers of a feature or their sum, which drowns the other losses."""
+    """Whether MRFR takes the mean over the numbers of a feature, or their sum, which outweighs the other losses."""
     loss_per: LossPer = "item"
-    """item: masked losses are means over all that is asked; pair: sums in a pair, as the formulas have it."""
+    """item: masked losses are means over all predictions; pair: sums over a pair, as in the formulas."""
     wrong_pairs: Literal["added", "instead"] = "added"
-    """added: each right pair has one of each kind of `negatives` beside it; instead: a share of the pairs is wrong."""
+    """added: each right pair gets a wrong pair of each kind of `negatives`; instead: a share of the pairs is wrong."""
     broken: Share | None = None
-    """Share of the pairs that are mismatched, where they stand instead of right ones; null: half."""
+    """Share of the pairs that are mismatched if wrong_pairs=instead; null: half."""
     negatives: Literal["captions", "pictures", "both"] = "both"
     """What a mismatched pair gets from another: captions, pictures, or half of each."""
     only_matched: bool = True
-    """Whether nothing is asked of mismatched pairs but whether they match."""
+    """Whether mismatched pairs are used for matching alone."""
 
     @model_validator(mode="after")
     def _some(self) -> ImageBertObjectives:
@@ -53,7 +53,7 @@ class ImageBertObjectives(Objectives):
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """What swaps comes first, or a caption would be hidden for one picture and guessed for another."""
+        """Return the schedule: one pass. Pairs are mismatched before words are hidden, so that both fit one image."""
         matched, broken = self.only_matched, 0.5 if self.broken is None else self.broken
         words = MaskedLanguage(
             vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=matched, hides_end=False

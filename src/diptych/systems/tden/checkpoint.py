@@ -9,18 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from diptych.models.checkpoint import (
-    IN_LAYER,
-    SELF_ATTENTION,
-    check_words,
-    fit_positions,
-    head_names,
-    heads_for,
-    in_full,
-    load_known,
-    read_bert,
-    vocabulary_for,
-)
+from diptych.models import checkpoint as bert
 from diptych.models.renaming import export, layer_table, rename
 from diptych.models.system import Imported
 from diptych.models.weights import ImportReport
@@ -80,8 +69,8 @@ POOLS = {
 IN_POOL = {"att.0": "inner", "att.3": "weigh", "embed": "out", "bn": "norm"}
 TABLE = (
     NAMES
-    | layer_table("encoder.layers", "sentence", IN_LAYER, SELF_ATTENTION)
-    | layer_table("encoder.v_layers", "objects", IN_LAYER, SELF_ATTENTION)
+    | layer_table("encoder.layers", "sentence", bert.IN_LAYER, bert.SELF_ATTENTION)
+    | layer_table("encoder.v_layers", "objects", bert.IN_LAYER, bert.SELF_ATTENTION)
     | layer_table("decoder.u_layers", "cross", CROSS_LAYER, {"biattention.self": "attention"})
     | layer_table("decoder.g_layers", "decoder", DECODER_LAYER, DECODER_ATTENTIONS)
     | {f"{pool}.{there}": f"{POOLS[pool]}.{here}" for pool in POOLS for there, here in IN_POOL.items()}
@@ -97,7 +86,9 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     of the released models is bert-base-uncased. Raises CheckpointError for another system's file and for sizes that do
     not fit.
     """
-    theirs, names_there = in_full(read_weights(path), lambda name: name.removeprefix("module.").removeprefix("model."))
+    theirs, names_there = bert.in_full(
+        read_weights(path), lambda name: name.removeprefix("module.").removeprefix("model.")
+    )
     if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
         raise CheckpointError(
             f"{path} is no TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
@@ -111,10 +102,10 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
         ours = {name.replace(READ, CHOICE): value for name, value in ours.items()}
         report.renamed = {there: name.replace(READ, CHOICE) for there, name in report.renamed.items()}
     words, width = ours["text.words.weight"].shape
-    vocabulary = vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-uncased")
-    heads = heads_for(path, width, heads)
+    vocabulary = bert.vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-uncased")
+    heads = bert.heads_for(path, width, heads)
     config = TdenResolvedConfig(vocabulary=vocabulary, width=width, heads=heads, **_sizes(ours, path))
-    return config, head_names(ours), ours, report
+    return config, bert.head_names(ours), ours, report
 
 
 def start_tden(model: Tden, source: str | os.PathLike[str]) -> ImportReport:
@@ -122,16 +113,16 @@ def start_tden(model: Tden, source: str | os.PathLike[str]) -> ImportReport:
 
     The authors initialise the other stacks from a prepared file that they did not release.
     """
-    path, ours, report = read_bert(source)
+    path, ours, report = bert.read_bert(source)
     config = model.config
-    check_words(path, ours, config.vocabulary)
-    ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], config.positions)
-    ours["text.segments.weight"] = fit_positions(ours["text.segments.weight"], config.segments)
+    bert.check_words(path, ours, config.vocabulary)
+    ours["text.positions.weight"] = bert.fit_positions(ours["text.positions.weight"], config.positions)
+    ours["text.segments.weight"] = bert.fit_positions(ours["text.segments.weight"], config.segments)
     ours = {name.replace("encoder.layers.", "sentence."): value for name, value in ours.items()}
     report.renamed = {old: new.replace("encoder.layers.", "sentence.") for old, new in report.renamed.items()}
     if not config.tied_words and "heads.word.dense.weight" in ours:
         ours["heads.word.words.weight"] = ours["text.words.weight"]
-    return load_known(model, ours, report)
+    return bert.load_known(model, ours, report)
 
 
 def export_tden(model: Tden) -> Tensors:

@@ -1,4 +1,4 @@
-"""What TDEN adds to BERT's layers: [IMG] and regions, cross-modal layers, heads over pooled streams."""
+"""TDEN's own layers: embeddings of [IMG] and regions, cross-modal layers, heads over pooled streams."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ from diptych.runtime.devices import to_device
 
 
 class ObjectEmbedding(nn.Module):
-    """norm(W_f feature + W_g box) of [IMG] and of each region; a box is its corners and its share of the picture.
+    """Embed [IMG] and each region: norm(W_f feature + W_g box); a box is its corners and its share of the image.
 
-    [IMG] stands for the whole picture and has the mean of the features that are not hidden. A hidden region keeps its
-    box and loses its feature.
+    [IMG] is the whole image, with the mean of the features that are not hidden. A hidden region keeps its box and loses
+    its feature.
     """
 
     def __init__(self, feature_size: int, width: int, dropout: float, norm_eps: float) -> None:
@@ -30,9 +30,9 @@ class ObjectEmbedding(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(width, norm_eps), Dropout(dropout)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B P D"]:
-        seen = batch.regions_present & ~batch.hidden
-        features = region_features(batch, self.feature.in_features).masked_fill(~seen[..., None], 0)
-        mean = features.sum(1, keepdim=True) / seen.sum(1).clamp(min=1)[:, None, None]
+        visible = batch.regions_present & ~batch.hidden
+        features = region_features(batch, self.feature.in_features).masked_fill(~visible[..., None], 0)
+        mean = features.sum(1, keepdim=True) / visible.sum(1).clamp(min=1)[:, None, None]
         whole = to_device([0.0, 0.0, 1.0, 1.0, 1.0], features.device)
         boxes = torch.cat([whole.expand(batch.boxes.shape[0], 1, 5), geometry(batch, "paper", "paper")], 1)
         total = self.feature(torch.cat([mean, features], 1)) + self.box(boxes)
@@ -41,7 +41,10 @@ class ObjectEmbedding(nn.Module):
 
 
 class CrossModalLayer(Layer):
-    """All attend to all with the same weights. `own_ffn`: regions then have a feed-forward of their own (the code)."""
+    """A layer in which regions and words attend to each other with shared weights.
+
+    `own_ffn`: regions have a feed-forward layer of their own, as in the released code.
+    """
 
     def __init__(self, sizes: LayerSizes, own_ffn: bool) -> None:
         super().__init__(sizes)
@@ -54,7 +57,7 @@ class CrossModalLayer(Layer):
     def forward(
         self, x: Float[Tensor, "*N D"], closed: Float[Tensor, "#B 1 #K P"], count: int = 0, *, rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
-        """The first `count` positions are regions."""
+        """Return the states after the layer; the first `count` positions are regions."""
         if not self.own_ffn:
             return super().forward(x, closed, rows=rows)
         if rows is None:
@@ -70,7 +73,7 @@ class CrossModalLayer(Layer):
 
 
 def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) -> Float[Tensor, "B 1 L L"]:
-    """Regions see regions; words see regions and the words so far. Added to scores."""
+    """Return what is added to attention scores: regions attend to regions, words to regions and to the past."""
     count, words = present.shape[1], past.shape[-1]
     closed = past.new_full((present.shape[0], 1, count + words, count + words), CLOSED)
     closed[..., :count] = closed_of(present, past)
@@ -79,29 +82,27 @@ def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) ->
 
 
 def through(
-    layers: nn.ModuleList,
-    x: Tensor,
-    present: Tensor,
-    count: int | None = None,
-    asked: Bool[Tensor, "B L"] | None = None,
+    layers: nn.ModuleList, x: Tensor, present: Tensor, *count: int, requested: Bool[Tensor, "B L"] | None = None
 ) -> Stream:
-    """All see all that is there. `count`: how many of the positions are regions, for layers in which these differ."""
-    more = () if count is None else (count,)
-    return Stream(after_each(layers, x, closed_of(present, x), *more, asked=asked), present)
+    """Return the states after layers in which all attend to all. `count`: of regions, for cross-modal layers."""
+    return Stream(after_each(layers, x, closed_of(present, x), *count, requested=requested), present)
 
 
 def after_each(
-    layers: nn.ModuleList, x: Tensor, closed: Tensor, *more: Any, asked: Bool[Tensor, "B L"] | None = None
+    layers: nn.ModuleList, x: Tensor, closed: Tensor, *more: Any, requested: Bool[Tensor, "B L"] | None = None
 ) -> tuple[Tensor, ...]:
-    """The states after each layer, or, where there is none, what went in."""
+    """Return the states after each layer, or the input if there is no layer. `more`: further arguments of a layer."""
     states = [x]
     for layer in layers:
-        states.append(run_last(layer, states[-1], closed, *more, requested=asked if layer is layers[-1] else None))
+        states.append(run_last(layer, states[-1], closed, *more, requested=requested if layer is layers[-1] else None))
     return tuple(states[1:]) or (x,)
 
 
 class OneAnswer(nn.Module):
-    """The paper's: one vector of picture, question and decoder, each pooled; then the answers. Before the sigmoid."""
+    """The paper's answer classifier: image, question and decoder states, each pooled, summed and scored.
+
+    Returns scores before the sigmoid.
+    """
 
     def __init__(self, sizes: PoolSizes, streams: int, answers: int) -> None:
         super().__init__()
@@ -118,8 +119,11 @@ class OneAnswer(nn.Module):
 
 
 class ReadAnswer(nn.Module):
-    """The released code's classifier over the cross-modal encoder: the picture, pooled after each layer, times the
-    question. Its VCR model has this one alone, with one score a choice."""
+    """The released code's classifier over the cross-modal encoder.
+
+    It scores the product of the image, pooled after each layer, and the question. VCR models of the code have this
+    classifier alone, with one score for each choice.
+    """
 
     def __init__(self, sizes: PoolSizes, layers: int, answers: int) -> None:
         super().__init__()
@@ -135,7 +139,7 @@ class ReadAnswer(nn.Module):
 
 
 class TwoAnswers(nn.Module):
-    """The released code's: a classifier over the encoder, and one over the decoder, which has read the question too."""
+    """The released code's two classifiers: over the encoder, and over the decoder, which also reads the question."""
 
     def __init__(self, sizes: PoolSizes, layers: int) -> None:
         super().__init__()
@@ -150,7 +154,7 @@ class TwoAnswers(nn.Module):
 
 
 class PairHead(nn.Module):
-    """Whether picture and text belong together: ViLBERT's, over [IMG] times [CLS] after they have met."""
+    """Score how well image and text match, as in ViLBERT: one layer over the joint states of [IMG] times [CLS]."""
 
     reads = frozenset({"img", "cls"})
 

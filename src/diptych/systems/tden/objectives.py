@@ -1,4 +1,4 @@
-"""TDEN's: words and regions guessed, sentences written, pictures and texts matched; in one pass or two."""
+"""TDEN's objectives: words and regions predicted, sentences written, images and texts matched; one pass or two."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OVERLAP = 0.4  # IoU, func_pretrain.py:44
 
 
 class TdenObjectives(Objectives):
-    """Each of the four can be switched off (Table 2). `paper` against `official` is the table of fidelity.md."""
+    """Settings of the four objectives, each of which can be off (Table 2); `official`: the released code."""
 
     kind: Literal["tden"] = "tden"
     """Kind of objectives."""
     words: bool = True
-    """Whether masked words are asked (MLM)."""
+    """Whether masked words are predicted (MLM)."""
     regions: bool = True
-    """Whether masked regions' classes are asked (MOC)."""
+    """Whether masked regions' classes are predicted (MOC)."""
     writing: bool = True
     """Whether masked sentences are generated (MSG)."""
     matching: Literal["paper", "official", "older"] | None = "paper"
@@ -64,7 +64,7 @@ class TdenObjectives(Objectives):
             raise ValueError("words, regions, writing and matching are all off, so there is nothing to train")
         if self.two_pass and not (self.words and self.writing):
             raise ValueError(
-                f"two_pass={self.two_pass} puts guesses of words and of writing where words are masked: it needs "
+                f"two_pass={self.two_pass} puts predicted and written words where words are masked: it needs "
                 "words=true and writing=true, or two_pass=null"
             )
         if self.matching_on == "cross" and self.two_pass:
@@ -96,19 +96,12 @@ class TdenObjectives(Objectives):
 
     def _read(self, vocabulary: Vocabulary) -> tuple[Objective, ...]:
         across = self._across
+        scheme, both_ways = SCHEMES[self.masking], ((BIDIRECTIONAL, 1.0),)
         words = MaskedLanguage(
-            vocabulary,
-            rate=self.rate,
-            scheme=SCHEMES[self.masking],
-            attention=((BIDIRECTIONAL, 1.0),),
-            only_matched=across,
-            hides_end=False,
+            vocabulary, rate=self.rate, scheme=scheme, attention=both_ways, only_matched=across, hides_end=False
         )
+        overlap = OVERLAP if self.region_suppression == "official" else None
         regions = MaskedRegionClass(
-            rate=self.region_rate,
-            hidden=self.region_hidden,
-            labels="divergence",
-            overlap=OVERLAP if self.region_suppression == "official" else None,
-            only_matched=across,
+            self.region_rate, self.region_hidden, labels="divergence", overlap=overlap, only_matched=across
         )
         return (*([words] if self.words else []), *([regions] if self.regions else []))

@@ -1,11 +1,16 @@
-"""TDEN (Li et al., AAAI 2021, arXiv 2101.11562): its recipes.
+"""Recipes of TDEN (Li et al., AAAI 2021, arXiv 2101.11562).
 
-Paper, "Experimental Settings": Conceptual Captions, batch 1,024, rate 1e-4, Adam, 10 epochs on 16 P40; VQA 2.0 batch
-96, 5e-5, 20 epochs; COCO captions batch 16, 3e-5, 10 epochs; retrieval on Flickr30k batch 512, 2e-5, 30 epochs;
-VCR batch 64, 2e-5, 20 epochs. Warm-up and decay are the re-release's in all (configs/), as the paper names none: shares
-of all epochs.
-`official` has the numbers of the re-release (xmodaler; docs/fidelity.md). Expected, Tables 1 and 2, with Two-Pass-A:
-COCO CIDEr 133.4 after SCST, VQA test-dev 72.5, retrieval R@1 63.6; the re-release says 132.6, 71.9 and 62.0.
+The paper, "Experimental Settings":
+
+- Conceptual Captions: batch 1,024, rate 1e-4, Adam, 10 epochs on 16 P40.
+- VQA 2.0: batch 96, rate 5e-5, 20 epochs.
+- Captions of COCO: batch 16, rate 3e-5, 10 epochs.
+- Retrieval on Flickr30k: batch 512, rate 2e-5, 30 epochs.
+- VCR: batch 64, rate 2e-5, 20 epochs.
+
+The paper gives no warm-up and decay: they are the re-release's (configs/), as shares of all epochs. `official` has the
+numbers of the re-release (xmodaler; docs/fidelity.md). Expected, Tables 1 and 2, with Two-Pass-A: COCO CIDEr 133.4
+after SCST, VQA test-dev 72.5, retrieval R@1 63.6; the re-release reports 132.6, 71.9 and 62.0.
 """
 
 from functools import partial
@@ -23,7 +28,7 @@ from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)  # of all objectives that alone
+MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)  # no other objective
 
 # The paper's own sizes and numbers.
 PRETRAIN = preset(
@@ -35,7 +40,7 @@ PRETRAIN = preset(
     init="paper: BERT base",
     objectives=TdenObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
-    training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, keep=2),  # it had 16 GPUs
+    training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, keep=2),  # on 16 GPUs
     decoding=DecodingOptions(beams=2),
 )
 CAPTION = PRETRAIN.but(
@@ -46,8 +51,8 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 3e-5, "warmup_share": 0.2},
     training={"steps": 354_000, "batch": 16},
 )
-# The rate falls in epochs 10 and 12 of 20. A choice among 3,129 answers is BUTD's protocol; of the split the paper says
-# only that it is the official one: train.
+# The rate falls in epochs 10 and 12 of 20. A choice among 3,129 answers is BUTD's protocol; the split is the official
+# one, train.
 VQA = PRETRAIN.but(
     "tden/vqa",
     "The paper's questions of VQA 2.0.",
@@ -57,7 +62,7 @@ VQA = PRETRAIN.but(
     training={"steps": 92_500, "batch": 96},
     data={"answers_most": 3129},
 )
-# The rate falls after 30 and 60% of the epochs. A text meets the pictures of its whole batch, in one pass.
+# The rate falls after 30 and 60% of the epochs. A text is contrasted with all images of its batch, in one pass.
 RETRIEVAL = PRETRAIN.but(
     "tden/retrieval",
     "The paper's retrieval on Flickr30k: vectors of pictures and of texts, matched.",
@@ -77,8 +82,8 @@ VCR = PRETRAIN.but(
     data={"max_words": 63},  # the code's 66 with [CLS] and [SEP] twice
 )
 
-# As the re-release does it, where that differs (docs/fidelity.md): a pass of its pre-training is a step, and there are
-# two to a batch; of captions 4 GPUs read 4 pictures each with 5. Words are counted without [CLS] and [SEP].
+# Settings in which the re-release differs (docs/fidelity.md). Each pass of its pre-training is a step, and a batch has
+# two. For captions 4 GPUs read 4 images each, with 5 captions. `max_words` excludes [CLS] and [SEP].
 OFFICIAL_SHAPE = TdenConfig.base(
     max_regions=50,
     decoder_memory="official",
@@ -147,8 +152,8 @@ SMALL_RETRIEVAL = SMALL.but(
     objectives=MATCHING,
 )
 
-# All have all stacks, as the paper reports captions of row 1 and answers of row 2: what an objective that is off would
-# have taught is first learnt in fine-tuning. Row 6 is the paper's own choice.
+# All rows have all stacks, as the paper reports captions of row 1 and answers of row 2: a stack without an objective is
+# first trained in fine-tuning. Row 6 is the paper's own choice.
 TABLE_2: tuple[tuple[str, dict[str, Any]], ...] = (
     ("MLM, MOC, ISM", {"writing": False, "two_pass": None}),
     ("MSG, ISM", {"words": False, "regions": False, "two_pass": None}),
@@ -161,14 +166,7 @@ TABLE_2: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 RECIPES: tuple[Preset, ...] = (
-    PRETRAIN,
-    CAPTION,
-    VQA,
-    RETRIEVAL,
-    VCR,
-    *OFFICIAL,
-    SMALL,
-    SMALL_RETRIEVAL,
+    *(PRETRAIN, CAPTION, VQA, RETRIEVAL, VCR, *OFFICIAL, SMALL, SMALL_RETRIEVAL),
     *(
         base.but(
             f"{base.name}/table-2-row-{row}",
@@ -191,8 +189,8 @@ RECIPES: tuple[Preset, ...] = (
             ("decoupled", "two streams, decoupled"),
         )
     ),
-    # Rate 5e-6, 30 epochs over COCO's 113,287 pictures in batches as captions have. The re-release: 50, times 0.8 every
-    # 18, batches of 96 (4 GPUs of 24, tden_rl.yaml), and a reward that ends each caption with a full stop, as
+    # Rate 5e-6, 30 epochs over COCO's 113,287 images, with the batch of captions. The re-release: 50 epochs, rate times
+    # 0.8 every 18, batches of 96 (4 GPUs of 24, tden_rl.yaml). Its reward ends each caption with a full stop, as
     # `counts_end` does here for both. CIDEr 132.6 (the paper: 133.4).
     CAPTION.but(
         "tden/scst",

@@ -2,20 +2,7 @@
 
 from pathlib import Path
 
-from diptych.models.checkpoint import (
-    SIZED,
-    TABLE,
-    TIED,
-    WORDS,
-    bert_name,
-    head_names,
-    heads_for,
-    in_full,
-    narrow_word_head,
-    refuse_system,
-    renamed,
-    vocabulary_for,
-)
+from diptych.models import checkpoint as bert
 from diptych.models.renaming import export
 from diptych.models.system import Imported
 from diptych.runtime.errors import CheckpointError
@@ -34,20 +21,20 @@ def import_unified_vlp(
     The vocabulary of the released models is bert-base-cased. Raises CheckpointError for another system's file and for
     sizes that do not fit.
     """
-    theirs, names_there = in_full(read_weights(path), bert_name)
+    theirs, names_there = bert.in_full(read_weights(path), bert.bert_name)
     _check_system(theirs, path)
-    vocabulary = vocabulary_for(path, len(theirs[WORDS]), vocabulary_file, lowercase, "bert-base-cased")
-    width, segments, positions = theirs[WORDS].shape[1], len(theirs[SIZED[0]]), len(theirs[SIZED[1]])
+    vocabulary = bert.vocabulary_for(path, len(theirs[bert.WORDS]), vocabulary_file, lowercase, "bert-base-cased")
+    width, segments, positions = theirs[bert.WORDS].shape[1], len(theirs[bert.SIZED[0]]), len(theirs[bert.SIZED[1]])
     if segments not in (2, 6):
         raise CheckpointError(f"{path} has {segments} segments; Unified VLP has 6, or 2 without --new_segment_ids")
-    heads = heads_for(path, width, heads)
+    heads = bert.heads_for(path, width, heads)
     if positions < max_regions + 3:
         raise CheckpointError(
             f"{path} has {positions} positions, which do not fit {max_regions} regions; give max_regions as it was "
             "trained with"
         )
-    ours, report = renamed(theirs, names_there)
-    narrow_word_head(ours, width, report)
+    ours, report = bert.renamed(theirs, names_there)
+    bert.narrow_word_head(ours, width, report)
     config = UnifiedVLPResolvedConfig(
         vocabulary=vocabulary,
         width=width,
@@ -65,24 +52,24 @@ def import_unified_vlp(
         geometry="official",
         hidden_regions="official",
     )
-    return config, head_names(ours), ours, report
+    return config, bert.head_names(ours), ours, report
 
 
 def export_unified_vlp(model: UnifiedVLP) -> Tensors:
     """Return our weights under the authors' names. Raises CheckpointError for the paper's form of the regions."""
     if model.config.region_embedding != "official":
         raise CheckpointError("only region_embedding=official has a counterpart in the authors' code")
-    exported = export(model.state_dict(), TABLE)
-    return exported | ({TIED: exported[WORDS]} if "word" in model.heads else {})
+    exported = export(model.state_dict(), bert.TABLE)
+    return exported | ({bert.TIED: exported[bert.WORDS]} if "word" in model.heads else {})
 
 
 def _check_system(theirs: Tensors, path: Path) -> None:
-    if WORDS not in theirs:
-        refuse_system(theirs, path, "a Unified VLP checkpoint")
+    if bert.WORDS not in theirs:
+        bert.refuse_system(theirs, path, "a Unified VLP checkpoint")
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
         raise CheckpointError(
             f"{path} is a BERT or UniLM checkpoint: it has no region layers (vis_embed, vis_pe_embed). To begin "
             "pre-training from it, give it as --init"
         )
-    if missing := [name for name in (*SIZED, INNER) if name not in theirs]:
+    if missing := [name for name in (*bert.SIZED, INNER) if name not in theirs]:
         raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")

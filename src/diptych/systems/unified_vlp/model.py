@@ -1,7 +1,7 @@
-"""Unified VLP (Zhou et al., AAAI 2020, arXiv 1909.11059): one transformer that both understands and writes.
+"""Unified VLP (Zhou et al., AAAI 2020, arXiv 1909.11059): one transformer that reads and writes.
 
-What is special: there is no decoder. Whether the model reads or writes is a matter of who may attend to whom, so the
-same weights serve questions (bidirectional) and captions (seq2seq), and a sample's segments tell the model which it is.
+What is special: there is no decoder. The attention mask decides whether the model reads or writes, so the same weights
+serve questions (bidirectional) and captions (seq2seq). The segments of a sample show the model which of the two it is.
 
     position   0     none ...     N+1    N+2  ...                  (N = config.max_regions, however many there are)
               [CLS] r1 r2 ... rN [SEP]   w1  w2  w3 ... [STOP]     q1  q2  q3 ...
@@ -10,7 +10,7 @@ same weights serve questions (bidirectional) and captions (seq2seq), and a sampl
     block      regions                   text                      target: queries, each at the place of its word
 
 [STOP] is the ordinary [SEP], the last of `Sample.text`; the model adds the other special tokens. A region has no
-position lookup: its box and the detector's class stand in for it (Eq. 1). The model has no mode and computes no loss.
+position embedding: its box and the detector's class replace it (Eq. 1). The model has no mode and computes no loss.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from diptych.core import Batch, Capability, States, attention_mask
 from diptych.core.attention import TEXT_AFTER_REGIONS, Attention
-from diptych.core.shares import Epsilon, Layers, Size, Source
+from diptych.core.shares import Epsilon, Layers, Source
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
@@ -34,16 +34,14 @@ from diptych.models.transformer import LayerSizes, Memory, Transformer
 from diptych.models.visual import RegionEmbedding, WholeRegion, refuse_more_regions, whole_region, with_image_feature
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems.text import TINY, refuse_more_room, refuse_more_words
 
 
 class UnifiedVLPConfig(ModelConfig):
-    """`paper` against `official` is the table of fidelity.md."""
+    """Unified VLP's sizes, and its switches between `paper` and `official`, the released code (docs/fidelity.md)."""
 
     layers: Layers = 12
     """Transformer layers."""
-    max_regions: Size = 100
-    """Regions of a picture at most; fixes where the text begins."""
     segments: Literal[6, 2] = 6
     """Segment embeddings; 2 for the code without --new_segment_ids."""
     norm_eps: Epsilon = 1e-5
@@ -51,27 +49,27 @@ class UnifiedVLPConfig(ModelConfig):
     region_embedding: Source = "paper"
     """Region embedding of the paper or of the code (docs/fidelity.md)."""
     fc7: bool = False
-    """Whether a region's feature passes one layer more first, as the detector's fc7; the code's always does."""
+    """Whether a region's feature first passes one more layer, as the detector's fc7; the code's always does."""
     box_norm: Source = "paper"
     """Norm of the boxes of the paper or of the code (docs/fidelity.md)."""
     geometry: Source = "paper"
     """Numbers of a box of the paper or of the code (docs/fidelity.md)."""
     whole_region: WholeRegion = False
-    """Whether the whole picture's feature is one region more."""
+    """Whether the whole image's feature is one region more."""
     class_input: bool = True
     """Whether the detector's class probabilities are part of the input (Table 6)."""
-    # paper: a hidden region keeps its box, so that its class can be asked for (Table 6, "region label as pretext").
+    # paper: a hidden region keeps its box, so that its class can be predicted (Table 6, "region label as pretext").
     # official: it keeps nothing but its segment (the code's --mask_image_regions). The authors also mean to close its
-    # column to all others, but fill a copy of the mask (seq2seq_loader.py:305), so it stays open, and here too.
+    # column to all others, but fill a copy of the mask (seq2seq_loader.py:305), so it stays open, as it does here.
     hidden_regions: Source = "paper"
     """paper: a hidden region keeps its box; official: nothing but its segment."""
 
-    regions_fixed: ClassVar = True
+    regions_fixed: ClassVar = True  # the text begins at position max_regions + 2
     structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
 
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPConfig:
-        if self.positions < self.max_regions + 3:
+        if self.max_text < 1:
             raise ValueError(
                 f"positions={self.positions} leaves no place for words after {self.max_regions} regions and two "
                 "special tokens"
@@ -80,7 +78,7 @@ class UnifiedVLPConfig(ModelConfig):
 
     @property
     def max_text(self) -> int:
-        """How many words (and the [SEP] that ends them) there are positions for."""
+        """Words of a text at most, its [SEP] included."""
         return self.positions - self.max_regions - 2
 
     @property
@@ -92,19 +90,16 @@ class UnifiedVLPConfig(ModelConfig):
 
     @classmethod
     def tiny(cls, **changes: Any) -> UnifiedVLPConfig:
-        """Trains in a minute on one core."""
-        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
-        # BERT's 0.02 belongs to its width: a layer's output then begins at about half of what it is added to.
-        # At width 128 that takes 0.05; with 0.02 attention begins at a twentieth, and learning takes twice the steps.
-        return cls(**{**small, "init_std": 0.05, **changes})
+        """A size that trains in a minute on one core."""
+        return cls(**{**TINY, "layers": 3, "positions": 96, **changes})
 
 
 class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
-    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+    """UnifiedVLPConfig with what the data decide: vocabulary, feature size, classes and answers."""
 
 
 class UnifiedVLP(SystemModel):
-    """One encoder that reads in both directions or writes after the regions, by its attention mask."""
+    """One encoder that, by its attention mask, reads in both directions or writes after the regions."""
 
     config: UnifiedVLPResolvedConfig
     provides: frozenset[Capability] = frozenset(
@@ -115,11 +110,10 @@ class UnifiedVLP(SystemModel):
         super().__init__(config)
         self.text = TextEmbedding(config, config.segments)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
-        sizes = HeadSizes.of(config)
-        self.heads = make_heads(heads, sizes, self.text.words)
+        self.heads = make_heads(heads, HeadSizes.of(config), self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
-        # After that, because the authors leave the region layers as torch makes them.
+        # Made after `as_bert`, because the authors keep torch's initial weights of the region layers.
         self.regions = RegionEmbedding(
             width=config.width,
             feature_size=config.feature_size,
@@ -131,31 +125,31 @@ class UnifiedVLP(SystemModel):
             norm_eps=config.norm_eps,
             fc7=config.fc7,
         )
-        self.keep_layers = False  # whether States.layers is filled
+        self.keep_layers = False  # True: fill States.layers
         self.provides = self.provided(config)
 
     @classmethod
     def provided(cls, shape: UnifiedVLPConfig) -> frozenset[Capability]:
-        """With hidden_regions=paper no hidden region has a feature that tells it from another."""
+        """Hidden regions have embeddings of their own with hidden_regions=official alone; with paper all look alike."""
         hides: frozenset[Capability] = frozenset({"hidden embeddings"} if shape.hidden_regions == "official" else ())
         return cls.provides | hides
 
     def forward(self, batch: Batch) -> States:
-        read, present, embedded = self._read(batch)
+        read, present, embedded = self._embed_regions(batch)
         segments = self._segments(batch.attention)
         blocks, text = [read], batch.text.shape[1]
         if text:
-            blocks.append(self._write(batch.text, 0, segments[:, 1:]))
+            blocks.append(self._embed_text(batch.text, 0, segments[:, 1:]))
             present = torch.cat([present, batch.text_present], 1)
         if batch.target is not None and batch.target_present is not None:
-            blocks.append(self._write(batch.target, batch.target_start or 0, segments[:, 1:]))
+            blocks.append(self._embed_text(batch.target, batch.target_start or 0, segments[:, 1:]))
             present = torch.cat([present, batch.target_present], 1)
         sizes = [block.shape[1] for block in blocks]
         target = sum(sizes[1:]) - text
         allowed = attention_mask(batch.attention, sizes[0], text, target, present)
         x = self.text.finish(torch.cat(blocks, 1))
         layers = self.encoder(x, allowed) if self.keep_layers else []
-        last = layers[-1] if layers else self.encoder.last(x, allowed, present, self._asked(batch, sizes[0], x))
+        last = layers[-1] if layers else self.encoder.last(x, allowed, present, self._requested(batch, sizes[0], x))
         of_regions, of_text, of_target = last.split([sizes[0], text, target], 1)
         return States(
             regions=of_regions[:, 1 : 1 + batch.boxes.shape[1]],
@@ -166,26 +160,24 @@ class UnifiedVLP(SystemModel):
             layers=tuple(layers),
         )
 
-    def _asked(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
-        starts = {"regions": 1, "text": regions, "target": regions + batch.text.shape[1]}
+    def _requested(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
+        """The positions whose last states are requested; None: all."""
+        blocks = {"regions": 1, "text": regions, "target": regions + batch.text.shape[1]}
         special: dict[str, Tensor | int] = {"cls": 0, "sep": regions - 1}
         if batch.text.shape[1] > 1:
             special["slot"] = regions + answer_slot(batch)
-        return requested_mask(batch, self.heads, x.shape[1], starts, special)
+        return requested_mask(batch, self.heads, x.shape[1], blocks, special)
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], Memory]:
-        """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words.
+        """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
 
-        The text of the batch is not read.
+        The text of the batch is not read. Raises RecipeError if there are fewer positions than `room`.
         """
-        if room > self.config.max_text:
-            raise RecipeError(
-                f"{room} words were asked for; with positions={self.config.positions} and max_regions="
-                f"{self.config.max_regions} there are places for {self.config.max_text}"
-            )
+        refuse_more_room(room, self.config)
         attention, count = [TEXT_AFTER_REGIONS], batch.boxes.shape[0]
-        read, present, _ = self._read(batch, attention)
-        mask = self._write(self._filled(count, 1, "mask"), 0, self._segments(attention)[:, 1:].expand(count, 1))
+        read, present, _ = self._embed_regions(batch, attention)
+        masks = torch.full((count, 1), self.vocabulary.mask, device=batch.boxes.device)
+        mask = self._embed_text(masks, 0, self._segments(attention)[:, 1:].expand(count, 1))
         present = torch.cat([present, present.new_ones(count, 1)], 1)
         allowed = attention_mask(attention, read.shape[1], 1, 0, present)
         state, memory = self.encoder.read(self.text.finish(torch.cat([read, mask], 1)), allowed, room)
@@ -193,18 +185,18 @@ class UnifiedVLP(SystemModel):
         return scores, memory
 
     def follow(self, memory: Memory, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Beam k writes `words[b, k]` after what beam `parents[b, k]` had written: the scores of its next word."""
+        """Append `words[b, k]` to what beam `parents[b, k]` has written; return the scores of each beam's next word."""
         memory.take(parents)
         rows = torch.stack([words, torch.full_like(words, self.config.vocabulary.mask)], -1).flatten(0, 1)
         segments = self._segments([TEXT_AFTER_REGIONS]).expand(rows.shape[0], 2)[:, 1:]
-        x = self.text.finish(self._write(rows, memory.written, segments))
+        x = self.text.finish(self._embed_text(rows, memory.written, segments))
         scores: Tensor = self.heads["word"](self.encoder.write(x, memory))
         return scores.view(*words.shape, -1)
 
-    def _read(
+    def _embed_regions(
         self, batch: Batch, attention: list[Attention] | None = None
     ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
-        """[CLS], regions, [SEP] before the norm; which of them can be seen; features and places."""
+        """[CLS], regions and [SEP] before the norm; which of them are no padding; features and places."""
         count, device = batch.boxes.shape[1], batch.boxes.device
         refuse_more_regions(batch, self.config.max_regions)
         if self.config.whole_region:
@@ -219,37 +211,29 @@ class UnifiedVLP(SystemModel):
         regions = regions + self.text.segments(segments)
         positions = to_device([0, self.config.max_regions + 1], device)
         words = to_device([self.config.vocabulary.cls, self.config.vocabulary.sep], device)
-        marks = self.text(words.expand(batch.boxes.shape[0], 2), positions, segments.expand(-1, 2))
-        there = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
-        read = torch.cat([marks[:, :1], regions, marks[:, 1:]], 1)
-        seen = {"regions": features[:, :count], "places": places[:, :count]}
-        return read, torch.cat([there, batch.regions_present, there], 1), seen
+        special = self.text(words.expand(batch.boxes.shape[0], 2), positions, segments.expand(-1, 2))
+        one = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
+        read = torch.cat([special[:, :1], regions, special[:, 1:]], 1)
+        embedded = {"regions": features[:, :count], "places": places[:, :count]}
+        return read, torch.cat([one, batch.regions_present, one], 1), embedded
 
-    def _write(
+    def _embed_text(
         self, words: Int[Tensor, "N T"], start: int | list[int], segments: Int[Tensor, "N 1"]
     ) -> Float[Tensor, "N T D"]:
-        """Words (or queries) from the text's place `start` on (of all rows, or of each), before the norm."""
-        end = words.shape[1] + (0 if isinstance(start, list) else start)
-        if end > self.config.max_text:
-            raise DataError(
-                f"a text of {end} words, and there are positions for {self.config.max_text}; cut it, or set positions"
-            )
+        """Words (or queries) before the norm, from place `start` of the text on: one place, or one for each row."""
+        refuse_more_words(words.shape[1] + (0 if isinstance(start, list) else start), self.config.max_text)
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)
         if isinstance(start, list):  # a fragment ends within its text, its padding may not
-            starts = to_device(start, words.device)[:, None]
-            positions = first + (starts + places).clamp(max=self.config.max_text - 1)
+            own = to_device(start, words.device)[:, None]
+            positions = first + (own + places).clamp(max=self.config.max_text - 1)
         else:
             positions = first + start + places
         embedded: Tensor = self.text(words, positions, segments.expand(-1, words.shape[1]))
         return embedded
 
     def _segments(self, attention: list[Attention]) -> Int[Tensor, "B 2"]:
-        """Of the regions' block and of the text's."""
+        """Segments of the regions' block and of the text's."""
         seq2seq = self.config.segments == 6
         pairs = [(4, 5) if seq2seq and table.text[1] == "past" else (0, 1) for table in attention]
         return to_device(pairs, self.text.words.weight.device)
-
-    def _filled(self, rows: int, columns: int, mark: str) -> Int[Tensor, "rows columns"]:
-        word = getattr(self.config.vocabulary, mark)
-        return torch.full((rows, columns), word, device=self.text.words.weight.device)

@@ -1,4 +1,4 @@
-"""Unified VLP's: words written or read, the region's class as pretext."""
+"""Unified VLP's objectives: words from left to right or in both directions, and the region's class as pretext."""
 
 from typing import Literal
 
@@ -11,20 +11,20 @@ from diptych.objectives.settings import Objectives
 
 
 class UnifiedVLPObjectives(Objectives):
-    """`words` chooses between the paper's masks and a query for every word."""
+    """Settings of masked or queried words, and of the classes of hidden regions."""
 
     kind: Literal["unified-vlp"] = "unified-vlp"
     """Kind of objectives."""
     words: Literal["masked", "queries"] | None = "masked"
-    """How words are asked for: masked, by a query at every word, or (null) not at all."""
+    """How words are predicted: masked, by a query at every word, or (null) not at all."""
     seq2seq: Share = 0.75
-    """Share of samples that are read from left to right, the paper's lambda; the others are read both ways."""
+    """Share of samples whose words attend to the left alone, the paper's lambda; in others they attend both ways."""
     rate: Share = 0.15
     """Share of the words that are hidden."""
     most: PositiveInt | None = None
     """Words that are hidden at most (the code: 3); null: no limit."""
     drop_worst: PartialShare = 0.0
-    """Share of the samples of the highest loss that is left out."""
+    """Share of the samples, those of the highest loss, that is left out."""
     label_smoothing: PartialShare = 0.0
     """Label smoothing of the words."""
     region_class: NonNegativeFloat = 0.0
@@ -33,25 +33,26 @@ class UnifiedVLPObjectives(Objectives):
     """Share of the regions that are hidden."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """One update, or two drawn by lambda where the writing is asked for by queries and the reading by masks."""
+        """Return the schedule: one update, or with words=queries two that are drawn by lambda (queries, masks)."""
         both, read = (TEXT_AFTER_REGIONS, self.seq2seq), (BIDIRECTIONAL, 1 - self.seq2seq)
-        ways: list[tuple[Objective | None, float]] = [(None, 1.0)]
+        drawn: list[tuple[Objective | None, float]] = [(None, 1.0)]
         if self.words == "masked":
-            ways = [(self._masked(vocabulary, both, read), 1.0)]
+            drawn = [(self._masked(vocabulary, both, read), 1.0)]
         elif self.words == "queries":
             queries = MaskedQueries(vocabulary, label_smoothing=self.label_smoothing)
-            ways = [(queries, self.seq2seq), (self._masked(vocabulary, read), 1 - self.seq2seq)]
-        updates = [(self._update(words, vocabulary), share) for words, share in ways if share]
+            drawn = [(queries, self.seq2seq), (self._masked(vocabulary, read), 1 - self.seq2seq)]
+        updates = [(self._update(words, vocabulary), share) for words, share in drawn if share]
         return Schedule(tuple(updates), order="sampled" if len(updates) > 1 else "together")
 
     def _masked(self, vocabulary: Vocabulary, *attention: tuple[Attention, float]) -> MaskedLanguage:
+        used, smoothing = tuple(pair for pair in attention if pair[1]), self.label_smoothing
         return MaskedLanguage(
             vocabulary,
             rate=self.rate,
             most=self.most,
-            attention=tuple(pair for pair in attention if pair[1]),
+            attention=used,
             drop_worst=self.drop_worst,
-            label_smoothing=self.label_smoothing,
+            label_smoothing=smoothing,
         )
 
     def _update(self, words: Objective | None, vocabulary: Vocabulary) -> OneForward:

@@ -1,8 +1,13 @@
-"""Unified VLP (Zhou et al. 2020, arXiv 1909.11059): its recipes.
+"""Recipes of Unified VLP (Zhou et al. 2020, arXiv 1909.11059).
 
-Table 8 (paper): Conceptual Captions, batch 512, rate 3e-4, 30 epochs on 8 V100, 5 hours each; COCO 1e-4, Flickr30k
-3e-5, 30 epochs; VQA 2.0 batch 128, 2e-5, 20 epochs. The released weights' names say 1e-4 for Conceptual Captions and
-3e-5 for COCO (`official`). Expected on COCO test: CIDEr 116.9, BLEU-4 36.5; VQA test-dev 70.5 (Tables 2 and 4).
+The paper, Table 8:
+
+- Conceptual Captions: batch 512, rate 3e-4, 30 epochs of 5 hours on 8 V100.
+- COCO: rate 1e-4, 30 epochs. Flickr30k: rate 3e-5, 30 epochs.
+- VQA 2.0: batch 128, rate 2e-5, 20 epochs.
+
+The names of the released weights have 1e-4 for Conceptual Captions and 3e-5 for COCO (`official`). Expected on COCO
+test: CIDEr 116.9, BLEU-4 36.5; on VQA test-dev 70.5 (Tables 2 and 4).
 """
 
 from diptych.models.decoding import DecodingOptions
@@ -24,7 +29,7 @@ PRETRAIN = preset(
     model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),  # "the same as BERT-base", and fc7 is fine-tuned
     init="paper: UniLM",  # "the weights in our BERT model are initialized from UniLM" (Implementation details)
     objectives=UnifiedVLPObjectives(),
-    # BERT's optimizer, as the paper says; clipping is each tensor's own, as the code has it.
+    # BERT's optimizer, as in the paper; each tensor is clipped by itself, as in the code.
     optimizer=OptimizerConfig(
         kind="bert_adam",
         lr=3e-4,
@@ -37,7 +42,7 @@ PRETRAIN = preset(
     ),
     training=TrainingConfig(steps=175_000, batch=512, micro_batch=64, validate_every=5000, keep=2),
     decoding=DecodingOptions(beams=5),
-    data=DataConfig(lowercase=False),  # as UniLM's words are
+    data=DataConfig(lowercase=False),  # as UniLM's vocabulary
 )
 CAPTION = PRETRAIN.but(
     "unified-vlp/caption",
@@ -47,7 +52,7 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 1e-4},
     training={"steps": 33_000},
 )
-# The appendix: results on test, Tables 2 and 4, are of models of train and val (658 k questions), those of Table 7 of
+# The appendix: the models of Tables 2 and 4 (test) are trained on train and val (658 k questions), those of Table 7 on
 # train alone (444 k). A choice among 3,129 answers is BUTD's protocol.
 VQA = PRETRAIN.but(
     "unified-vlp/vqa",
@@ -59,7 +64,8 @@ VQA = PRETRAIN.but(
     data={"split": "train+val", "answers_most": 3129},
 )
 
-# As the released code does it, where that differs (docs/fidelity.md); rates of the README and the names of the weights.
+# Settings in which the released code differs (docs/fidelity.md); rates are from its README and the names of its
+# weights.
 OFFICIAL = PRETRAIN.but(
     "unified-vlp/official/pretrain",
     "Pre-training as the released code has it: 3 masks at most, a third of the paper's rate.",
@@ -101,14 +107,7 @@ SMALL_CAPTION = SMALL.but(
 )
 
 RECIPES: tuple[Preset, ...] = (
-    PRETRAIN,
-    CAPTION,
-    VQA,
-    OFFICIAL,
-    OFFICIAL_CAPTION,
-    OFFICIAL_VQA,
-    SMALL,
-    SMALL_CAPTION,
+    *(PRETRAIN, CAPTION, VQA, OFFICIAL, OFFICIAL_CAPTION, OFFICIAL_VQA, SMALL, SMALL_CAPTION),
     *(
         PRETRAIN.but(
             f"unified-vlp/pretrain/lambda-{share:g}",
@@ -119,7 +118,7 @@ RECIPES: tuple[Preset, ...] = (
     ),
     PRETRAIN.but(
         "unified-vlp/pretrain/region-class-pretext",
-        "Table 6, first row: the region's class is asked for and not told.",
+        "Table 6, first row: the region's class is predicted and not given.",
         model={"class_input": False},
         objectives={"region_class": 1.0},
     ),
@@ -148,8 +147,8 @@ RECIPES: tuple[Preset, ...] = (
         training={"steps": 69_500, "validate_every": 5000},
         data={"split": "train"},
     ),
-    # Table 8: batch 64, rate 1e-6, 30 epochs over COCO's 113,287 pictures, or over their 566,747 captions in the code;
-    # CIDEr 116.9 becomes 129.3 (Table 2). A captioner that cross-entropy has trained is where both begin
+    # Table 8: batch 64, rate 1e-6, 30 epochs over COCO's 113,287 images, or in the code over their 566,747 captions.
+    # CIDEr rises from 116.9 to 129.3 (Table 2). Both start from a captioner that was trained by cross-entropy
     # (run_img2txt_dist.py, `--scst`).
     CAPTION.but(
         "unified-vlp/scst",

@@ -11,18 +11,7 @@ from typing import Any
 import torch
 
 from diptych.data.store.pixels import Colours
-from diptych.models.checkpoint import (
-    IN_LAYER,
-    SELF_ATTENTION,
-    check_words,
-    fit_positions,
-    head_names,
-    heads_for,
-    in_full,
-    load_known,
-    read_bert,
-    vocabulary_for,
-)
+from diptych.models import checkpoint as bert
 from diptych.models.renaming import layer_table, rename
 from diptych.models.system import Imported
 from diptych.models.weights import ImportReport
@@ -54,7 +43,7 @@ NAMES = {
     "vlbert.mvrc_head.region_cls_pred": "heads.region_class.2",
     "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # so spelt
 }
-LAYERS = layer_table("vlbert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
+LAYERS = layer_table("vlbert.encoder.layer", "encoder.layers", bert.IN_LAYER, bert.SELF_ATTENTION)
 # Heads of fine-tuned models. The pooler belongs to the head that reads it.
 VQA = {
     "final_mlp.0.dense": "heads.answer.dense",
@@ -103,7 +92,7 @@ def import_vl_bert(
     code's 2,048 if that layer is missing. The vocabulary of the released models is bert-base-uncased. Raises
     CheckpointError for another system's file and for sizes that do not fit.
     """
-    theirs, names_there = in_full(read_weights(path), _clean)
+    theirs, names_there = bert.in_full(read_weights(path), _clean)
     if WORDS not in theirs:
         raise CheckpointError(
             f"{path} is no VL-BERT checkpoint: it lacks {WORDS} (it has {', '.join(sorted(theirs)[:3])}). Name the "
@@ -118,10 +107,10 @@ def import_vl_bert(
         report.renamed[names_there[name]] = new
         del report.left[names_there[name]]
     words, width = ours["text.words.weight"].shape
-    vocabulary = vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-uncased")
-    heads = heads_for(path, width, heads)
+    vocabulary = bert.vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-uncased")
+    heads = bert.heads_for(path, width, heads)
     config = VLBertResolvedConfig(vocabulary=vocabulary, width=width, heads=heads, **_sizes(ours, feature_size))
-    return config, head_names(ours), ours, report
+    return config, bert.head_names(ours), ours, report
 
 
 def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport:
@@ -130,9 +119,9 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport
     All else stays as it is; so does the segment of the regions, as BERT has two segments
     (common/visual_linguistic_bert.py).
     """
-    path, ours, report = read_bert(source)
-    check_words(path, ours, model.config.vocabulary)
-    ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], model.config.positions)
+    path, ours, report = bert.read_bert(source)
+    bert.check_words(path, ours, model.config.vocabulary)
+    ours["text.positions.weight"] = bert.fit_positions(ours["text.positions.weight"], model.config.positions)
     segments = ours["text.segments.weight"][:3]
     ours["text.segments.weight"] = torch.cat([segments, model.text.segments.weight.detach()[len(segments) :]])
     pools = [name for name in model.state_dict() if name.startswith("heads.") and ".pool.0." in name]
@@ -140,7 +129,7 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport
         pooler = ours.pop(f"heads.pooler.0.{kind}", None)
         if pooler is not None:
             ours |= {name: pooler for name in pools if name.endswith(f".{kind}")}
-    return load_known(model, ours, report)
+    return bert.load_known(model, ours, report)
 
 
 def start_network(model: VLBert, source: str, colours: Colours) -> ImportReport:

@@ -1,19 +1,21 @@
 """VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530; "v1" is the first version of that text).
 
-What is special: every position has a visual feature. A region's is its own; a word's is that of the whole picture, or
-of the region that it names (VCR); so words see before attention does. Regions have no order and share one position.
+What is special: every position has a visual feature. A region's is its own. A word's is that of the whole image, or of
+the region that it names (VCR). So words are combined with what they show before any attention. Regions have no order
+and share one position.
 
     block      text                                  regions
               [CLS] w1 w2 [SEP] v1 v2 [SEP]          r0 r1 ... rR           [END]
+
     token     its word                               [IMG]                   a vector of its own
-    visual    of r0, or of the region it names       its own, or a hidden    of r0
-                                                     one's
+    visual    of r0, or of the region it names       its own, or hidden      of r0
+
     segment    A ----------- A   B ------ B           C ------------------------- C
     position   0  1  2  ...                T          T+1 (all the same)     T+2
 
-r0 is the whole picture: its feature is the mean of those of the regions that are not hidden, or what the store has
-(`whole`). [SEP]s are in `Sample.text`; the model adds the other special tokens. Text alone (no regions) has neither
-[CLS] nor r0, and its visual feature is a learned vector: a corpus runs on from line to line.
+r0 is the whole image: its feature is the mean of those of the regions that are not hidden, or that of the store
+(`whole`). [SEP]s are in `Sample.text`; the model adds the other special tokens. Text without regions has neither [CLS]
+nor r0, and its visual feature is a learned vector: a corpus runs on from line to line.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from diptych.core import IGNORE, Batch, Capability, States, attention_mask
@@ -33,21 +35,22 @@ from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, PooledMatchHead, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import Rows, requested_mask
-from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.system import ResolvedConfig, SystemModel, as_bert
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import refuse_more_regions, region_features
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
+from diptych.systems.text import TINY, TextConfig, refuse_more_words
 from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
 REGIONS = 2  # segment C
 SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
-TOGETHER = 64  # text and regions, where they share a budget
+TOGETHER = 64  # places of text and regions, if they share a budget
 
 
-class VLBertConfig(ModelConfig):
-    """`paper` against `official` is the table of fidelity.md."""
+class VLBertConfig(TextConfig):
+    """VL-BERT's sizes, and its switches between `paper` and `official`, the released code (docs/fidelity.md)."""
 
     layers: Layers = 12
     """Transformer layers."""
@@ -58,13 +61,13 @@ class VLBertConfig(ModelConfig):
     geometry: Source = "paper"
     """paper: corners of a box; official: its centre and size."""
     whole: Literal["mean", "given"] = "mean"
-    """The whole picture's feature: the mean of the visible regions, or given by the store."""
+    """The whole image's feature: the mean of the visible regions, or given by the store."""
     visual_norm_init: Source = "paper"
     """paper: the visual norms begin with weight 1; official: with 0, so that training begins as BERT."""
     hidden_regions: Source = "paper"
-    """paper: of a hidden region a learnt vector alone is read; official: a learnt token, and where it is."""
+    """paper: a hidden region is a learnt vector alone; official: a learnt token, and its place."""
     end_visual: Source = "paper"
-    """paper: [END] has the visual feature of the whole picture, as words have; official: none."""
+    """paper: [END] has the visual feature of the whole image, as words have; official: none."""
     region_budget: Source = "paper"
     """paper: max_regions; official: 64 places for text and regions together."""
     network: Network | None = None
@@ -73,24 +76,18 @@ class VLBertConfig(ModelConfig):
     """Frozen parts of the network: its stem, then stages 1 to 3."""
     network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS
     """Cells that RoIAlign makes of a box, in each direction."""
-
     network_stride: Stride = "1x1"
     """Which convolution of a bottleneck has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
 
     structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
     of_the_run: ClassVar = frozenset({"region_budget"})
-
-    @model_validator(mode="after")
-    def _fits(self) -> VLBertConfig:
-        if self.positions < 5:
-            raise ValueError(f"positions={self.positions} leaves no place for a word between the special tokens")
-        return self
+    reserved: ClassVar = 3  # [CLS], the regions' and [END]
 
     def fitted(self, whole: bool) -> VLBertConfig:
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Official: text with special tokens and regions with r0 share 64 places; regions have half at least."""
+        """Regions that are read with a text; official: text and regions share 64 places, of which regions have 30."""
         if self.region_budget == "paper":
             return self.max_regions
         return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
@@ -104,32 +101,26 @@ class VLBertConfig(ModelConfig):
         return self.network_frozen if self.reads_pixels else 0
 
     @property
-    def max_text(self) -> int:
-        """How many words (and [SEP]s) there are positions for, beside [CLS], the regions' and [END]."""
-        return self.positions - 3
-
-    @property
     def max_beside(self) -> int:
         return self.max_text if self.region_budget == "paper" else min(self.max_text, TOGETHER // 2)
 
     @classmethod
     def large(cls, **changes: Any) -> VLBertConfig:
-        """ICLR version; v1 has no such size."""
+        """The large size of the ICLR version; v1 has none."""
         return cls(**{"width": 1024, "layers": 24, "heads": 16, "ffn": 4096, **changes})
 
     @classmethod
     def tiny(cls, **changes: Any) -> VLBertConfig:
-        """Trains in minutes on one core."""
-        small = {"width": 128, "layers": 3, "heads": 4, "ffn": 512, "positions": 96, "max_regions": 32}
-        return cls(**{**small, "coordinates": 16, "init_std": 0.05, **changes})
+        """A size that trains in minutes on one core."""
+        return cls(**{**TINY, "layers": 3, "positions": 96, "coordinates": 16, **changes})
 
 
 class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
-    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+    """VLBertConfig with what the data decide: vocabulary, feature size, classes and answers."""
 
 
 class VLBert(SystemModel):
-    """Words and regions in one encoder; a word has the feature of the region that it names or of the whole picture."""
+    """Words and regions in one encoder; a word has the feature of the region that it names or of the whole image."""
 
     config: VLBertResolvedConfig
     provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions", "alone"})
@@ -139,7 +130,8 @@ class VLBert(SystemModel):
         super().__init__(config)
         self.provides = self.provided(config)
         self.text = TextEmbedding(config, 3)
-        # One row each: [IMG], a hidden region (official: its token), [END], and the visual feature of text alone.
+        # One row each: [IMG], a hidden region (official: its token), [END], and the visual feature of text without
+        # images.
         self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
         self.regions = VisualFeatures(config)
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
@@ -158,7 +150,7 @@ class VLBert(SystemModel):
         if config.visual_norm_init == "official":
             nn.init.zeros_(self.word_norm.weight)
             nn.init.zeros_(self.region_norm.weight)
-        self.keep_layers = False  # whether States.layers is filled
+        self.keep_layers = False  # True: fill States.layers
 
     @classmethod
     def provided(cls, shape: VLBertConfig) -> frozenset[Capability]:
@@ -167,23 +159,27 @@ class VLBert(SystemModel):
 
     def forward(self, batch: Batch) -> States:
         pictured = batch.regions_present.any(1)
-        seen = torch.cat([pictured[:, None], batch.regions_present], 1)
+        visible = torch.cat([pictured[:, None], batch.regions_present], 1)
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         features = self.regions.features(batch)
-        visual = self.regions(batch, features, seen)
+        visual = self.regions(batch, features, visible)
         # [CLS], words: (B, 1 + T)
         cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
-        there = torch.cat([pictured[:, None], batch.text_present], 1)
+        text_present = torch.cat([pictured[:, None], batch.text_present], 1)
         # r0, regions, [END]: (B, 2 + R)
         present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
-        # The table's order is regions, text; the sequence's is of no consequence where all see all.
+        # In the order of the attention table; where all attend to all, the order of the sequence does not matter.
         x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
-        seen = torch.cat([present, there], 1)
-        allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, seen)
+        all_present = torch.cat([present, text_present], 1)
+        allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, all_present)
         x = self.text.finish(x)
         layers = self.encoder(x, allowed) if self.keep_layers else []
-        last = layers[-1] if layers else self.encoder.last(x, allowed, seen, self._asked(batch, present.shape[1], x))
+        last = (
+            layers[-1]
+            if layers
+            else self.encoder.last(x, allowed, all_present, self._requested(batch, present.shape[1], x))
+        )
         of_regions, of_text = last.split([present.shape[1], words.shape[1]], 1)
         return States(
             regions=of_regions[:, 1:-1],
@@ -199,8 +195,9 @@ class VLBert(SystemModel):
             layers=tuple(layers),
         )
 
-    def _asked(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
-        starts = {"regions": 1, "text": regions + 1}
+    def _requested(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
+        """The positions whose last states are requested; None: all."""
+        blocks = {"regions": 1, "text": regions + 1}
         special: dict[str, Tensor | int] = {
             "cls": regions,
             "sep": regions + batch.text_present.sum(1),
@@ -208,34 +205,30 @@ class VLBert(SystemModel):
             "whole": 0,
             "end": regions - 1,
         }
-        return requested_mask(batch, self.heads, x.shape[1], starts, special)
+        return requested_mask(batch, self.heads, x.shape[1], blocks, special)
 
     def _words(
         self, batch: Batch, words: Int[Tensor, "B K"], visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B K D"]:
-        """[CLS] and the words, each with its visual feature."""
-        if batch.text.shape[1] > self.config.max_text:
-            raise DataError(
-                f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "
-                "or set positions"
-            )
+        """Embeddings of [CLS] and the words, each with its visual feature."""
+        refuse_more_words(batch.text.shape[1], self.config.max_text)
         whole = visual[:, :1].expand(-1, words.shape[1], -1)
         if batch.text_regions is not None:
             named = torch.cat([batch.text_regions.new_full((len(batch), 1), IGNORE), batch.text_regions], 1)
             whole = visual.gather(1, (named + 1).clamp(min=0)[..., None].expand(-1, -1, visual.shape[-1]))
-        seen = torch.where(pictured[:, None, None], whole, self.alone.weight)
-        # Text alone has no [CLS]: its first word has position 0.
+        of_words = torch.where(pictured[:, None, None], whole, self.alone.weight)
+        # Text without an image has no [CLS]: its first word has position 0.
         positions = torch.arange(words.shape[1], device=words.device) - (~pictured)[:, None].long()
         ends = (batch.text == self.config.vocabulary.sep).long()
         second = torch.cat([torch.zeros_like(ends[:, :1]), (ends.cumsum(1) - ends > 0).long()], 1)
         embedded: Tensor = self.text(words, positions.clamp(min=0), second * pictured[:, None])
-        visual_part: Tensor = self.word_norm(seen)
+        visual_part: Tensor = self.word_norm(of_words)
         return embedded + visual_part
 
     def _regions(
         self, batch: Batch, visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B Q D"]:
-        """r0, the regions and [END]."""
+        """Embeddings of r0, the regions and [END]."""
         refuse_more_regions(batch, self.config.max_regions)
         hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
         if self.config.hidden_regions == "paper":
@@ -250,11 +243,11 @@ class VLBert(SystemModel):
         return torch.cat([tokens + place, end], 1)
 
     def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        """Official: text with special tokens and regions with r0 share 64 places; of the regions the best are kept."""
+        """The regions that are read; official: the best ones, as text and regions share 64 places."""
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         words = [
-            count if regions else -2  # text alone shares with nothing
+            count if regions else -2  # text without regions shares its places with nothing
             for count, regions in zip(batch.counted_words(), batch.counted_regions(), strict=True)
         ]
         if max(words) > TOGETHER // 2:
@@ -269,35 +262,35 @@ class VLBert(SystemModel):
 
 
 class VisualFeatures(nn.Module):
-    """Section 3.2: what a region shows and where it is, through one layer; the whole picture comes first."""
+    """Visual feature embeddings (section 3.2): one layer over the feature and the place of each region.
+
+    The whole image comes first.
+    """
 
     def __init__(self, config: VLBertResolvedConfig) -> None:
         super().__init__()
         self.config = config
-        self.network = (
-            FastRCNN(config.network, config.network_frozen, config.network_cells, config.network_stride)
-            if config.network is not None
-            else None
-        )
+        sizes = (config.network_frozen, config.network_cells, config.network_stride)
+        self.network = None if config.network is None else FastRCNN(config.network, *sizes)
         self.size = config.feature_size if self.network is None else self.network.size
-        # The feature of a hidden region that keeps its place; where there are pixels, that of a blank.
-        stays = self.network is None and config.hidden_regions == "official"
-        self.hidden = nn.Parameter(torch.zeros(self.size)) if stays else None
+        # The feature of a hidden region that keeps its place. With pixels the feature is that of blank pixels.
+        keeps_place = self.network is None and config.hidden_regions == "official"
+        self.hidden = nn.Parameter(torch.zeros(self.size)) if keeps_place else None
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
 
     def features(self, batch: Batch) -> Float[Tensor, "B P F"]:
-        """P = 1 + R: the whole picture comes first."""
-        return self._stored(batch) if self.network is None else self._seen(batch, self.network)
+        """Return the features, stored or from pixels; P = 1 + R, as the whole image comes first."""
+        return self._stored(batch) if self.network is None else self._from_pixels(batch, self.network)
 
     def forward(
-        self, batch: Batch, features: Float[Tensor, "B P F"], there: Bool[Tensor, "B P"]
+        self, batch: Batch, features: Float[Tensor, "B P F"], present: Bool[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
-        """Of the regions that are there, and of the whole where there is a picture: text alone costs nothing."""
-        rows = Rows.worth(there)
+        """Return the embeddings of features that are present; others are zeros and cost nothing."""
+        rows = Rows.worth(present)
         places = sines(rows.take(self._places(batch)), self.config.coordinates)
-        seen = torch.cat([places.to(features), rows.take(features)], -1)
-        return rows.put(torch.relu(self.out(self.dropout(seen))))
+        both = torch.cat([places.to(features), rows.take(features)], -1)
+        return rows.put(torch.relu(self.out(self.dropout(both))))
 
     def _stored(self, batch: Batch) -> Float[Tensor, "B P F"]:
         features = region_features(batch, self.config.feature_size)
@@ -306,24 +299,24 @@ class VisualFeatures(nn.Module):
             features = torch.where(batch.hidden[..., None], self.hidden, features)
         return torch.cat([whole[:, None], features], 1)
 
-    def _seen(self, batch: Batch, network: FastRCNN) -> Float[Tensor, "B P F"]:
-        """From pixels, in which hidden regions are blank (`Regions.hide`)."""
+    def _from_pixels(self, batch: Batch, network: FastRCNN) -> Float[Tensor, "B P F"]:
+        """Features from pixels, in which hidden regions are blank (`Regions.hide`)."""
         pictured = batch.regions_present.any(1)
         present = torch.cat([pictured[:, None], batch.regions_present], 1)
         if not batch.boxes.shape[1]:
             return batch.boxes.new_zeros(*present.shape, network.size)
         if batch.pixels is None or batch.pixel_sizes is None:
             raise DataError(
-                f"the model reads pixels (model.network={self.config.network}), and some pictures have none",
+                f"the model reads pixels (model.network={self.config.network}), and some images have none",
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
         whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)  # pixels are counted from 0
-        visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._shown(batch))
+        visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._masks(batch))
         return visual
 
-    def _shown(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
-        """The cells of each box that show the thing itself; of the whole picture all."""
+    def _masks(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
+        """Instance masks: the cells of each box that show the object; of the whole image all."""
         if batch.masks is None:
             return None
         if batch.masks.shape[-2:] != (CELLS, CELLS):
@@ -339,15 +332,15 @@ class VisualFeatures(nn.Module):
             return batch.whole
         if self.config.whole == "given" and batch.boxes.shape[1]:
             raise DataError(
-                "the model reads the feature of the whole picture, and some have none; set model.whole=mean",
+                "the model reads the feature of the whole image, and some images have none; set model.whole=mean",
                 key=batch.keys[0],
             )
-        seen = (batch.regions_present & ~batch.hidden)[..., None].to(features)
-        mean: Tensor = (features * seen).sum(1) / seen.sum(1).clamp(min=1)
+        visible = (batch.regions_present & ~batch.hidden)[..., None].to(features)
+        mean: Tensor = (features * visible).sum(1) / visible.sum(1).clamp(min=1)
         return mean
 
     def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
-        """Of the whole picture and of each region, times 100: corners, or centre and size."""
+        """Corners, or centre and size, of the whole image and of each region, times 100."""
         whole = to_device([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)
@@ -355,12 +348,12 @@ class VisualFeatures(nn.Module):
         sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
         whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # pixels are counted from 0
         boxes = torch.cat([whole, batch.boxes], 1)
-        starts, ends = boxes[..., :2], boxes[..., 2:]
-        return SCALE * torch.cat([(starts + ends) / 2, ends - starts], -1)
+        low, high = boxes[..., :2], boxes[..., 2:]
+        return SCALE * torch.cat([(low + high) / 2, high - low], -1)
 
 
 def sines(numbers: Float[Tensor, "*P n"], count: int) -> Float[Tensor, "*P m"]:
-    """Of each number `count` sines, then as many cosines, of wavelengths that grow to 1,000 (Relation Networks)."""
+    """Return `count` sines of each number, then as many cosines; wavelengths grow to 1,000 (Relation Networks)."""
     waves = LONGEST ** (torch.arange(count, device=numbers.device, dtype=torch.float32) / count)
     angles = numbers.float()[..., None] / waves
     return torch.cat([angles.sin(), angles.cos()], -1).flatten(-2)

@@ -1,4 +1,4 @@
-"""VL-BERT's: words told with visual clues, regions told with words, and (v1) whether the two belong together."""
+"""VL-BERT's objectives: words predicted with visual clues, regions predicted with words, and (v1) their match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 
 
 class VLBertObjectives(SeenClasses):
-    """Weights of the tasks of section 3.3; 0: off. All are added up."""
+    """Settings of the tasks of section 3.3, whose weighted losses are summed."""
 
     kind: Literal["vl-bert"] = "vl-bert"
     """Kind of objectives."""
@@ -37,13 +37,13 @@ class VLBertObjectives(SeenClasses):
     region_labels: Literal["hard", "soft"] = "hard"
     """hard: the detector's best class; soft (the code): all its probabilities."""
     label_sum_within: NonNegativeFloat | None = None
-    """How far a region's probabilities may sum from 1, or it is not asked (the code: 0.1); null: all are asked."""
+    """Regions whose probabilities sum farther than this from 1 are not predicted (the code: 0.1); null: all are."""
     means: Literal["all", "samples"] = "all"
-    """all: the mean over all that is asked; samples: first over each sample."""
+    """all: the mean over all predictions; samples: first over each sample."""
     broken: Share = 0.5
-    """Share of the pairs that are mismatched, where relation is on."""
+    """Share of the pairs that are mismatched if relation is on."""
     only_matched: bool = True
-    """Whether nothing is asked of mismatched pairs but whether they match."""
+    """Whether mismatched pairs are used for the relation alone."""
 
     @model_validator(mode="after")
     def _some(self) -> VLBertObjectives:
@@ -52,7 +52,7 @@ class VLBertObjectives(SeenClasses):
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """What swaps comes first, or a caption would be hidden for one picture and guessed for another."""
+        """Return the schedule: one pass. Pairs are mismatched before words are hidden, so that both fit one image."""
         words = MaskedLanguage(
             vocabulary,
             rate=self.rate,

@@ -1,14 +1,20 @@
-"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530): its recipes.
+"""Recipes of VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530).
 
-Section 4 (v1): Conceptual Captions, 256 pairs a batch, Adam, rate 1e-4, 8,000 steps of warm-up and linear decay, weight
-decay 1e-4, 10 epochs on 16 V100; VQA 20 epochs at rate 1e-4, warm-up 2,000; VCR 20 epochs of SGD at 2e-3, a tenth of
-it from epochs 14 and 18 on; RefCOCO+ 20 epochs at 2e-4, warm-up 500. `official` is the released code: no relation,
-80/10/10, soft region labels, centre and size, text and regions in 64 places in pre-training, rates times the batch,
-half of the samples mirrored (docs/fidelity.md).
+The paper, section 4 (v1):
+
+- Conceptual Captions: batch 256, Adam, rate 1e-4, weight decay 1e-4, 10 epochs on 16 V100. Warm-up takes 8,000 steps,
+  then the rate falls linearly.
+- VQA: 20 epochs, rate 1e-4, warm-up 2,000.
+- VCR: 20 epochs of SGD, rate 2e-3, a tenth of it from epochs 14 and 18 on.
+- RefCOCO+: 20 epochs, rate 2e-4, warm-up 500.
+
+`official` is the released code (docs/fidelity.md): no relation, 80/10/10, soft region labels, centre and size, rates
+times the batch, and half of the samples mirrored. In its pre-training, text and regions share 64 places.
+
 v1 trains Fast R-CNN with the rest "in both pre-training and fine-tuning phase" (Figure 1), so all of its recipes read
-pixels, in boxes of a detector of Visual Genome, or in VCR and RefCOCO+ in the objects' own (`diptych extract DATA STORE
---detector ground-truth`). The code does so on VCR and RefCOCO+ and in `official/end-to-end`. Started from a model on
-stored features all stay on those:
+pixels. Boxes are those of a detector of Visual Genome; in VCR and RefCOCO+ those of the annotated objects (`diptych
+extract DATA STORE --detector ground-truth`). The code reads pixels in VCR, RefCOCO+ and `official/end-to-end`. A recipe
+that starts from a model on stored features reads stored features:
 
     diptych import vl-bert vl-bert-base-e2e.model imported --vocab vocab.txt
     diptych finetune vcr --recipe vl-bert/official/vcr --data STORE --model imported --out runs/vcr
@@ -25,11 +31,12 @@ from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# Times the rate, of the network that reads pixels: the code's configurations change it nowhere.
+# Factor of the rate for the network that reads pixels; it is 1 in all configurations of the code.
 OWN_GROUP = {NETWORK: 1.0}
 
-# v1's own sizes and numbers. Steps are the epochs over the sizes of the sets: 3.3 M captions, 444 k questions, 426 k of
-# VCR (one model answers and gives reasons; the authors train two), 120 k expressions. Pictures of 600 x 1,000 pixels.
+# The sizes and numbers of v1. Steps are epochs times the sizes of the sets: 3.3 M captions, 444 k questions, 120 k
+# expressions, 426 k of VCR (one model answers and gives reasons; the authors train two). Images have 600 x 1,000
+# pixels.
 PRETRAIN = preset(
     "vl-bert/pretrain",
     "The paper's (v1) pre-training from BERT and from pixels on Conceptual Captions.",
@@ -42,8 +49,8 @@ PRETRAIN = preset(
     training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000),
     data=DataConfig(pixels_colours="bgr"),
 )
-# A choice among 3,129 answers, BUTD's protocol (section 4.2.2). Of the split it says only that it is the official one:
-# train. The code adds the 214 k questions of val, and nothing is left to validate on.
+# A choice among 3,129 answers, BUTD's protocol (section 4.2.2), on the official split, train. The code adds the 214 k
+# questions of val, so that no questions are left to validate on.
 VQA = PRETRAIN.but(
     "vl-bert/vqa",
     "The paper's (v1) questions of VQA 2.0.",
@@ -57,7 +64,7 @@ VQA = PRETRAIN.but(
 STEPS_DOWN = {"kind": "sgd", "momentum": 0.9, "schedule": "step", "milestones": (93_100, 119_700)}
 VCR = PRETRAIN.but(
     "vl-bert/vcr",
-    "The paper's (v1) visual commonsense reasoning, classes of masked regions beside.",
+    "The paper's (v1) visual commonsense reasoning, with classes of masked regions.",
     task="vcr",
     objectives=VcrObjectives(region_classes="masked"),
     optimizer=STEPS_DOWN | {"lr": 2e-3, "warmup_steps": 1000},
@@ -73,11 +80,11 @@ REFERRING = PRETRAIN.but(
     training={"steps": 9400},
 )
 
-# As the released code does it, where that differs (docs/fidelity.md): rates are of one sample.
+# Settings in which the released code differs (docs/fidelity.md); its rates are per sample.
 OFFICIAL = PRETRAIN.but(
     "vl-bert/official/pretrain",
     "Pre-training as the released code has it, on stored features: no relation, soft region labels.",
-    # A caption is cut where there are as many boxes, 32 and 32 (conceptual_captions.py).
+    # Captions and boxes are cut to 32 each (conceptual_captions.py).
     model={"geometry": "official", "visual_norm_init": "official", "hidden_regions": "official"}
     | {"end_visual": "official", "region_budget": "official", "network": None},
     objectives=VLBertObjectives(
@@ -127,9 +134,9 @@ OFFICIAL_REFERRING = OFFICIAL.but(
     data={"max_words": 20},
 )
 
-# Soft labels, and no relation in pre-training, as the ICLR version has it. The visual norms begin at 0, as in the code:
-# at 1, beside words that no BERT has learnt, the picture's feature drowns them, and masked words stay where words alone
-# leave them (docs/log.md).
+# Soft labels and no relation, as in the ICLR version. The visual norms begin at 0, as in the code: at 1 the image's
+# feature outweighs word embeddings that do not come from BERT, and masked words are predicted no better than from text
+# alone (docs/log.md).
 SMALL = preset(
     "vl-bert/small/pretrain",
     "Pre-training for small worlds and one core; soft region labels and no relation, as in the ICLR version.",
@@ -144,15 +151,7 @@ SMALL = preset(
 )
 
 RECIPES: tuple[Preset, ...] = (
-    PRETRAIN,
-    VQA,
-    VCR,
-    REFERRING,
-    OFFICIAL,
-    OFFICIAL_VQA,
-    OFFICIAL_VCR,
-    OFFICIAL_REFERRING,
-    SMALL,
+    *(PRETRAIN, VQA, VCR, REFERRING, OFFICIAL, OFFICIAL_VQA, OFFICIAL_VCR, OFFICIAL_REFERRING, SMALL),
     *(
         base.but(
             base.name.replace("/", "/large/"),
@@ -162,9 +161,9 @@ RECIPES: tuple[Preset, ...] = (
         )
         for base in (PRETRAIN, VQA, VCR, REFERRING)
     ),
-    # Half of each batch is text without pictures (ICLR version, section 3.3): `--set data.text=FILE` names it, a
-    # sentence a line: BooksCorpus and Wikipedia there. Of 256 samples 128 are then pairs (the code: 4 times 32 and 32),
-    # so that their 10 epochs take twice the steps.
+    # Half of each batch is text without images (ICLR version, section 3.3): `--set data.text=FILE` names a file with a
+    # sentence a line; the authors read BooksCorpus and Wikipedia. Of 256 samples 128 are then pairs (the code: 4 times
+    # 32 and 32), so that 10 epochs of pairs take twice the steps.
     PRETRAIN.but(
         "vl-bert/iclr/text-too",
         "The ICLR version's pre-training: half of each batch is text without pictures (data.text).",
@@ -183,9 +182,10 @@ RECIPES: tuple[Preset, ...] = (
         "Pre-training for small worlds and one core, half of each batch text without pictures (data.text).",
         objectives={"text_alone": 1.0},
     ),
-    # Fast R-CNN learns too, as a group of its own: ResNet-101 with its stem, stage 1 and batch norms frozen, 256 pairs
-    # of 600 x 1000 pixels a step (here pieces of 4), where half of the code's are text without pictures
-    # (`official/text-too` has its keys); the code begins from a detector of Visual Genome (`network_init`).
+    # Fast R-CNN is trained too, with a parameter group of its own: ResNet-101 with stem, stage 1 and batch norms
+    # frozen, 256 pairs of 600 x 1000 pixels a step (here in micro-batches of 4). Half of the code's samples are text
+    # without images (`official/text-too` has its keys). The code starts from a detector of Visual Genome
+    # (`network_init`).
     OFFICIAL.but(
         "vl-bert/official/end-to-end",
         "Pre-training from pixels as the released code has it: Fast R-CNN learns too.",
@@ -193,8 +193,8 @@ RECIPES: tuple[Preset, ...] = (
         optimizer={"lr_multipliers": OWN_GROUP},
         training={"micro_batch": 4},
     ),
-    # A ResNet-18 that begins from nothing, so that no stage is frozen, on pictures of 128 pixels, 4 x 4 cells of a box;
-    # classes are told from pixels too, from which the network learns soonest (docs/log.md).
+    # A ResNet-18 with random weights, so that no stage is frozen, on images of 128 pixels, with 4 x 4 cells of a box.
+    # Classes are also predicted from pixels alone, from which the network learns soonest (docs/log.md).
     SMALL.but(
         "vl-bert/small/end-to-end",
         "Pre-training from pixels for small worlds: a ResNet-18 that begins from nothing learns too.",

@@ -1,4 +1,4 @@
-"""What XGPT makes of words and regions before its encoder: embeddings, the refining layer, words as regions."""
+"""XGPT's layers before the encoder: embeddings, the refining layer, grounding of words in regions."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,7 +12,7 @@ from diptych.models.visual import geometry, region_features
 
 
 class WordEmbedding(nn.Module):
-    """norm(word + position): no segments (section 3)."""
+    """Embed words: norm(word + position), without segments (section 3)."""
 
     def __init__(self, words: int, positions: int, sizes: LayerSizes) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class WordEmbedding(nn.Module):
 
 
 class RegionProjection(nn.Module):
-    """norm(W [feature | corners, share of the picture's area]): one projection (section 3).
+    """Embed regions by one projection: norm(W [feature | corners, share of the image's area]) (section 3).
 
     A hidden region keeps its box and loses its feature.
     """
@@ -50,7 +50,7 @@ class RegionProjection(nn.Module):
 class RefiningLayer(nn.Module):
     """Attention on attention over the regions (Appendix A.1, after AoANet, Huang et al. 2019).
 
-    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)), where q are x's queries and a what they found.
+    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)), where q are the queries of x and a their attention.
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
@@ -73,10 +73,10 @@ class RefiningLayer(nn.Module):
 
 
 class Grounding(nn.Module):
-    """A word as the regions that it attends to: softmax over j of A_ij = W [x_i | x_j | x_i * x_j] (section 4.3, IDA).
+    """Replace a word by the regions that it attends to: softmax over j of A_ij = W [x_i | x_j | x_i * x_j] (IDA, 4.3).
 
     W is one row of three times the width; the paper's "3 x h" has no other reading, as A_ij is a number. Its first
-    third adds the same to all regions of a word, so the softmax does not see it: it is kept as the paper has it.
+    third adds the same to all regions of a word, so the softmax cancels it: it is kept as the paper has it.
     """
 
     def __init__(self, width: int) -> None:
@@ -86,7 +86,7 @@ class Grounding(nn.Module):
     def weights(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T R"]:
-        """How far each word attends to each region: 1 in all, over those that are there."""
+        """Return the attention of each word to each region; the sum over the regions that are present is 1."""
         of_word, of_region, of_both = self.score.weight.view(3, -1)
         scores = (words * of_both) @ regions.transpose(-1, -2)
         scores = scores + (words @ of_word)[..., None] + (regions @ of_region)[:, None]
@@ -95,6 +95,6 @@ class Grounding(nn.Module):
     def forward(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T D"]:
-        """What is read of the word is replaced, its place too; a word of a picture without regions stays a word."""
-        seen = self.weights(words, regions, present) @ regions
-        return torch.where(present.any(1)[:, None, None], seen, words)
+        """Return the words with embedding and position replaced; words of an image without regions are unchanged."""
+        grounded = self.weights(words, regions, present) @ regions
+        return torch.where(present.any(1)[:, None, None], grounded, words)

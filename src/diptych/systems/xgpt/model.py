@@ -1,21 +1,25 @@
-"""XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder-decoder of one set of layers, that writes.
+"""XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder and a decoder that share one set of layers.
 
-What is special: every task is one of generation. The decoder is the encoder once more, down to its attention, which
-reads the encoder's states with the weights that it reads its own with; a signal tells the two apart. There was never
-any code: docs/fidelity.md lists what had to be chosen.
+What is special: every task generates. The decoder is the encoder once more, with the same attention weights: they read
+its own states and the encoder's. A signal marks which of the two is read. No code was released: docs/fidelity.md lists
+what had to be chosen.
 
     block      regions          text                         target
-               r1 r2 ... rR     w1 w2 ... wT [SEP]           [CLS] w1 w2 ... wT        says w1 w2 ... wT [SEP]
+               r1 r2 ... rR     w1 w2 ... wT [SEP]           [CLS] w1 w2 ... wT        predicts w1 w2 ... wT [SEP]
+
     position   in the box       0  1                         s     s+1                 (s: a fragment's first place)
+
     captions   read             -                            past
-    IMLM       read             w1 [MASK] [MASK] w4 [SEP]    [CLS] w2                  says w2 w3
-    IDA        read             [MASK] w4 [SEP], each as     [CLS] w1 w2 w3 w4         says w1 w2 w3 w4 [SEP]
+    IMLM       read             w1 [MASK] [MASK] w4 [SEP]    [CLS] w2                  predicts w2 w3
+    IDA        read             [MASK] w4 [SEP], each as     [CLS] w1 w2 w3 w4         predicts w1 w2 w3 w4 [SEP]
                                 the regions it attends to
-    TIFG       not read         w1 w2 ... wT [SEP]           q1 q2 ... qR              says the features of r1 ... rR
+
+    TIFG       not read         w1 w2 ... wT [SEP]           q1 q2 ... qR              predicts features of r1 ... rR
                |------ encoder ------|----------------------------> decoder
 
-[SEP] is the last of `Sample.text`, [CLS] the first of `Sample.target`; the model adds no mark. Switches: Table 3's
-three structures, the refining layer, and whether words attend to the encoder after themselves or to both together.
+[SEP] is the last of `Sample.text`, [CLS] the first of `Sample.target`; the model adds no special token. Switches: the
+three structures of Table 3, the refining layer, and whether words attend to the encoder after themselves or to both
+together.
 """
 
 from __future__ import annotations
@@ -40,23 +44,23 @@ from diptych.models.decoder import (
     causal,
     closed_of,
     run_decoder,
-    write_word,
 )
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
-from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.system import ResolvedConfig, as_bert
 from diptych.models.transformer import Layer, LayerSizes, closing, run_last
 from diptych.models.visual import refuse_more_regions
 from diptych.runtime.devices import to_device
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import RecipeError
+from diptych.systems.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
 from diptych.systems.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
 Structure = Literal["enc", "encdec", "encdec-share"]
 KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
 
 
-class XgptConfig(ModelConfig):
-    """The sizes of XGPT, and its structures of Table 3."""
+class XgptConfig(TextConfig):
+    """XGPT's sizes, and the structures of Table 3."""
 
     heads: Size = 8
     """Attention heads."""
@@ -76,21 +80,16 @@ class XgptConfig(ModelConfig):
     """Whether a question ends with a [MASK], at which its answer is read."""
 
     needs_regions: ClassVar = True
-    regions_fixed: ClassVar = True  # as many learnt queries
+    regions_fixed: ClassVar = True  # one learnt query per region
     structural: ClassVar = frozenset({"structure", "cross", "signal"})
+    reserved: ClassVar = 0
+    fewest: ClassVar = 3  # a word, [MASK] and [SEP]
 
     @model_validator(mode="after")
     def _fits(self) -> XgptConfig:
-        if self.positions < 3:
-            raise ValueError(f"positions={self.positions} leaves no place for a word before [MASK] and [SEP]")
         if self.cross == "joint" and self.structure != "encdec-share":
             raise ValueError(f"cross=joint shares an attention, and structure={self.structure} has none to share")
         return self
-
-    @property
-    def max_text(self) -> int:
-        """How many words (and the [SEP] that ends them) there are positions for."""
-        return self.positions
 
     @classmethod
     def tiny(cls, **changes: Any) -> XgptConfig:
@@ -99,16 +98,15 @@ class XgptConfig(ModelConfig):
 
     @classmethod
     def small(cls, **changes: Any) -> XgptConfig:
-        """Ours, for small worlds: trains in minutes on one core."""
-        sizes = {"width": 128, "heads": 4, "ffn": 512, "layers": 3, "positions": 64, "max_regions": 32}
-        return cls(**{**sizes, "init_std": 0.05, "signal": "learnt", **changes})
+        """A size that trains in minutes on one core."""
+        return cls(**{**TINY, "layers": 3, "positions": 64, "signal": "learnt", **changes})
 
 
 class XgptResolvedConfig(XgptConfig, ResolvedConfig):
-    """The same with what the data decide: vocabulary, feature size, classes and answers."""
+    """XgptConfig with what the data decide: vocabulary, feature size, classes and answers."""
 
 
-class Xgpt(SystemModel):
+class Xgpt(DecoderModel):
     """An encoder of regions and text and a decoder, which share their weights or not."""
 
     config: XgptResolvedConfig
@@ -118,7 +116,6 @@ class Xgpt(SystemModel):
             *("target", "target after text", "decode"),
         }
     )
-    decodes = True
 
     def __init__(self, config: XgptResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
@@ -137,8 +134,7 @@ class Xgpt(SystemModel):
         )
         own = config.layers if config.structure == "encdec" else 0
         self.own_decoder = nn.ModuleList(DecoderLayer(sizes) for _ in range(own))
-        head_sizes = HeadSizes.of(config)
-        self.heads = make_heads(names, head_sizes, self.text.words)
+        self.heads = make_heads(names, HeadSizes.of(config), self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
             if isinstance(module, SharedLayer) and module.signal is not None:
@@ -146,7 +142,7 @@ class Xgpt(SystemModel):
 
     @property
     def decoder(self) -> nn.ModuleList:
-        """The layers that write: the encoder's own, except in `encdec`."""
+        """The layers of the decoder: those of the encoder, except in `encdec`."""
         return self.own_decoder if self.config.structure == "encdec" else self.encoder
 
     # ---- reading -------------------------------------------------------------------------------------
@@ -159,30 +155,31 @@ class Xgpt(SystemModel):
             states, target = self._in_one(batch, x, present, regions)
         else:
             closed = closing(~attention_mask(tables, regions, text, 0, present)[:, None], x)
-            # A decoder reads all of the encoder's states.
-            asked = self._asked(batch, x, regions) if batch.target is None else None
+            # A decoder reads all states of the encoder.
+            requested = self._requested(batch, x, regions) if batch.target is None else None
             for layer in self.encoder[:-1]:
                 x = layer(x, closed)
-            states = run_last(self.encoder[-1], x, closed, requested=asked)
+            states = run_last(self.encoder[-1], x, closed, requested=requested)
             target = self._write(batch, states, present)
-        read, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
-        if not regions:  # nobody asks for regions that nobody reads
-            read = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
-        marks = answer_slot_state(sentence, batch)
-        if text:  # the [SEP] that ends a text stands for the pair, as there is no [CLS]
+        of_regions, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
+        if not regions:  # the batch predicts regions and does not read them
+            of_regions = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
+        special = answer_slot_state(sentence, batch)
+        if text:  # as there is no [CLS], the [SEP] that ends a text represents the pair
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
-            marks["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
-        return States(regions=read, text=sentence, target=target, special=marks)
+            special["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
+        return States(regions=of_regions, text=sentence, target=target, special=special)
 
-    def _asked(self, batch: Batch, x: Float[Tensor, "B L D"], regions: int) -> Bool[Tensor, "B L"] | None:
+    def _requested(self, batch: Batch, x: Float[Tensor, "B L D"], regions: int) -> Bool[Tensor, "B L"] | None:
+        """The positions whose last states are requested; None: all."""
         text = batch.text.shape[1]
-        starts = {"text": regions, "target": regions + text} | ({"regions": 0} if regions else {})
+        blocks = {"text": regions, "target": regions + text} | ({"regions": 0} if regions else {})
         last = regions + (batch.text_present.sum(1) - 1).clamp(min=0)
         special: dict[str, Tensor | int] = {"cls": last, "slot": regions + answer_slot(batch)} if text else {}
-        return requested_mask(batch, self.heads, x.shape[1], starts, special)
+        return requested_mask(batch, self.heads, x.shape[1], blocks, special)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
-        """Regions and text before the encoder; which of them are there; how many of the positions are regions."""
+        """Regions and text before the encoder; which of them are no padding; how many of the positions are regions."""
         refuse_more_regions(batch, self.config.max_regions)
         words, text_present = batch.text, batch.text_present
         if not with_text:
@@ -201,27 +198,23 @@ class Xgpt(SystemModel):
         return torch.cat([x, text], 1), torch.cat([present, text_present], 1), x.shape[1]
 
     def _words(
-        self, words: Int[Tensor, "B L"], start: int = 0, starts: list[int] | None = None
+        self, words: Int[Tensor, "B L"], start: int = 0, places: list[int] | None = None
     ) -> Float[Tensor, "B L D"]:
-        """Words from place `start` of their sentence on, or each row's from its own."""
+        """Embed words that begin at place `start` of their sentence, or each row at its own of `places`."""
         end, most = start + words.shape[1], self.config.positions
-        if starts is None and end > most:
-            raise DataError(
-                f"a text of {end} words with its mark, and there are positions for {most}; cut it (data.max_words), or "
-                "set positions"
-            )
-        places = torch.arange(start, end, device=words.device)[None]
-        if starts is not None:  # a fragment ends within its text, its padding may not
-            places = (places + to_device(starts, words.device)[:, None]).clamp(max=most - 1)
-        embedded: Tensor = self.text(words, places)
+        refuse_more_words(0 if places else end, most)
+        positions = torch.arange(start, end, device=words.device)[None]
+        if places is not None:  # a fragment ends within its text, its padding may not
+            positions = (positions + to_device(places, words.device)[:, None]).clamp(max=most - 1)
+        embedded: Tensor = self.text(words, positions)
         return embedded
 
     def _text_alone(self, batch: Batch) -> bool:
-        """Whether regions are asked for, and so not read."""
-        asked = [table == REGIONS_AFTER_TEXT for table in batch.attention]
-        if any(asked) and not all(asked):
+        """True if the batch predicts regions, and so does not read them. Raises RecipeError for a mixed batch."""
+        predicted = [table == REGIONS_AFTER_TEXT for table in batch.attention]
+        if any(predicted) and not all(predicted):
             raise RecipeError("words and regions cannot be written in one batch: XGPT's tasks take turns")
-        return all(asked)
+        return all(predicted)
 
     # ---- writing -------------------------------------------------------------------------------------
 
@@ -229,11 +222,11 @@ class Xgpt(SystemModel):
         assert batch.target is not None
         if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
             raise RecipeError(
-                f"XGPT's decoder writes after what the encoder has read, and the attention {strange.pop()!r} was asked "
-                "for; choose generate_text, or another model"
+                f"XGPT's decoder writes after the encoder has read, and {strange.pop()!r} is no such attention; choose "
+                "the objective generate_text, or another model"
             )
         if not self._text_alone(batch):
-            return self._words(batch.target, starts=batch.target_start)
+            return self._words(batch.target, places=batch.target_start)
         queries = self.queries.weight[None, : batch.target.shape[1]]
         return self.text.finish(queries.expand(len(batch), -1, -1))
 
@@ -244,61 +237,52 @@ class Xgpt(SystemModel):
             return None
         x = self._target(batch)
         past = causal(x.shape[1], x)
-        asked = requested_mask(batch, self.heads, x.shape[1], {"target": 0}, {})
-        return run_decoder(self.decoder, x, past, encoded, closed_of(present, x), requested=asked)
+        requested = requested_mask(batch, self.heads, x.shape[1], {"target": 0}, {})
+        return run_decoder(self.decoder, x, past, encoded, closed_of(present, x), requested=requested)
 
     def _in_one(
         self, batch: Batch, x: Float[Tensor, "B P D"], present: Bool[Tensor, "B P"], regions: int
     ) -> tuple[Tensor, Tensor]:
-        """Table 3's Enc: one stack over all three blocks, and a mask that lets words see what comes before them."""
+        """Structure enc of Table 3: one stack over all three blocks; words of the target attend to the past."""
         assert batch.target_present is not None
         target = self._target(batch)
-        count, there = x.shape[1], torch.cat([present, batch.target_present], 1)
-        allowed = attention_mask(batch.attention, regions, count - regions, target.shape[1], there)
+        count, all_present = x.shape[1], torch.cat([present, batch.target_present], 1)
+        allowed = attention_mask(batch.attention, regions, count - regions, target.shape[1], all_present)
         x, closed = torch.cat([x, target], 1), closing(~allowed[:, None], x)
         for layer in self.encoder[:-1]:
             x = layer(x, closed)
-        x = run_last(self.encoder[-1], x, closed, requested=self._asked(batch, x, regions))
+        x = run_last(self.encoder[-1], x, closed, requested=self._requested(batch, x, regions))
         return x[:, :count], x[:, count:]
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
-        """Read the regions once. The scores of each caption's first word, and a memory with room for `room` words."""
-        if room > self.config.max_text:
-            raise RecipeError(
-                f"{room} words were asked for; with positions={self.config.positions} there are places for "
-                f"{self.config.max_text}"
-            )
+        """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
+
+        Raises RecipeError if there are fewer positions than `room`.
+        """
+        refuse_more_room(room, self.config)
         x, present, _ = self._embed(replace(batch, attention=[TARGET_AFTER_BOTH]), with_text=False)
         closed, pasts = closed_of(present, x), []
         for layer in self.encoder:
             assert isinstance(layer, Layer)
             if self.config.structure == "enc":
                 pasts.append(Past(layer.attention.keys_values(x)))
-            if self.config.structure != "enc" or layer is not self.encoder[-1]:  # whose states nobody reads
+            if self.config.structure != "enc" or layer is not self.encoder[-1]:  # whose states are not read
                 x = layer(x, closed)
         if self.config.structure != "enc":
             pasts = [Past(layer.look_up(x)) for layer in self.decoder if isinstance(layer, DecoderLayer | SharedLayer)]
-        memory = DecoderMemory(pasts, closed, room)
-        first = torch.full((x.shape[0], 1), self.vocabulary.cls, device=x.device)
-        return self._next(first, memory)[:, 0], memory
+        return self.begin_writing(pasts, closed, room)
 
-    def follow(
-        self, memory: DecoderMemory, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
-    ) -> Float[Tensor, "B K V"]:
-        """Beam k writes `words[b, k]` after what beam `parents[b, k]` had written: the scores of its next word."""
-        memory.take(parents)
-        return self._next(words, memory)
+    def writing_layers(self) -> nn.ModuleList:
+        return self.decoder
 
-    def _next(self, words: Int[Tensor, "B K"], memory: DecoderMemory) -> Float[Tensor, "B K V"]:
-        x = self._words(words.view(-1, 1), memory.written).view(*words.shape, -1)
-        scores: Tensor = self.heads["word"](write_word(self.decoder, x, memory))
-        return scores
+    def embed_next(self, words: Int[Tensor, "N 1"], place: int) -> Float[Tensor, "N 1 D"]:
+        return self._words(words, place)
 
 
 def _never_empty(
     batch: Batch, text_present: Bool[Tensor, "B T"], feature_size: int
 ) -> tuple[Batch, Bool[Tensor, "B R"]]:
-    """Where there is neither a region nor a word, one region of zeros: else attention would go to all padding."""
+    """Give samples without regions and words one region of zeros, as attention over padding alone is undefined."""
     nothing = ~(batch.regions_present.any(1) | text_present.any(1))
     if not batch.boxes.shape[1]:
         if not (0 in batch.counted_words() if text_present.shape[1] else len(batch)):

@@ -1,8 +1,8 @@
-"""XGPT's: captions, fragments, damaged sentences and regions, written in turn; on text alone, MLM and MASS."""
+"""XGPT's objectives: captions, fragments, damaged sentences and regions in turn; on text alone, MLM and MASS."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -21,10 +21,10 @@ from diptych.objectives.settings import LossPer, Objectives, per
 
 
 class XgptObjectives(Objectives):
-    """The weights of the tasks' losses (the paper's lambdas); a task of weight 0 has no turn.
+    """Settings of the tasks, with the weights of their losses (the paper's lambdas).
 
-    The tasks take turns in the order below, a batch and an optimizer step each: what the paper calls an iteration is as
-    many steps as there are tasks.
+    Tasks with a weight take turns in the order below, a batch and an optimizer step each. An iteration of the paper is
+    thus as many steps as there are tasks.
     """
 
     kind: Literal["xgpt"] = "xgpt"
@@ -38,11 +38,11 @@ class XgptObjectives(Objectives):
     regions: NonNegativeFloat = 1.0
     """Weight of text-conditioned image feature generation (TIFG); 0: off."""
     text_words: NonNegativeFloat = 0.0
-    """Weight of masked words of data.text, without a picture; 0: off."""
+    """Weight of masked words of data.text, without an image; 0: off."""
     text_fragments: NonNegativeFloat = 0.0
-    """Weight of MASS on data.text, without a picture; 0: off."""
+    """Weight of MASS on data.text, without an image; 0: off."""
     loss_per: LossPer = "item"
-    """item: a loss of words is the mean over all that are asked; pair: summed in a sentence, as in Eqs. 2 to 4."""
+    """item: a loss of words is the mean over all predictions; pair: summed over a sentence, as in Eqs. 2 to 4."""
     fragment_share: PositiveShare = 0.5
     """Share of the words that a fragment takes."""
     fragment_context: bool = False
@@ -52,13 +52,13 @@ class XgptObjectives(Objectives):
     span_length: PositiveFloat = 3.0
     """Mean length of IDA's spans, of a Poisson distribution."""
     span_at_least: PositiveInt = 1
-    """Words of a span at least; of short captions a third have one word, for which both kinds of masks are the same."""
+    """Words of a span at least; a third of the spans of short captions have one word, where both masks are the same."""
     masks: Literal["single", "multi"] = "single"
     """[MASK]s of a span: a single one, or one for each word (Table 4)."""
     grounded: bool = True
-    """Whether IDA's words are read as the regions that they attend to."""
+    """Whether IDA's words are replaced by the regions that they attend to."""
     region_error: Literal["mean", "sum"] = "mean"
-    """Whether TIFG takes the mean over the numbers of a feature or their sum, which drowns the other losses."""
+    """Whether TIFG takes the mean over the numbers of a feature, or their sum, which outweighs the other losses."""
     word_share: PositiveShare = 0.15
     """Share of the words of data.text that are hidden."""
     label_smoothing: PartialShare = 0.0
@@ -66,23 +66,24 @@ class XgptObjectives(Objectives):
 
     @model_validator(mode="after")
     def _fits(self) -> XgptObjectives:
-        if not any(weight for _, weight in self.weights()):
-            names = ", ".join(name for name, _ in self.weights())
-            raise ValueError(f"{names} are all 0, so there is nothing to train")
+        if not any(self.weights().values()):
+            raise ValueError(f"{', '.join(self.weights())} are all 0, so there is nothing to train")
         return self
 
     @property
     def of_pictures(self) -> list[str]:
-        """The tasks among them that read a picture."""
-        return [name for name, weight in self.weights() if weight and not name.startswith("text_")]
+        """The tasks with a weight that read images."""
+        return [name for name, weight in self.weights().items() if weight and not name.startswith("text_")]
 
-    def weights(self) -> list[tuple[str, float]]:
+    def weights(self) -> dict[str, float]:
+        """Return the weight of each task, in the order of their turns."""
         names = ("captions", "fragments", "denoising", "regions", "text_words", "text_fragments")
-        return [(name, getattr(self, name)) for name in names]
+        return {name: getattr(self, name) for name in names}
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        """Return the schedule: one update per task with a weight, in turn."""
         updates = []
-        for name, weight in self.weights():
+        for name, weight in self.weights().items():
             if weight:
                 objective = self._objective(name, vocabulary)
                 objective = objective if name == "regions" else per(self.loss_per, objective)  # Eq. 5 has its own 1/N
@@ -90,36 +91,25 @@ class XgptObjectives(Objectives):
         return Schedule(tuple(updates), order="in turn" if len(updates) > 1 else "together")
 
     def _objective(self, name: str, vocabulary: Vocabulary) -> Objective:
-        smoothing = self.label_smoothing
+        smoothing: dict[str, Any] = {"label_smoothing": self.label_smoothing}
         match name:
             case "captions":
-                return GenerateText(vocabulary, reads="nothing", label_smoothing=smoothing)
+                return GenerateText(vocabulary, reads="nothing", **smoothing)
             case "fragments":
-                return GenerateFragment(
-                    vocabulary, self.fragment_share, context=self.fragment_context, label_smoothing=smoothing
-                )
+                return GenerateFragment(vocabulary, self.fragment_share, context=self.fragment_context, **smoothing)
             case "denoising":
-                return Denoise(
-                    vocabulary,
-                    self.span_share,
-                    self.span_length,
-                    self.span_at_least,
-                    self.masks,
-                    self.grounded,
-                    label_smoothing=smoothing,
-                )
+                spans = (self.span_share, self.span_length, self.span_at_least)
+                return Denoise(vocabulary, *spans, self.masks, self.grounded, **smoothing)
             case "regions":
                 return GenerateRegions(vocabulary, self.region_error)
             case "text_words":
-                return MaskedLanguage(
-                    vocabulary,
-                    rate=self.word_share,
-                    attention=((BIDIRECTIONAL, 1.0),),
-                    hides_end=False,
-                    alone=True,
-                    label_smoothing=smoothing,
-                )
+                both_ways = ((BIDIRECTIONAL, 1.0),)
+                masked: dict[str, Any] = {
+                    "rate": self.word_share,
+                    "attention": both_ways,
+                    "hides_end": False,
+                    "alone": True,
+                }
+                return MaskedLanguage(vocabulary, **masked, **smoothing)
             case _:
-                return GenerateFragment(
-                    vocabulary, self.fragment_share, alone=True, label_smoothing=smoothing, name="text_fragment"
-                )
+                return GenerateFragment(vocabulary, self.fragment_share, alone=True, name="text_fragment", **smoothing)

@@ -1,21 +1,25 @@
-"""XGPT (Xia et al. 2020, arXiv 2003.01473): its recipes.
+"""Recipes of XGPT (Xia et al. 2020, arXiv 2003.01473).
 
-Sections 5.1 and 5.3: text pre-training; then Conceptual Captions, batch 512, rate 1e-4 falling to 2e-5 with the inverse
-square root, all weights 1; then COCO's own captions, rate 1e-5, 0.3 on all tasks but captioning; then captioning alone,
-30 epochs. Eight days on 8 V100. Each stage starts from the mean of the 4 best weights of the one before.
+The paper, sections 5.1 and 5.3 (eight days on 8 V100):
+
+- Stage 1: pre-training on text.
+- Stage 2: Conceptual Captions, batch 512, all weights 1. The rate falls from 1e-4 to 2e-5 by the inverse square root.
+- Stage 3: COCO's own captions, rate 1e-5, weight 0.3 on all tasks except captioning.
+- Then captioning alone, 30 epochs. Each stage starts from the mean of the 4 best weights of the stage before.
 
     diptych pretrain xgpt/text --data STORE --out text --set data.text=sentences.txt
     diptych pretrain xgpt/pretrain --data STORE --out web --model text
     diptych pretrain xgpt/in-domain --data COCO --out coco --model web
     diptych finetune caption --recipe xgpt/caption --data COCO --out caption --model coco
 
-Steps are as many as the iterations of each task that takes its turn, times the tasks, so that recipes with few tasks
-and with many see each as often: 60,000 iterations are 10 epochs of 3.1 M captions, 11,000 are 10 and 33,000 are 30 of
-COCO's 567 k.
-Expected on COCO test, beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1); Tables 2 to 4 below. What the paper leaves open is
-chosen in docs/fidelity.md.
+Steps are the iterations of a task times the number of tasks, so that each task has as many iterations in every recipe:
+60,000 are 10 epochs of 3.1 M captions, 11,000 are 10 epochs of COCO's 567 k, and 33,000 are 30.
+
+Expected on COCO test, beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1); Tables 2 to 4 below. docs/fidelity.md lists choices
+that the paper leaves open.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from diptych.models.decoding import DecodingOptions
@@ -38,18 +42,18 @@ PRETRAIN = preset(
     model=XgptConfig.base(),
     init="paper: xgpt/text",
     objectives=XgptObjectives(),
-    # Warm-up of a 25th: the inverse square root then ends at a fifth of the highest rate, 1e-4 at 2e-5.
+    # Warm-up over a 25th of the steps: the inverse square root then ends at a fifth of the highest rate, 2e-5.
     optimizer=OptimizerConfig(
         kind="adam", lr=1e-4, betas=(0.9, 0.98), eps=1e-9, schedule="inverse_sqrt", warmup_share=0.04
     ),
     training=TrainingConfig(
         steps=240_000, batch=512, micro_batch=64, validate_every=2500, average_best=4, keep=2
     ),  # the mean is of "pre-trained weights" (5.3)
-    decoding=DecodingOptions(beams=2, max_words=58),  # as long as those it has learnt from, and [SEP]
+    decoding=DecodingOptions(beams=2, max_words=58),  # as long as captions in training, and [SEP]
     data=DataConfig(max_words=57, tokens="bpe"),  # 60 with [SEP], an answer's [MASK] and its [SEP]
 )
 TEXT_ALONE = XgptObjectives(captions=0, fragments=0, denoising=0, regions=0, text_words=1, text_fragments=1)
-# Of a text file, where one is named (data.text): sentence by sentence, and nothing else in a batch.
+# The text file (data.text) is read sentence by sentence, and fills each batch.
 LINES: dict[str, Any] = {"text_joined": False, "text_share": 1.0, "text_words": 57}
 TEXT = PRETRAIN.but(
     "xgpt/text",
@@ -76,7 +80,7 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 1e-5},
     training={"steps": 33_000, "average_best": 1},
 )
-# The paper has neither: 20 epochs of VQA 2.0 and 30 of Flickr30k with batch 128, as VL-BERT and TDEN have them.
+# The paper has neither: 20 epochs of VQA 2.0 and 30 of Flickr30k with batch 128, as for VL-BERT and TDEN.
 VQA = PRETRAIN.but(
     "xgpt/vqa",
     "Questions of VQA 2.0, which the paper does not have.",
@@ -112,55 +116,44 @@ SMALL_IN_DOMAIN = SMALL.but(
 )
 SMALL_CAPTION = small_task(SMALL, "caption")
 
-# Table 2: which tasks beside captioning, and how many with it. Rows 1 to 5 are the out-of-domain stage, 6 to 9 the
-# in-domain one after it, which start from the row of the same tasks.
-# Expected CIDEr: 116.4, 117.7, 118.1, 117.3, 118.3; 119.1, 119.2, 118.2, 120.1.
+# Table 2 compares the tasks that are trained with captioning: rows 1 to 5 out of domain, rows 6 to 9 in domain, from
+# the row with the same tasks. Expected CIDEr: 116.4, 117.7, 118.1, 117.3, 118.3; 119.1, 119.2, 118.2, 120.1.
 OFF = {"fragments": 0.0, "denoising": 0.0, "regions": 0.0}
-TABLE_2: tuple[tuple[str, Preset, Preset, dict[str, float], int], ...] = (
-    ("captioning alone", PRETRAIN, SMALL, OFF, 1),
-    ("captioning and IMLM", PRETRAIN, SMALL, OFF | {"fragments": 1.0}, 2),
-    ("captioning and IDA", PRETRAIN, SMALL, OFF | {"denoising": 1.0}, 2),
-    ("captioning and TIFG", PRETRAIN, SMALL, OFF | {"regions": 1.0}, 2),
-    ("all four tasks", PRETRAIN, SMALL, {}, 4),
-    ("in domain, captioning and IMLM", IN_DOMAIN, SMALL_IN_DOMAIN, OFF | {"fragments": 0.3}, 2),
-    ("in domain, captioning and IDA", IN_DOMAIN, SMALL_IN_DOMAIN, OFF | {"denoising": 0.3}, 2),
-    ("in domain, captioning and TIFG", IN_DOMAIN, SMALL_IN_DOMAIN, OFF | {"regions": 0.3}, 2),
-    ("in domain, all four tasks", IN_DOMAIN, SMALL_IN_DOMAIN, {}, 4),
-)
+TABLE_2: dict[str, tuple[str, ...]] = {
+    "captioning alone": (),
+    "captioning and IMLM": ("fragments",),
+    "captioning and IDA": ("denoising",),
+    "captioning and TIFG": ("regions",),
+    "all four tasks": ("fragments", "denoising", "regions"),
+}
+
+
+def table_2(base: Preset, iterations: int) -> Iterator[Preset]:
+    """Yield the rows of Table 2 that change `base`, with `iterations` of each task."""
+    in_domain, small = "in-domain" in base.name, ", for small worlds" if "small" in base.name else ""
+    for row, (what, tasks) in enumerate([*TABLE_2.items()][in_domain:], start=6 if in_domain else 1):
+        yield base.but(
+            f"{base.name}/table-2-row-{row}",
+            f"Table 2{small}, row {row}: {'in domain, ' if in_domain else ''}{what}.",
+            objectives={task: weight for task, weight in OFF.items() if task not in tasks},
+            training={"steps": iterations * (1 + len(tasks))},
+        )
+
 
 RECIPES: tuple[Preset, ...] = (
-    TEXT,
-    PRETRAIN,
-    IN_DOMAIN,
-    CAPTION,
-    VQA,
-    RETRIEVAL,
+    *(TEXT, PRETRAIN, IN_DOMAIN, CAPTION, VQA, RETRIEVAL, SMALL, SMALL_IN_DOMAIN),
     # Flickr30k in COCO's place: as many epochs, of its 145,000 captions.
     IN_DOMAIN.but(
         "xgpt/in-domain/flickr30k", "The third stage on Flickr30k, in COCO's place.", training={"steps": 11_200}
     ),
     CAPTION.but("xgpt/caption/flickr30k", "Captions of Flickr30k, in COCO's place.", training={"steps": 8500}),
-    *(
-        paper.but(
-            f"{paper.name}/table-2-row-{row}",
-            f"Table 2, row {row}: {what}.",
-            objectives=weights,
-            training={"steps": tasks * (60_000 if paper is PRETRAIN else 11_000)},
-        )
-        for row, (what, paper, _, weights, tasks) in enumerate(TABLE_2, start=1)
-    ),
-    *(  # the small recipe with all four tasks is as long as every small one
-        small.but(
-            f"{small.name}/table-2-row-{row}",
-            f"Table 2, for small worlds, row {row}: {what}.",
-            objectives=weights,
-            training={"steps": tasks * 300},
-        )
-        for row, (what, _, small, weights, tasks) in enumerate(TABLE_2, start=1)
-    ),
-    # Table 3, without any pre-training: the rate is that of pre-training, as nothing came before. Section 6 wants "a
-    # similar number of parameters": the tiny EncDec has 3 layers to read and 3 to write, 79 M beside 72 M of the
-    # others; 6 and 6 would be 129 M. Expected CIDEr: 112.1, 110.8, 112.7, 112.9.
+    *table_2(PRETRAIN, 60_000),
+    *table_2(IN_DOMAIN, 11_000),
+    *table_2(SMALL, 300),
+    *table_2(SMALL_IN_DOMAIN, 300),
+    # Table 3, without any pre-training, and so with the rate of pre-training. Section 6 wants "a similar number of
+    # parameters": the tiny EncDec has 3 layers in the encoder and 3 in the decoder, 79 M against 72 M of the others; 6
+    # and 6 would be 129 M. Expected CIDEr: 112.1, 110.8, 112.7, 112.9.
     *(
         CAPTION.but(
             f"xgpt/caption/table-3-{name}",
@@ -193,20 +186,18 @@ RECIPES: tuple[Preset, ...] = (
         base.but(
             f"{base.name}/table-4-{masks}",
             f"Table 4{' for small worlds' if base is SMALL else ''}: captioning and IDA, {what}.",
-            objectives=OFF | {"denoising": 1.0, "masks": masks},
+            objectives={"fragments": 0.0, "regions": 0.0, "masks": masks},
             training={"steps": steps},
         )
         for base, steps in ((PRETRAIN, 120_000), (SMALL, 600))
         for masks, what in (("single", "one [MASK] a span"), ("multi", "one [MASK] a word"))
     ),
-    SMALL,
     SMALL.but(
         "xgpt/small/text",
         "The first stage, on a text file (data.text), for small worlds and one core.",
         objectives=TEXT_ALONE,
         data=LINES,
     ),
-    SMALL_IN_DOMAIN,
-    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no such stage; as the other systems that write have it
+    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no such stage; the other captioners do
     *photos(SMALL, SMALL_CAPTION),
 )
