@@ -264,9 +264,9 @@ def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
     assert lists.refuse("https://www.example.org/k.jpg")
     assert not lists.refuse("https://notexample.org/k.jpg")
     assert lists.refuse("https://b.test/k#x")
-    assert lists.refuse_picture("a" * 64, None)
-    assert lists.refuse_picture("", 0b1111)
-    assert not lists.refuse_picture("", 0b11111)
+    assert lists.refused.hold("a" * 64, None)
+    assert lists.refused.hold("", 0b1111)
+    assert not lists.refused.hold("", 0b11111)
     path.write_text("no list at all\n")
     with pytest.raises(DiptychError, match="wanted a sha256"):
         lists_of([path], 4)

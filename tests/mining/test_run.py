@@ -140,7 +140,7 @@ def write_lines(out: Path, path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "content", "match"),
-    [("x.csv", b"a,b", "nothing that can be mined"), ("x.jsonl", b"{", "no JSON"), ("x.jsonl", b'{"a": 1}', "neither")],
+    [("x.csv", b"a,b", "cannot be mined"), ("x.jsonl", b"{", "no JSON"), ("x.jsonl", b'{"a": 1}', "neither")],
 )
 def test_inputs_that_cannot_be_are_named(tmp_path: Path, name: str, content: bytes, match: str) -> None:
     (tmp_path / name).write_bytes(content)
@@ -294,7 +294,7 @@ def test_damaged_work_is_named_with_the_way_out(
     out = tmp_path / "out"
     shutil.copytree(mined[0], out)
     next(out.glob("work/pages/*.parquet")).write_bytes(b"PAR1 torn")
-    with pytest.raises(DataError, match="take it away"):
+    with pytest.raises(DataError, match="remove it"):
         run(out, small_web / "warc")
 
 

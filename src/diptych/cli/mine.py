@@ -55,11 +55,11 @@ class JudgeOptions:
 
     def judges(self) -> dict[str, str]:
         """Return judge names by what they judge. Raises DiptychError if --nsfw and --no-nsfw contradict each other."""
-        from diptych.mining.run import not_judged
+        from diptych.mining.run import refuse_unjudged
 
         named = {"realism": self.realism, "nsfw": self.nsfw}
         judges = {place: name for place, name in named.items() if name is not None}
-        not_judged(self.no_nsfw, judges)
+        refuse_unjudged(self.no_nsfw, judges)
         return judges
 
 
@@ -154,12 +154,12 @@ def _print_counts(counts: dict[str, Any] | None, until: str, out: Path) -> None:
 def mine_report(out: Path = Argument(help="Folder of a finished run."), as_json: AsJson = False) -> None:
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
-    from diptych.mining.checking import Counted, read_json
+    from diptych.mining.checking import FunnelInputs, read_json
     from diptych.mining.layout import RunLayout
     from diptych.mining.report import summary, write_page
 
     layout = RunLayout.finished(out)
-    before = read_json(layout.funnel, Counted)
+    before = read_json(layout.funnel, FunnelInputs)
     counted = funnel.of(layout)
     numbers = counted.as_json(before.inputs, before.about.model_dump())
     write_page(layout, counted, numbers)

@@ -1,7 +1,7 @@
-"""From web pages to records: the collection of ImageBERT (arXiv:2001.07966, section 3), which was never released.
+"""Mining web pages for images with texts, as ImageBERT collected LAIT (arXiv:2001.07966, section 3; never released).
 
     inputs -> pages -> texts -> fetch -> decode -> score -> keep -> records, decisions, funnel
 
-The paper has one hard number: both sides larger than 300 pixels. Every other rule and threshold is ours, named so in
-`rules.py` and docs/fidelity.md, and has a switch.
+The paper has one hard number: both sides larger than 300 pixels. All other rules and thresholds are ours, are marked so
+in `rules.py` and docs/fidelity.md, and can be switched off.
 """

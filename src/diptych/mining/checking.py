@@ -1,4 +1,4 @@
-"""Checks of the files in a run's folder, JSON and tables, as they are read: its maker may have written anything."""
+"""Checks of the files in a run's folder, JSON and tables, when they are read: anybody may have written them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from diptych.mining.layout import ENDING, SHA256, SHARD
+from diptych.mining.layout import ENDING, SHA256, SHARD, damaged
 from diptych.mining.pages.texts import KINDS
 from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.runtime.configs import first_problem
@@ -20,13 +20,13 @@ Times = dict[str, Annotated[float, Field(ge=0, lt=2**33)]]  # seconds since 1970
 
 
 class WarcParts(BaseModel):
-    """Of a WARC: where each of its shards begins and ends."""
+    """The first and last byte of each shard of a WARC file."""
 
     parts: list[tuple[Count, Count]]
 
 
 class Measured(BaseModel):
-    """The plan of a shard of measured pictures."""
+    """The plan of a shard of measured images."""
 
     index: str
 
@@ -41,7 +41,7 @@ class Retries(BaseModel):
     retries: int = Field(ge=0, le=1_000)
 
 
-class _Given(BaseModel):
+class InputDigest(BaseModel):
     kind: str
     digest: str
 
@@ -50,10 +50,10 @@ class _Versions(BaseModel):
     diptych: str
 
 
-class Begun(BaseModel):
-    """mine.json, as far as the card tells it."""
+class RunSettings(BaseModel):
+    """The part of mine.json that the data card shows."""
 
-    inputs: list[_Given]
+    inputs: list[InputDigest]
     versions: _Versions
     rules: str
 
@@ -65,61 +65,61 @@ class _About(BaseModel):
     rules: str
 
 
-class Counted(BaseModel):
-    """funnel.json, as far as it cannot be counted again."""
+class FunnelInputs(BaseModel):
+    """The part of funnel.json that cannot be counted again from the decisions."""
 
     inputs: dict[str, Count | dict[str, Count]]
     about: _About
 
 
 def read_json(path: Path, shape: type[T]) -> T:
-    """Raises DataError for what cannot be read, or says something else."""
+    """The content of a JSON file. Raises DataError if it cannot be read, or has another shape."""
     try:
         adapter: TypeAdapter[T] = TypeAdapter(shape)
         return adapter.validate_python(parse_json(text_of(path)))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error}; give the same command again") from error
     except ValueError as error:
-        raise DataError(
-            f"cannot read {path}: {first_problem(error)}; take it away and give the same command again"
-        ) from error
+        raise damaged(path, first_problem(error)) from error
 
 
 PICTURE_RULES = {rule.name for rule in RULES}
 OF_TEXTS = {"score", *(rule.name for rule in TEXT_RULES)}
-# Never null: by the kind of table, or of a row that nothing drops.
+# Columns that are never null, by the kind of table.
 ALWAYS = {
     "index": ("address", "reason", "moved", "hops", "offset", "length"),
     "measured": ("address", "fails"),
     **dict.fromkeys(("pages", "joined", "decisions"), ("page", "address", "place", "texts", "fails", "licence")),
 }
+# Columns that are never null in a row that no rule drops.
 KEPT = ("sha256", "dhash", "bytes", "width", "height")
 LEFT = (*KEPT, "blob", "offset", "length")
 
 
 def faults(table: Any, kind: str) -> Iterator[str]:
-    """What is wrong with a table that has the columns of its kind, or some of them."""
+    """What is wrong with the values of a table that has all columns of its kind, or some of them."""
     import pyarrow.compute as pc
 
-    there = set(table.column_names)
-    yield from (f"{name} is missing in a row" for name in ALWAYS[kind] if name in there and table[name].null_count)
-    if "fails" in there:
-        yield from _names("fails", pc.list_flatten(table["fails"]), PICTURE_RULES.__contains__)
-    if "dropped_by" in there:
-        yield from _names("dropped_by", pc.drop_null(table["dropped_by"]), PICTURE_RULES.__contains__)
-    for name, form in (("sha256", SHA256), ("type", ENDING), ("blob", SHARD)):
-        if name in there:
-            yield from _names(name, pc.drop_null(table[name]), form.fullmatch)
+    present = set(table.column_names)
+    yield from (f"{name} is missing in a row" for name in ALWAYS[kind] if name in present and table[name].null_count)
+    if "fails" in present:
+        yield from _unknown("fails", pc.list_flatten(table["fails"]), PICTURE_RULES.__contains__)
+    for name, known in (
+        ("dropped_by", PICTURE_RULES.__contains__), ("sha256", SHA256.fullmatch), ("type", ENDING.fullmatch),
+        ("blob", SHARD.fullmatch),
+    ):  # fmt: skip
+        if name in present:
+            yield from _unknown(name, pc.drop_null(table[name]), known)
     for name in ("offset", "length", "hops", "place", "bytes", "width", "height"):
-        if name in there and pc.any(pc.less(table[name], -1 if name == "offset" else 0)).as_py():
+        if name in present and pc.any(pc.less(table[name], -1 if name == "offset" else 0)).as_py():
             yield f"{name} is below zero"
-    if "texts" in there:
-        yield from _texts(pc.list_flatten(table["texts"]))
+    if "texts" in present:
+        yield from _faults_of_texts(pc.list_flatten(table["texts"]))
     if kind in ("joined", "decisions"):
-        yield from _whole(table, there, kind)
+        yield from _missing(table, present, kind)
 
 
-def _texts(texts: Any) -> Iterator[str]:
+def _faults_of_texts(texts: Any) -> Iterator[str]:
     import pyarrow.compute as pc
 
     if texts.null_count:
@@ -128,14 +128,14 @@ def _texts(texts: Any) -> Iterator[str]:
     kinds, words, fails, scores = (pc.struct_field(texts, name) for name in ("kind", "text", "fails", "score"))
     if kinds.null_count or words.null_count or fails.null_count:
         yield "a text lacks its kind, its words or its verdicts"
-    yield from _names("kind", kinds, KINDS.__contains__)
-    yield from _names("fails of a text", pc.list_flatten(fails), OF_TEXTS.__contains__)
+    yield from _unknown("kind", kinds, KINDS.__contains__)
+    yield from _unknown("fails of a text", pc.list_flatten(fails), OF_TEXTS.__contains__)
     if not pc.all(pc.is_finite(pc.drop_null(scores))).as_py() and len(pc.drop_null(scores)):
         yield "a score is not finite"
 
 
-def _whole(table: Any, there: set[str], kind: str) -> Iterator[str]:
-    """A row that is left has all that its record tells; the text that is kept is one of its texts."""
+def _missing(table: Any, present: set[str], kind: str) -> Iterator[str]:
+    """Rows that no rule drops, and yet lack what their record holds; and kept texts that do not exist."""
     import pyarrow.compute as pc
 
     if kind == "joined":
@@ -146,11 +146,11 @@ def _whole(table: Any, there: set[str], kind: str) -> Iterator[str]:
         if pc.any(pc.or_(pc.less(table["kept"], 0), pc.greater_equal(table["kept"], texts))).as_py():
             yield "kept is no text of its picture"
     for name in LEFT if kind == "joined" else KEPT:
-        if name in there and pc.any(pc.and_(left, pc.is_null(table[name]))).as_py():
+        if name in present and pc.any(pc.and_(left, pc.is_null(table[name]))).as_py():
             yield f"{name} is missing in a row that is kept"
 
 
-def _names(column: str, values: Any, known: Callable[[str], object]) -> Iterator[str]:
+def _unknown(column: str, values: Any, known: Callable[[str], object]) -> Iterator[str]:
     import pyarrow.compute as pc
 
     strange = [one for one in pc.unique(values).to_pylist() if one is None or not known(one)]

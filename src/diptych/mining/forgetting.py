@@ -1,13 +1,13 @@
-"""Pictures taken out of a run for good: their files, lines and verdicts; their hashes stay, so that none comes back."""
+"""Remove images from a run for good: their files, lines and verdicts. Their hashes stay, so that none comes back."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from diptych.mining import funnel
-from diptych.mining.checking import Counted, Measured, read_json
+from diptych.mining.checking import FunnelInputs, Measured, read_json
 from diptych.mining.layout import RunLayout
 from diptych.mining.lists import Lists, lists_of
-from diptych.mining.tables import Row, check_beside, read_table, write_json, write_rows
+from diptych.mining.tables import Row, check_same_rows, read_table, write_json, write_rows
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
@@ -15,41 +15,38 @@ FILE = "forgotten.txt"
 
 
 def forget(out: Path, lists: Sequence[Path]) -> int:
-    """How many pictures went. Their bytes in `work` are overwritten too."""
+    """Remove the images on these lists and return their number. Their bytes in `work` are overwritten too.
+
+    A killed command can be given again: the hashes are written first, and the verdicts, which name the images, last.
+    """
     layout = RunLayout.finished(out)
-    before = read_json(layout.funnel, Counted)
+    before = read_json(layout.funnel, FunnelInputs)
     wanted = lists_of(lists, 4)
-    gone: set[str] = set()
-    lines = _lines(wanted)
     tables = {path: read_table(path, "decisions").to_pylist() for path in sorted(layout.decisions.glob("*.parquet"))}
-    for rows in tables.values():
-        for row in rows:
-            if row["sha256"] is not None and _meant(row, wanted):
-                gone.add(row["sha256"])
-                lines |= {row["sha256"], *([f"{row['dhash']:016x}"] if row["dhash"] is not None else [])}
-    _remember(layout, lines)  # first, so that a kill here loses nothing
-    _records(layout, gone)
+    listed = [row for rows in tables.values() for row in rows if row["sha256"] is not None and _on(wanted, row)]
+    gone = {row["sha256"] for row in listed}
+    dhashes = {*wanted.refused.dhashes, *(row["dhash"] for row in listed if row["dhash"] is not None)}
+    _remember(
+        layout, {*wanted.hosts, *wanted.addresses, *wanted.refused.sha256, *gone, *(f"{d:016x}" for d in dhashes)}
+    )
+    _forget_records(layout, gone)
     for path in layout.pictures.glob("*/*"):
         if path.stem in gone:
             path.unlink()
     _bodies(layout, gone)
-    for path, rows in tables.items():  # last, since they say what is to go: the same command after a kill goes on
-        kept = [row for row in rows if row["sha256"] not in gone and not _meant(row, wanted)]
+    for path, rows in tables.items():
+        kept = [row for row in rows if row["sha256"] not in gone and not _on(wanted, row)]
         if len(kept) < len(rows):
             write_rows(path, kept, "decisions")
     write_json(layout.funnel, funnel.of(layout).as_json(before.inputs, before.about.model_dump()))
     return len(gone)
 
 
-def _meant(row: Row, lists: Lists) -> bool:
-    """By its own address, where that led, or its page's, by their hosts, or by its hashes."""
-    if lists.refuse_any(row["address"], row["final"], row["page"]):
+def _on(lists: Lists, row: Row) -> bool:
+    """True if a list has the image's address, where that redirects to, its page, one of their hosts, or its hash."""
+    if lists.refuse(row["address"], row["final"], row["page"]):
         return True
-    return row["sha256"] is not None and lists.refuse_picture(row["sha256"], row["dhash"])
-
-
-def _lines(lists: Lists) -> set[str]:
-    return {*lists.hosts, *lists.addresses, *lists.sha256, *(f"{one:016x}" for one in lists.dhashes)}
+    return row["sha256"] is not None and lists.refused.hold(row["sha256"], row["dhash"])
 
 
 def _remember(layout: RunLayout, lines: set[str]) -> None:
@@ -59,15 +56,15 @@ def _remember(layout: RunLayout, lines: set[str]) -> None:
     write_atomically(path, "".join(f"{line}\n" for line in sorted(before | lines)).encode())
 
 
-def _records(layout: RunLayout, gone: set[str]) -> None:
+def _forget_records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
         try:
             lines = text_of(path).splitlines(keepends=True)
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path} holds something else than records ({error!r}); give its `diptych mine run` again, which "
-                "leaves out what was forgotten"
+                f"{path} is no file of records ({error!r}); give its `diptych mine run` again, which leaves out what "
+                "was forgotten"
             ) from error
         if not kept:
             path.unlink()
@@ -76,18 +73,18 @@ def _records(layout: RunLayout, gone: set[str]) -> None:
 
 
 def _bodies(layout: RunLayout, gone: set[str]) -> None:
-    """The bytes that were fetched are overwritten where they lie, so that `work` stays as it is otherwise."""
+    """Overwrite the fetched bytes in place, so that `work` stays otherwise as it is."""
     for path in layout.work("measured").glob("*.parquet"):
         index = read_json(layout.plan(path.stem), Measured).index
         blob = layout.blob(index)
         if not blob.exists():
             continue
-        asked = read_table(layout.table("index", index), "index", ["offset", "length"])
-        seen = read_table(path, "measured", ["sha256"])
-        check_beside(asked, seen, path)
+        places = read_table(layout.table("index", index), "index", ["offset", "length"])
+        hashes = read_table(path, "measured", ["sha256"])
+        check_same_rows(places, hashes, path)
         size = blob.stat().st_size
         with blob.open("r+b") as file:
-            for row, place in zip(seen.to_pylist(), asked.to_pylist(), strict=True):
+            for row, place in zip(hashes.to_pylist(), places.to_pylist(), strict=True):
                 if row["sha256"] in gone and 0 <= place["offset"] < size:
                     file.seek(place["offset"])
                     file.write(b"\0" * min(place["length"], size - place["offset"]))

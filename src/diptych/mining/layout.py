@@ -1,9 +1,8 @@
-"""Where a run's files lie. `work` can be made again; all else is what the run is for."""
+"""The paths of a run's files. `work` can be made again; all else is the result of the run."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.runtime.errors import DataError
@@ -13,42 +12,27 @@ STAGES = ("pages", "fetch", "decode", "score", "keep")
 SHARD, SHA256, ENDING = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z]{3,4}")
 
 
-@dataclass(frozen=True)
+def damaged(path: Path, why: object, remove: Path | str = "it") -> DataError:
+    """The error about a file of a run that is not as its stage writes it, to be raised by the caller."""
+    return DataError(f"cannot read {path}: {why}; remove {remove} and give the same command again")
+
+
 class RunLayout:
-    out: Path
+    """The folder of a run, and where each of its files is."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.settings, self.funnel = out, out / "mine.json", out / "funnel.json"
+        self.records, self.decisions = out / "records", out / "decisions"
+        self.pictures, self.forgotten = out / "pictures", out / "forgotten"
 
     @classmethod
     def finished(cls, out: Path) -> RunLayout:
-        """Of a run that has ended. Raises DataError where there is none, and DiptychError for links out of it."""
+        """The layout of a finished run. Raises DataError if there is none, and DiptychError for links out of it."""
         layout = cls(out)
         if not layout.funnel.exists():
             raise DataError(f"no finished run in {out}; `diptych mine run INPUT --out {out}` makes one")
         refuse_links_out(out)
         return layout
-
-    @property
-    def settings(self) -> Path:
-        return self.out / "mine.json"
-
-    @property
-    def records(self) -> Path:
-        return self.out / "records"
-
-    @property
-    def decisions(self) -> Path:
-        return self.out / "decisions"
-
-    @property
-    def pictures(self) -> Path:
-        return self.out / "pictures"
-
-    @property
-    def funnel(self) -> Path:
-        return self.out / "funnel.json"
-
-    @property
-    def forgotten(self) -> Path:
-        return self.out / "forgotten"
 
     def work(self, *parts: str) -> Path:
         return self.out.joinpath("work", *parts)
@@ -60,30 +44,25 @@ class RunLayout:
         return self._shard(stage, name, "parquet")
 
     def counts(self, stage: str, name: str) -> Path:
-        """The last that a shard writes: where it is there, the shard is whole."""
+        """The file that a shard writes last: where it exists, the shard is whole."""
         return self._shard(stage, name, "json")
 
     def blob(self, name: str) -> Path:
-        """Bodies one after the other; the index says where each begins."""
+        """Image files one after the other; the index has the offset of each."""
         return self._shard("index", name, "blob")
 
     def times(self, name: str) -> Path:
-        """When each address of an index was fetched."""
+        """The time at which each address of an index was fetched."""
         return self._shard("index", name, "times.json")
 
     def picture(self, sha256: str, ending: str) -> Path:
-        """Raises DataError for what is no name of ours: a table that others wrote may name any place."""
+        """The path of a kept image. Raises DataError for other names: a foreign table may name any path."""
         if not SHA256.fullmatch(sha256) or not ENDING.fullmatch(ending):
-            raise DataError(
-                f"{self.out} names a picture {sha256[:80]!r} of type {ending[:20]!r}, wanted its sha256 and jpg or the "
-                f"like; take {self.work()} away and give the same `diptych mine run` again"
-            )
+            why = f"it names a picture {sha256[:80]!r} of type {ending[:20]!r}, wanted a sha256 and jpg or the like"
+            raise damaged(self.out, why, self.work())
         return self.pictures / sha256[:2] / f"{sha256}.{ending}"
 
     def _shard(self, folder: str, name: str, ending: str) -> Path:
         if not SHARD.fullmatch(name):
-            raise DataError(
-                f"{self.work()} names a shard {name[:80]!r}, wanted 16 hex digits; take {self.work()} away and give "
-                "the same `diptych mine run` again"
-            )
+            raise damaged(self.work(), f"it names a shard {name[:80]!r}, wanted 16 hex digits", self.work())
         return self.work(folder, f"{name}.{ending}")

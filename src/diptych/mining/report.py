@@ -1,4 +1,4 @@
-"""The funnel of `diptych mine`: a table on the terminal and one HTML page, no network, no script."""
+"""The funnel of `diptych mine`: a table on the terminal, and one HTML page without network requests or scripts."""
 
 import base64
 import io
@@ -10,11 +10,11 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from diptych.mining.checking import Begun, read_json
+from diptych.mining.checking import RunSettings, read_json
 from diptych.mining.funnel import Funnel
 from diptych.mining.judge.decode import TYPES
+from diptych.mining.keep.address_table import AddressTable
 from diptych.mining.layout import RunLayout
-from diptych.mining.pages.reading import body_of
 from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.tables import Row
 from diptych.runs.reports.environment import environment
@@ -25,24 +25,18 @@ THUMBNAIL = 160
 
 
 def summary(numbers: Mapping[str, Any], console: Console) -> None:
-    """What each rule dropped. The column adds up: all that were dropped and what is kept are all that came in."""
+    """Print what each rule dropped. `dropped` adds up: with what is kept it is all that came in."""
+
+    def share(part: int, whole: int) -> str:
+        return f"{100 * part / max(1, whole):.1f}%"
+
     table = Table("rule", "seen", "dropped", "share", "alone", "only", title="pictures")
     for name, line in numbers["rules"].items():
         if line["alone"]:
-            share = f"{100 * line['dropped'] / max(1, line['seen']):.1f}%"
-            table.add_row(
-                name,
-                *(f"{line[key]:,}" for key in ("seen", "dropped")),
-                share,
-                f"{line['alone']:,}",
-                f"{line['only']:,}",
-            )
-    table.add_row(
-        "kept",
-        f"{numbers['pictures']:,}",
-        f"{numbers['kept']:,}",
-        f"{100 * numbers['kept'] / max(1, numbers['pictures']):.1f}%",
-    )
+            seen, dropped, alone, only = (f"{line[key]:,}" for key in ("seen", "dropped", "alone", "only"))
+            table.add_row(name, seen, dropped, share(line["dropped"], line["seen"]), alone, only)
+    pictures, kept = numbers["pictures"], numbers["kept"]
+    table.add_row("kept", f"{pictures:,}", f"{kept:,}", share(kept, pictures))
     console.print(table)
     console.print(
         f"mean words {numbers['mean_words']:.1f} (LAIT: {numbers['paper_mean_words']:.0f}); "
@@ -52,8 +46,8 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 
 
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
-    """Writes OUT/report.html and OUT/card.md, each whole or not at all."""
-    write_card(layout, numbers, read_json(layout.settings, Begun))
+    """Write OUT/report.html and OUT/card.md, each whole or not at all. Returns the path of the report."""
+    write_card(layout, numbers, read_json(layout.settings, RunSettings))
     page = environment().get_template("mined.html.jinja").render(
         numbers=numbers,
         rules=[(rule, numbers["rules"][rule.name], _shown(layout, funnel.rules[rule.name].examples)) for rule in RULES],
@@ -87,12 +81,12 @@ def _shown(layout: RunLayout, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _thumbnail(layout: RunLayout, row: Row) -> str:
-    """A data URI; empty where the picture is not at hand, or was dropped by its header and never decoded."""
+    """A data URI; empty if the image is neither in the run nor in `work`, or was dropped before it was decoded."""
     if row["sha256"] is None or row["dhash"] is None:
         return ""
     path = layout.picture(row["sha256"], row["type"] or "jpg")
     try:
-        return _small(path if path.exists() else io.BytesIO(_from_work(layout, row)))
+        return _small(path if path.exists() else io.BytesIO(AddressTable.body_of(layout, row["address"])))
     except DataError:
         return ""
 
@@ -101,49 +95,34 @@ def _small(file: Path | io.BytesIO) -> str:
     try:
         with Image.open(file, formats=list(TYPES)) as image:
             image.thumbnail((THUMBNAIL, THUMBNAIL))
-            kept = io.BytesIO()
-            image.convert("RGB").save(kept, format="JPEG", quality=80)
-    except Exception:  # Pillow raises of many kinds on damaged files
+            jpeg = io.BytesIO()
+            image.convert("RGB").save(jpeg, format="JPEG", quality=80)
+    except Exception:  # Pillow raises many kinds of errors for damaged files
         return ""
-    return "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode("ascii")
-
-
-def _from_work(layout: RunLayout, row: Row) -> bytes:
-    """Where a picture that was dropped lies, if `work` is still there."""
-    from diptych.mining.keep.address_table import NAME, AddressTable, digest_of
-
-    path = layout.work(NAME)
-    if not path.is_file():
-        raise DataError("no work")
-    about = AddressTable.of_others(path, digest_of(path)).rows([row["address"]], 5)[0]
-    if about is None or not about["length"] or about["blob"] is None:
-        raise DataError("no picture")
-    return body_of(layout, about["blob"], about)
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg.getvalue()).decode("ascii")
 
 
 def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) -> None:
-    """Pictures with their texts, in the order of the lines."""
+    """Write an HTML page of images with their texts, in the order of the lines."""
     shown = [{"uri": _small(folder / pair["image"]), **pair} for pair in pairs]
     page = environment().get_template("labels.html.jinja").render(shown=shown)
     write_atomically(path, page.encode("utf-8", "replace"))
 
 
-def write_card(layout: RunLayout, numbers: Mapping[str, Any], begun: Begun) -> None:
-    """Writes OUT/card.md: what a reader of the data has to know."""
-    dropped = "".join(
-        f"| {name} | {line['dropped']:,} |\n" for name, line in numbers["rules"].items() if line["dropped"]
-    )
+def write_card(layout: RunLayout, numbers: Mapping[str, Any], run: RunSettings) -> None:
+    """Write OUT/card.md: the origin of the data, its licences, judges and limits."""
+    dropped = [f"| {name} | {line['dropped']:,} |\n" for name, line in numbers["rules"].items() if line["dropped"]]
     licences = ", ".join(f"{name} {count:,}" for name, count in numbers["licences"].items()) or "none"
     judges = ", ".join(f"{place} {what}" for place, what in numbers["about"]["judges"].items())
-    kinds = ", ".join(f"{one.kind} {one.digest[:12]}" for one in begun.inputs)
+    kinds = ", ".join(f"{one.kind} {one.digest[:12]}" for one in run.inputs)
     text = (
         f"# Data card\n\n{numbers['kept']:,} pictures with a text each, of {numbers['pictures']:,} pictures on pages, "
-        f"mined by Diptych {begun.versions.diptych} with rules {begun.rules}.\n\n"
-        f"- Inputs (kind, sha256): {kinds}.\n- Texts: English, {numbers['mean_words']:.1f} words in the mean; somebody "
-        f"published each beside its picture.\n- Scorer: {numbers['about']['scorer']}.\n- Judges: {judges}.\n"
-        f"- Licences as page or file tell them: {licences}. `unknown` is no licence.\n"
+        f"mined by Diptych {run.versions.diptych} with rules {run.rules}.\n\n"
+        f"- Inputs (kind, sha256): {kinds}.\n- Texts: English, {numbers['mean_words']:.1f} words in the mean, each "
+        f"published with its picture.\n- Scorer: {numbers['about']['scorer']}.\n- Judges: {judges}.\n"
+        f"- Licences as stated by page or file: {licences}. `unknown` is no licence.\n"
         "- Faces, names and other personal data are neither looked for nor removed.\n"
-        "- What was taken out on request stands in `forgotten/`; take it out of copies too.\n\n"
-        f"| dropped by | pictures |\n|---|---|\n{dropped}"
+        "- What was removed on request is listed in `forgotten/`; remove it from copies too.\n\n"
+        f"| dropped by | pictures |\n|---|---|\n{''.join(dropped)}"
     )
     write_atomically(layout.out / "card.md", text.encode("utf-8", "replace"))

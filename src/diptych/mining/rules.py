@@ -1,76 +1,67 @@
 # ruff: noqa: E501  # a table
-"""The rules: their names, in the order in which the first that drops a picture is told, and where each is from.
+"""The mining rules in the order of their stages: the first one that an image breaks counts as the one that dropped it.
 
-`paper` quotes ImageBERT's section 3; a number or a mechanism beside it is ours all the same, but for the 300 pixels.
+`paper` quotes ImageBERT, section 3. Numbers and mechanisms are ours even next to a quote, except the 300 pixels.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-VERSION = "2"  # of what rules do; a change of it makes every shard anew
-
-Of = Literal["page", "picture", "text", "pair"]
+VERSION = "2"  # of the rules' behaviour: another version makes every shard again
 
 
 @dataclass(frozen=True)
 class Rule:
+    """One reason to drop an image, or a text of it; `what` is the condition that drops it, as reports show it."""
+
     name: str
-    of: Of
-    stage: str
     what: str
     paper: str = "«ours»"
 
 
 RULES = (
-    Rule("opt_out", "page", "pages", "the page asks not to be used: robots meta or X-Robots-Tag, TDM-Reservation"),
-    Rule("language", "page", "pages", "not declared English, or English less probable than this on the first 200 characters",
+    Rule("opt_out", "the page asks not to be used: robots meta or X-Robots-Tag, TDM-Reservation"),
+    Rule("language", "not declared English, or English less probable than this on the first 200 characters",
          "discard all non-English ones; how is «ours»"),
-    Rule("address", "picture", "pages", "no usable address: data:, javascript:, over 2,000 letters, no host"),
-    Rule("dominant", "picture", "pages", "does not lead the page's other pictures by this much",
+    Rule("address", "no usable address: data:, javascript:, over 2,000 letters, no host"),
+    Rule("dominant", "does not lead the page's other images by this much",
          "detect dominant images by HTML tags and DOM tree features; which is «ours»"),
-    Rule("no_text", "picture", "texts", "none of its texts is left"),
-    Rule("refused", "picture", "fetch", "its host or address, or its own hash, is on a list of what is not wanted"),
-    Rule("fetch", "picture", "fetch", "it could not be had; `reason` says why"),
-    Rule("unreadable", "picture", "decode", "not a picture by its content, or damaged"),
-    Rule("small_file", "picture", "decode", "fewer bytes than this"),
-    Rule("large_file", "picture", "decode", "more bytes than this"),
-    Rule("pixels", "picture", "decode", "more pixels than this; told by its header, never decoded"),
-    Rule("sides", "picture", "decode", "a side of this many pixels or fewer",
-         "only keep images whose width and height are both larger than 300 pixels"),
-    Rule("ratio", "picture", "decode", "the longer side is more than this many times the shorter"),
-    Rule("one_colour", "picture", "decode", "all of one colour"),
-    Rule("animation", "picture", "decode", "more than one frame (off: the first frame is taken)"),
-    Rule("realism", "picture", "decode", "the realism judge gives less than this",
+    Rule("no_text", "none of its texts is left"),
+    Rule("refused", "its host, its address or its hash is on a list given to --refuse, or was forgotten"),
+    Rule("fetch", "could not be fetched; `reason` gives the cause"),
+    Rule("unreadable", "not an image by its content, or damaged"),
+    Rule("small_file", "fewer bytes than this"),
+    Rule("large_file", "more bytes than this"),
+    Rule("pixels", "more pixels than this by its header; never decoded"),
+    Rule("sides", "a side of this many pixels or fewer", "only keep images whose width and height are both larger than 300 pixels"),
+    Rule("ratio", "the longer side is more than this many times the shorter"),
+    Rule("one_colour", "all of one colour"),
+    Rule("animation", "more than one frame (off: the first frame is taken)"),
+    Rule("realism", "the realism judge gives less than this",
          "a binary classifier to discard unnatural, non-realistic and non-learn-able images; which is «ours»"),
-    Rule("nsfw", "picture", "decode", "the NSFW judge gives less than this (1 is safe)",
+    Rule("nsfw", "the NSFW judge gives less than this (1 is safe)",
          "pornographic or racy content are also discarded; by what is «ours»"),
-    Rule("licence", "picture", "keep", "no licence of the kind that was asked for"),
-    Rule("exclude", "picture", "keep", "a val or test split has it"),
-    Rule("score", "picture", "score", "no text that the scorer finds relevant",
+    Rule("licence", "no licence of the kind given to --licence"),
+    Rule("exclude", "a val or test split has it"),
+    Rule("score", "the scorer finds none of its texts relevant",
          "a weak image-text semantic model to predict whether the pair is relevant; features and threshold are «ours»"),
-    Rule("common_text", "picture", "keep", "all its texts are said of more pictures than this",
+    Rule("common_text", "each of its texts belongs to more images than this",
          "If too many images have the same description, we will directly drop all these pairs; how many is «ours»"),
-    Rule("host_pairs", "picture", "keep", "its host has its share already"),
-    Rule("best_pair", "picture", "keep", "the same picture has a better pair on this or another page",
-         "only select the best scored pair; what makes two pictures one is «ours»"),
+    Rule("host_pairs", "its host has its share already"),
+    Rule("best_pair", "the same image has a better pair on this or another page",
+         "only select the best scored pair; what makes two images the same is «ours»"),
 )  # fmt: skip
 
 TEXT_RULES = (
-    Rule("file_name", "text", "texts", "a file's name"),
-    Rule("short", "text", "texts", "fewer words than this", "sentences within a normal length; both ends are «ours»"),
-    Rule("long", "text", "texts", "more words than this", "sentences within a normal length; both ends are «ours»"),
-    Rule("bad_words", "text", "texts", "holds a word of the list", "noisy words (spam/pornography); the list is «ours»"),
-    Rule("spam", "text", "texts", "so many marks of spam", "noisy words (spam/pornography); the marks are «ours»"),
-    Rule("repeats", "text", "texts", "a smaller share of its words differ"),
-    Rule("letters", "text", "texts", "a smaller share of its characters are letters"),
-    Rule("vocabulary", "text", "texts", "a greater share of its words is outside of the vocabulary",
+    Rule("file_name", "a file's name"),
+    Rule("short", "fewer words than this", "sentences within a normal length; both ends are «ours»"),
+    Rule("long", "more words than this", "sentences within a normal length; both ends are «ours»"),
+    Rule("bad_words", "holds a word of the list", "noisy words (spam/pornography); the list is «ours»"),
+    Rule("spam", "this many marks of spam or more", "noisy words (spam/pornography); the marks are «ours»"),
+    Rule("repeats", "a smaller share of its words differ"),
+    Rule("letters", "a smaller share of its characters are letters"),
+    Rule("vocabulary", "a greater share of its words is outside of the vocabulary",
          "discard sentences that have high ratio of out-of-vocabulary terms; vocabulary and ratio are «ours»"),
-    Rule("text_language", "text", "texts", "English less probable than this, of texts of 8 words or more"),
+    Rule("text_language", "English less probable than this, for texts of 8 words or more"),
 )  # fmt: skip
 
 ORDER = {rule.name: number for number, rule in enumerate((*RULES, *TEXT_RULES))}
-
-
-def first(fails: list[str]) -> str | None:
-    """The first rule that dropped it, in the order of the stages."""
-    return min(fails, key=ORDER.__getitem__) if fails else None

@@ -1,4 +1,4 @@
-"""One run of `diptych mine`: stage after stage, each shard made once, from wherever the last run stopped."""
+"""One run of `diptych mine`: all stages in order. Whole shards of an interrupted run are used again."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from diptych.mining import funnel
 from diptych.mining.checking import Object, PageCounts, Retries, WarcParts, read_json
 from diptych.mining.fetch.fetching import PASSING, WantedAddress, check_contact
-from diptych.mining.fetch.gathering import FetchBucket, Take, buckets
+from diptych.mining.fetch.gathering import FetchBucket, TakeImages, buckets
 from diptych.mining.fetch.gathering import fetched_at as times_of
 from diptych.mining.judge.measuring import Decode
 from diptych.mining.judge.scoring import Scorer
@@ -33,14 +33,14 @@ from diptych.runtime.engine.stopping import stoppable
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 from diptych.runtime.files import holds_something, refuse_links_out, text_of
 
-EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what a run's folder was begun with
+EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what belongs to a folder for good
 LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
-Tell = Callable[[str], None]
+_ANSWER = ("address", "reason", "moved", "hops")
 
 
 @dataclass
 class Mine:
-    """What is asked for. `engine` and `workers` change nothing of what comes out."""
+    """One mining job. `engine` and `workers` do not change the result."""
 
     out: Path
     given: Sequence[Path]
@@ -59,12 +59,15 @@ class Mine:
     refuse: Sequence[Path] = ()
     exclude: Sequence[tuple[str, int | None]] = ()
     tars: Path | None = None
-    tell: Tell = print
+    tell: Callable[[str], None] = print
     write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None = None
     progress: Callable[[str, int], Callable[[], None]] = lambda _stage, _shards: lambda: None
 
     def run(self) -> dict[str, Any] | None:
-        """The funnel, or None where `until` ends before it. Raises Stopped, with all kept that is whole."""
+        """Carry out all stages up to `until`. Returns the funnel, or None if `until` ends before it.
+
+        Raises Stopped on a signal; whole shards are kept.
+        """
         if self.until not in STAGES:
             raise RecipeError(f"no stage {self.until!r}; wanted one of {', '.join(STAGES)}")
         self.layout = RunLayout(self.out)
@@ -84,14 +87,14 @@ class Mine:
             return None if self.until == "score" else self._keep(pages, joined, indexes)
 
     def _claim(self, sources: Sequence[inputs.MiningInput]) -> None:
-        """Refuses a folder that was begun otherwise, and says how."""
+        """Raise RecipeError if the folder was begun with other settings, with the difference; else write mine.json."""
         from diptych.mining.judge.judges import identity
 
         settings = self.settings.model_dump(mode="json")
-        del settings["fetch"]  # politeness changes nothing of what comes out
+        del settings["fetch"]  # does not change the result
         now = {
             "inputs": [{"kind": one.kind, "digest": one.digest, "base": one.base} for one in sources],
-            "words": _file_digest(self.words), "vocabulary": _file_digest(self.vocabulary), "rules": VERSION,
+            "words": _digest_of_words(self.words), "vocabulary": _digest_of_words(self.vocabulary), "rules": VERSION,
             "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
             "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
             **settings,
@@ -102,16 +105,16 @@ class Mine:
             different = differences({k: now[k] for k in EARLY}, {k: before.get(k) for k in EARLY})
             refuse_other(self.out, "a run with other settings", different)
         elif holds_something(self.out):
-            raise RecipeError(f"{self.out} holds something that `diptych mine run` did not make; give an empty --out")
+            raise RecipeError(f"{self.out} is not empty, and `diptych mine run` did not make it; give an empty --out")
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.layout.settings, now)
         self.about = now
 
     def _make(self, stage: str, work: Work, names: Iterable[str], folder: str) -> None:
-        """Those shards that are not there yet."""
-        self._do(stage, work, [name for name in names if not self.layout.counts(folder, name).exists()])
+        """Make the shards that do not exist yet."""
+        self._run(stage, work, [name for name in names if not self.layout.counts(folder, name).exists()])
 
-    def _do(self, stage: str, work: Work, names: Sequence[str]) -> None:
+    def _run(self, stage: str, work: Work, names: Sequence[str]) -> None:
         workers, step = self.workers, self.progress(stage, len(names))
         if stage == "score" and self.scorer is not None and self.engine != "ray":  # a cluster counts its own cores
             workers = min(workers, os.cpu_count() or 1)  # each loads the model
@@ -120,7 +123,7 @@ class Mine:
 
     def _plan(self, name: str, spec: Mapping[str, Any]) -> str:
         path = self.layout.plan(name)
-        if not holds_json(path, spec):  # the inputs may lie elsewhere since
+        if not holds_json(path, spec):  # the inputs may have moved
             write_json(path, spec)
         return name
 
@@ -130,10 +133,9 @@ class Mine:
         for source in sources:
             if source.kind == "visit":
                 if self.settings.offline:
-                    raise RecipeError(f"{source.path} lists pages that would have to be fetched; leave out --offline")
-                lists = self._lists()
-                every = (line.address for line in inputs.lines(source.path, "visit") if not line.bad)
-                allowed = [address for address in every if not lists.refuse(address)]
+                    raise RecipeError(f"{source.path} lists pages that have to be fetched; leave out --offline")
+                lists, lines = self._lists(), inputs.lines(source.path, "visit")
+                allowed = [line.address for line in lines if not line.bad and not lists.refuse(line.address)]
                 specs += [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self._rounds(allowed)]
             else:
                 specs += source.shards(self._parts(source))
@@ -142,11 +144,11 @@ class Mine:
         for name in names:
             spec = read_json(self.layout.plan(name), Object)
             for why, count in read_json(self.layout.counts("pages", name), PageCounts).bad.items():
-                self.tell(f"{spec['path'] or 'pages fetched'}: {count} records passed over: {why}")
+                self.tell(f"{spec['path'] or 'pages fetched'}: {count} records skipped: {why}")
         return names
 
     def _parts(self, source: inputs.MiningInput) -> list[list[int]]:
-        """Where a WARC is cut, looked up once."""
+        """First and last byte of each shard of a WARC, found once per file."""
         if source.kind != "warc":
             return []
         name = digest("parts", source.digest)
@@ -159,13 +161,13 @@ class Mine:
         return lists_of([*self.refuse, *forgotten], self.settings.keep.near_bits, self.exclude)
 
     def _gather(self, pages: Sequence[str]) -> list[str]:
-        """Names of indexes, in the order in which the later one counts."""
+        """Names of the indexes of images; where two have an address, the later one counts."""
         lists = self._lists()
         wanted = {
             row["address"]
             for name in pages
             for row in read_rows(self.layout.table("pages", name), "pages", ["address", "page", "fails"])
-            if not row["fails"] and not lists.refuse_any(row["address"], row["page"])
+            if not row["fails"] and not lists.refuse(row["address"], row["page"])
         }
         takes: list[str] = []
         for name in pages:
@@ -174,31 +176,28 @@ class Mine:
             if here:
                 spec = read_json(self.layout.plan(name), Object) | {"wanted": here}
                 takes.append(self._plan(digest("take", spec["key"], here), spec))
-        self._make("take", Take(self.out), takes, "index")
-        wanted = {one for one in wanted if not one.startswith(HERE)}
-        if self.settings.offline:
-            return takes
-        return takes + self._rounds(wanted)
+        self._make("take", TakeImages(self.out), takes, "index")
+        return takes if self.settings.offline else takes + self._rounds(a for a in wanted if not a.startswith(HERE))
 
     def _rounds(self, wanted: Iterable[str]) -> list[str]:
-        """Fetches, and fetches where redirects led; then again what may pass, once for each --retry-failed so far."""
+        """Fetch addresses and where they redirect to; then passing failures again, once per --retry-failed so far."""
         attempts, lists = self._attempts(), self._lists()
         names: list[str] = []
-        asked = dict.fromkeys(wanted, 0)  # hops by address
-        if asked and not self.settings.offline:
-            check_contact(self.settings.fetch, sorted({host_of(one) for one in asked}))
-        for attempt in range(attempts + 1 if asked else 0):
+        hops = dict.fromkeys(wanted, 0)  # redirects so far, by address
+        if hops and not self.settings.offline:
+            check_contact(self.settings.fetch, sorted({host_of(one) for one in hops}))
+        for attempt in range(attempts + 1 if hops else 0):
             done: dict[str, bool] = {}
-            while asked:
-                made = self._fetch({WantedAddress(*one) for one in asked.items()}, attempt)
+            while hops:
+                made = self._fetch({WantedAddress(*one) for one in hops.items()}, attempt)
                 names += made
-                rows = [row for name in made for row in read_rows(self.layout.table("index", name), "index", _ASKED)]
+                rows = [row for name in made for row in read_rows(self.layout.table("index", name), "index", _ANSWER)]
                 done |= {row["address"]: row["reason"] in PASSING for row in rows}
-                asked = {}
+                hops = {}
                 for row in rows:
                     if row["moved"] and row["moved"] not in done and not lists.refuse(row["moved"]):
-                        asked[row["moved"]] = min(row["hops"], asked.get(row["moved"], row["hops"]))
-            asked = {address: 0 for address, passing in done.items() if passing}
+                        hops[row["moved"]] = min(row["hops"], hops.get(row["moved"], row["hops"]))
+            hops = {address: 0 for address, passing in done.items() if passing}
         return names
 
     def _attempts(self) -> int:
@@ -217,69 +216,61 @@ class Mine:
         shards = [name for plan in plans for name in plan["shards"]]
         whole = {name for name in shards if self.layout.counts("index", name).exists()}
         missing = [plan["key"] for plan in plans if not whole.issuperset(plan["shards"])]
-        self._do("fetch", FetchBucket(self.out, self.settings.fetch), missing)
+        self._run("fetch", FetchBucket(self.out, self.settings.fetch), missing)
         return shards
 
     def _decode(self, indexes: Sequence[str]) -> list[tuple[str, str]]:
         same = [digest(self.about["pictures"]), self.about["judges"], VERSION]
         pairs = [(one, self._plan(digest("measured", one, *same), {"index": one})) for one in indexes]
-        self._make(
-            "decode", Decode(self.out, self.settings.pictures, dict(self.judges)), [b for _, b in pairs], "measured"
-        )
+        work = Decode(self.out, self.settings.pictures, dict(self.judges))
+        self._make("decode", work, [measured for _, measured in pairs], "measured")
         return pairs
 
     def _join(self, pages: Sequence[str], measured: Sequence[tuple[str, str]]) -> list[str]:
-        counts = gather(self.layout, measured)
-        lists = self._lists()
-        keep = self.settings.keep
-        same = [counts, self.scorer_version, self.about["keep"]["score"], keep.licence, digest(repr(lists)),
+        answers, lists, rules = gather(self.layout, measured), self._lists(), self.settings.keep
+        same = [answers, self.scorer_version, self.about["keep"]["score"], rules.licence, digest(repr(lists)),
                 self.settings.offline]  # fmt: skip
         names = [self._plan(digest("joined", page, *same), {"pages": page}) for page in pages]
-        work = Join(self.out, self.settings, counts, lists, self.scorer, self.load_scorer)
+        work = Join(self.out, self.settings, answers, lists, self.scorer, self.load_scorer)
         self._make("score", work, names, "joined")
         return names
 
     def _keep(self, pages: Sequence[str], joined: Sequence[str], indexes: Sequence[str]) -> dict[str, Any]:
         layout, rules = self.layout, self.settings.keep
-        pairs, chosen = writing.pairs_of(layout, joined)
+        pairs, places = writing.pairs_of(layout, joined)
         steps = keep_on_daft.steps() if self.engine == "daft" else None
         verdict = keep.choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs, steps)
         by = writing.made_by(self.scorer_version)
-        kept = writing.write_verdicts(layout, chosen, verdict, pages)
+        kept = writing.write_verdicts(layout, places, verdict, pages)
         writing.write_records(layout, kept, by)
         writing.write_times(layout, times_of(layout, indexes), kept)
         if self.tars is not None:
             writing.write_tars(self.tars, layout, kept, by)
-        found = funnel.of(layout)
+        counted = funnel.of(layout)
         about = {
-            "scorer": self.scorer_version or "none: every pair is kept that the rules let through",
+            "scorer": self.scorer_version or "none: every pair that passes the rules is kept",
             "judges": {place: self.about["judges"].get(place, "not judged") for place in ("realism", "nsfw")},
             "vocabulary": "by a vocabulary" if self.vocabulary is not None else "not judged: no --vocab was given",
             "rules": VERSION,
         }
-        numbers = found.as_json(funnel.inputs_of(layout, pages), about)
+        numbers = counted.as_json(funnel.inputs_of(layout, pages), about)
         write_json(layout.funnel, numbers)
         if self.write_page is not None:
-            self.write_page(layout, found, numbers)
+            self.write_page(layout, counted, numbers)
         return numbers
 
 
-_ASKED = ("address", "reason", "moved", "hops")
-
-
-def _file_digest(path: Path | None) -> str | None:
-    if path is None:
-        return None
+def _digest_of_words(path: Path | None) -> str | None:
     try:
-        return digest(text_of(path))
+        return digest(text_of(path)) if path is not None else None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {error}; wanted a word a line, in UTF-8") from error
 
 
-def not_judged(no_nsfw: bool, judges: Mapping[str, str]) -> None:
-    """Raises DiptychError (exit code 1) where nobody asked for pictures that no judge of NSFW has seen."""
+def refuse_unjudged(no_nsfw: bool, judges: Mapping[str, str]) -> None:
+    """Raise DiptychError (exit code 1) if there is no NSFW judge, and --no-nsfw was not given."""
     if "nsfw" not in judges and not no_nsfw:
         raise DiptychError(
-            "no NSFW judge, and none comes with Diptych: give one with --nsfw FOLDER, or say --no-nsfw, and all that "
-            "comes out is told to be «not judged»"
+            "no NSFW judge, and none comes with Diptych: give one with --nsfw FOLDER, or give --no-nsfw, and the "
+            "report calls all images «not judged»"
         )

@@ -1,4 +1,4 @@
-"""The weak semantic model of mining: logistic regression on features, some of which a detector or model makes."""
+"""The weak semantic model of mining (ImageBERT, section 3): logistic regression on features of pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from diptych.core import Record, Regions, Sample, collate
 from diptych.data.formats.table import read
 from diptych.mining.judge import features
 from diptych.mining.judge.decode import measure
-from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
+from diptych.mining.judge.logistic import HELD_OUT, Logistic, fit_and_test
 from diptych.mining.judge.scoring import Pair, Scorer
 from diptych.mining.judge.statistics import statistics
 from diptych.mining.settings import PictureRules
@@ -35,16 +35,14 @@ from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import to_picture
 
 FILE, DETECTOR, MODEL = "scorer.json", "detector", "model"
-HELD_OUT = 4  # every fourth picture
 PRECISION = 0.9
-REMEMBERED = 4_096  # pictures whose regions are kept
 MEASURED = PictureRules.model_validate(
     {"small_file": None, "large_file": None, "sides": None, "ratio": None, "one_colour": None}
 )
 
 
 class Reader:
-    """Features of pairs. A detector tells what is there, a model how text and picture go together; either may lack."""
+    """Features of pairs. A detector adds the objects it sees, a model how well text and image match; both optional."""
 
     def __init__(self, detector: Detector | None = None, model: ModelFolder | None = None) -> None:
         self.detector, self.model = detector, model
@@ -54,10 +52,8 @@ class Reader:
             self.classes = {word: name for name in detector.contract.class_names for word in _words(name)}
         if model is not None:
             if model.detector is None:
-                raise CheckpointError(
-                    f"{model.folder} has no detector/ folder, so it cannot read pictures; give another"
-                )
-            self.looker = load_detector(model.detector)
+                raise CheckpointError(f"{model.folder} has no detector/ folder, so it cannot read images; give another")
+            self.model_detector = load_detector(model.detector)
             self.names += tuple(name for name in features.MODEL if self._can(name))
 
     def _can(self, name: str) -> bool:
@@ -65,38 +61,34 @@ class Reader:
         return can_match(self.model.model) if name == "match" else isinstance(self.model.model, TwoTowers)
 
     def table(self, pairs: Sequence[Pair]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """A row a pair, a column a name."""
+        """Features N F: a row per pair, a column per name of `names`."""
         pictures = {id(pair.picture): pair for pair in pairs}
         measured = {key: self._measure(pair) for key, pair in pictures.items()}
         rows = []
         for pair in pairs:
-            measurement = measured[id(pair.picture)]
-            row = [
-                *features.of_text(pair),
-                *features.of_picture(pair.row, measurement.statistics),
-                *features.around(pair),
-            ]
+            measures = measured[id(pair.picture)]
+            row = [*features.of_text(pair), *features.of_picture(pair.row, measures.statistics), *features.around(pair)]
             if self.detector is not None:
-                row += features.seen_and_named(features.named_in(pair.text, self.classes), measurement.seen)
+                row += features.seen_and_named(features.named_in(pair.text, self.classes), measures.seen)
             rows.append(row)
         table = np.array(rows, np.float64)
         return table if self.model is None else np.hstack([table, self._by_model(pairs, measured)])
 
-    def _measure(self, pair: Pair) -> _Measured:
+    def _measure(self, pair: Pair) -> _Measures:
         image = Image.open(io.BytesIO(pair.picture)).convert("RGB")
-        picture = to_picture(image)
-        found = _Measured(statistics(image))
+        picture, measures = to_picture(image), _Measures(statistics(image))
         if self.detector is not None:
-            found.seen = _seen(self._regions(self.detector, picture), self.detector.contract.class_names)
+            measures.seen = _seen(self._regions(self.detector, picture), self.detector.contract.class_names)
         if self.model is not None:
-            found.regions = self._regions(self.looker, picture).first(self.model.architecture.config.max_regions)
-        return found
+            regions = self._regions(self.model_detector, picture)
+            measures.regions = regions.first(self.model.architecture.config.max_regions)
+        return measures
 
     def _regions(self, detector: Detector, picture: Picture) -> Regions:
         return detector.detect([picture], [Record("mined")])[0]
 
     @torch.inference_mode()
-    def _by_model(self, pairs: Sequence[Pair], measured: dict[int, _Measured]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _by_model(self, pairs: Sequence[Pair], measured: dict[int, _Measures]) -> np.ndarray[Any, np.dtype[np.float64]]:
         assert self.model is not None
         model, tokens = self.model.model, self.model.tokens
         samples = [
@@ -114,7 +106,7 @@ class Reader:
 
 
 @dataclass
-class _Measured:
+class _Measures:
     statistics: np.ndarray[Any, np.dtype[np.float64]]
     seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     regions: Regions | None = None
@@ -138,7 +130,7 @@ def _words(name: str) -> set[str]:
 
 @dataclass(frozen=True)
 class WeakScorer:
-    """What `diptych mine scorer` trained."""
+    """A scorer that `diptych mine scorer` trained."""
 
     version: str
     least: float
@@ -151,19 +143,15 @@ class WeakScorer:
 
 @cache
 def load_scorer(folder: str) -> Scorer:
-    """Once in a process."""
-    card = _card(Path(folder))
-    detector = Path(folder) / DETECTOR
-    model = Path(folder) / MODEL
-    reader = Reader(
-        load_detector(detector) if detector.is_dir() else None, open_model(model) if model.is_dir() else None
-    )
+    """The scorer in a folder, loaded once per process. Raises CheckpointError if it is damaged."""
+    path = Path(folder)
+    card, detector, model = _card(path), path / DETECTOR, path / MODEL
+    opened = load_detector(detector) if detector.is_dir() else None
+    reader = Reader(opened, open_model(model) if model.is_dir() else None)
     if list(reader.names) != card["features"]:
-        raise CheckpointError(
-            f"{folder} was trained on other features than its detector and model give; train it again"
-        )
+        raise CheckpointError(f"{folder} was trained on features that its detector and model lack; train it again")
     torch.set_num_threads(1)
-    return WeakScorer(card["version"], float(card["least"]), reader, Logistic.load(Path(folder), len(reader.names)))
+    return WeakScorer(card["version"], float(card["least"]), reader, Logistic.load(path, len(reader.names)))
 
 
 def scorer_version(folder: str) -> str:
@@ -183,7 +171,7 @@ def _card(folder: Path) -> dict[str, Any]:
 
 
 def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
-    """Pairs, whether each is true, and the picture of each. Lines that are still open are passed over."""
+    """Labelled pairs, their labels, and the image name of each. Lines without a label are skipped."""
     pairs, labels, names = [], [], []
     for path in paths:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
@@ -214,9 +202,7 @@ def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
         raise DataError(f"{where}: no picture {path}: {error.strerror}; correct the line, or leave it out") from error
     row, fails, _ = measure(body, MEASURED)
     if fails:
-        raise DataError(
-            f"{where}: {path} is no picture that can be read ({row['why']}); correct the line, or leave it out"
-        )
+        raise DataError(f"{where}: {path} is no readable image ({row['why']}); correct the line, or leave it out")
     return body, row
 
 
@@ -227,34 +213,32 @@ def train_scorer(
     detector: str | None = None,
     precision: float = PRECISION,
 ) -> dict[str, Any]:
-    """Writes the scorer; hands back its card. Every fourth picture, with all its texts, is held out: a pair is kept
-    from the score on of which, among those, `precision` (0 to 1) are true."""
+    """Train a scorer and write it to `out`. Returns its card.
+
+    Every fourth image, with all its texts, is held out. The threshold is the least score from which at least
+    `precision` (0 to 1) of the held-out pairs are true.
+    """
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
         raise DataError(f"{len(set(names))} labelled pictures; wanted {2 * HELD_OUT} at the least: label more")
     opened = open_model(Path(model)) if model is not None else None
-    found = open_detector(detector, []) if detector is not None else None
-    reader = Reader(found, opened)
-    table, truth = reader.table(pairs), np.array(labels)
-    numbers = np.unique(names, return_inverse=True)[1]
+    named = open_detector(detector, []) if detector is not None else None
+    reader, truth = Reader(named, opened), np.array(labels)
+    numbers = np.unique(names, return_inverse=True)[1].astype(np.int64)
     order = np.random.default_rng(0).permutation(int(numbers.max()) + 1)
-    held = order[numbers] % HELD_OUT == HELD_OUT - 1
-    fitted = Logistic.fit(table[~held], truth[~held])
-    scores = fitted(table[held])
-    least = threshold(scores, truth[held], precision)
-    low, high = auc_interval(scores, truth[held], numbers[held].astype(np.int64))
+    test = order[numbers] % HELD_OUT == HELD_OUT - 1
+    fitted, least, figures = fit_and_test(reader.table(pairs), truth, test, numbers, precision)
     ranked = sorted(zip(reader.names, fitted.weights.tolist(), strict=True), key=lambda one: -abs(one[1]))
     card = {
         "version": digest([fitted.weights.tolist(), fitted.bias, reader.names]), "least": round(least, 6),
         "features": list(reader.names), "labels": len(labels), "true": int(truth.sum()), "pictures": len(set(names)),
-        "held_out": int(held.sum()), "auc": round(auc(scores, truth[held]), 4),
-        "interval": [round(low, 4), round(high, 4)], "precision_wanted": precision,
+        **figures, "precision_wanted": precision,
         "weights": {name: round(weight, 4) for name, weight in ranked},
     }  # fmt: skip
     fitted.save(out)
-    if found is not None:
+    if named is not None:
         (out / DETECTOR).mkdir(exist_ok=True)
-        found.save(out / DETECTOR)
+        named.save(out / DETECTOR)
     if opened is not None:
         opened.save(out / MODEL)
     write_atomically(out / FILE, json.dumps(card, indent=1).encode())
@@ -262,22 +246,22 @@ def train_scorer(
 
 
 def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
-    """Of the pictures of val and test splits: sha256 and difference hash."""
+    """SHA-256 and difference hash of the images in val and test splits of a store or other data.
+
+    Raises DataError if an image is missing, or if there is no such split.
+    """
     from diptych.data.store.store import Store
 
-    is_store = (path / "store.json").is_file()
-    store = Store(path) if is_store else None
+    store = Store(path) if (path / "store.json").is_file() else None
     records = [store.words(row) for row in range(len(store))] if store is not None else read(path)
-    found: list[tuple[str, int | None]] = []
+    hashes: list[tuple[str, int | None]] = []
     for record in records:
         if record.split not in ("train", "web") and record.image is not None:
             try:
                 row, _, _ = measure(bytes_of(record.image), MEASURED)
             except OSError as error:
-                raise DataError(
-                    f"{path}: {record.key} has no picture any more ({error.strerror}); put it back"
-                ) from error
-            found.append((row["sha256"], row["dhash"]))
-    if not found:
-        raise DataError(f"{path} has no pictures in a val or test split; leave --exclude out, or give what has")
-    return found
+                raise DataError(f"{path}: the image of {record.key} is gone ({error.strerror}); put it back") from error
+            hashes.append((row["sha256"], row["dhash"]))
+    if not hashes:
+        raise DataError(f"{path} has no images in a val or test split; leave --exclude out, or give other data")
+    return hashes

@@ -1,4 +1,4 @@
-"""All that a run of `diptych mine` is told: one frozen model, saved resolved as OUT/mine.json."""
+"""The settings of `diptych mine`: one frozen model, saved in OUT/mine.json with every value resolved."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,7 @@ class _Frozen(BaseModel):
 
 
 class PageRules(_Frozen):
-    """Of pages and their pictures. `off` switches a rule off; `rules.py` says what each means and where it is from."""
+    """Rules of pages and their images. `off` (None) switches a rule off; `rules.py` has their meanings and sources."""
 
     opt_out: bool | None = True
     language: float | None = Field(default=0.8, ge=0, le=1)
@@ -26,7 +26,7 @@ class PageRules(_Frozen):
 
 
 class TextRules(_Frozen):
-    """Of the texts beside a picture."""
+    """Rules of the texts of an image."""
 
     file_name: bool | None = True
     short: int | None = Field(default=3, ge=1)
@@ -41,7 +41,7 @@ class TextRules(_Frozen):
 
 
 class PictureRules(_Frozen):
-    """Of a picture's file."""
+    """Rules of an image file."""
 
     small_file: int | None = Field(default=2_000, ge=0)
     large_file: int | None = Field(default=10_000_000, ge=0)
@@ -55,7 +55,7 @@ class PictureRules(_Frozen):
 
 
 class KeepRules(_Frozen):
-    """Of pairs, over all that was found."""
+    """Rules of pairs, over the whole collection."""
 
     score: float | None = None
     common_text: int | None = Field(default=10, ge=1)
@@ -65,7 +65,7 @@ class KeepRules(_Frozen):
 
 
 class Fetch(_Frozen):
-    """How pictures are asked for. None of it changes what comes out, so it may change from run to run."""
+    """How images are fetched: times in seconds. None of it changes the result, so it may change from run to run."""
 
     contact: str = ""
     connections_per_host: int = Field(default=2, ge=1)
@@ -89,6 +89,8 @@ class Fetch(_Frozen):
 
 
 class MiningSettings(_Frozen):
+    """All settings of a run, by section."""
+
     pages: PageRules = PageRules()
     texts: TextRules = TextRules()
     pictures: PictureRules = PictureRules()
@@ -102,7 +104,10 @@ RULES = ("pages", "texts", "pictures", "keep")
 
 
 def changed(settings: MiningSettings, assignments: Iterable[str]) -> MiningSettings:
-    """`rules.sides=300` or `fetch.rate=2`. Raises RecipeError for a key that does not exist, with the nearest."""
+    """A copy with assignments such as `rules.sides=300` or `fetch.rate=2`.
+
+    Raises RecipeError for a key that does not exist, with the nearest one that does, and for values out of range.
+    """
     values = settings.model_dump()
     places = {f"rules.{name}": (part, name) for part in RULES for name in values[part]}
     places |= {f"fetch.{name}": ("fetch", name) for name in values["fetch"]}
@@ -116,9 +121,10 @@ def changed(settings: MiningSettings, assignments: Iterable[str]) -> MiningSetti
 
 
 def checked(values: dict[str, Any]) -> MiningSettings:
+    """The settings from their values by section. Raises RecipeError for the first value out of range."""
     try:
         return MiningSettings.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(map(str, first["loc"]))
         raise RecipeError(f"{where}: {first['msg']}, found {first['input']!r}; `off` switches a rule off") from error

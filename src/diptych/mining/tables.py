@@ -1,4 +1,4 @@
-"""What stages leave on disk: Parquet, written whole or not at all, the same bytes for the same rows."""
+"""The tables that stages leave on disk: Parquet, written whole or not at all, the same bytes for the same rows."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.mining.checking import faults
-from diptych.runtime.errors import DataError
+from diptych.mining.layout import RunLayout, damaged
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of, refuse_endless, sha256_of_json, write_atomically
 
@@ -15,49 +15,42 @@ Row = dict[str, Any]
 
 
 def digest(*parts: Any) -> str:
-    """16 hex digits of what JSON makes of them: the name of a shard."""
+    """The name of a shard: 16 hex digits of the SHA-256 of its parts as JSON."""
     return sha256_of_json(parts)[:16]
 
 
 @cache
 def schema(name: str) -> Any:
-    """pages: a picture on a page; index: an address that was asked for; measured: a file; decisions: all of these."""
+    """The columns of a table. pages: an image on a page; index: a requested address; measured: an image file;
+    joined and decisions: all of these."""
     with requires_extra("diptych mine", "mine"):
         import pyarrow as pa
-    text = pa.struct([("kind", pa.string()), ("text", pa.string()), ("fails", pa.list_(pa.string())),
-                      ("score", pa.float64())])  # fmt: skip
+    texts, numbers, reals, names = pa.string(), pa.int32(), pa.float64(), pa.list_(pa.string())
+    text = pa.struct([("kind", texts), ("text", texts), ("fails", names), ("score", reals)])
     pages = [
-        ("page", pa.string()), ("address", pa.string()), ("place", pa.int32()), ("title", pa.string()),
-        ("declared", pa.string()), ("language", pa.string()), ("english", pa.float64()),
-        ("declared_width", pa.int32()), ("declared_height", pa.int32()), ("dominant", pa.float64()),
-        ("lead", pa.float64()), ("features", pa.list_(pa.string())), ("texts", pa.list_(text)),
-        ("licence", pa.string()), ("fails", pa.list_(pa.string())),
+        ("page", texts), ("address", texts), ("place", numbers), ("title", texts), ("declared", texts),
+        ("language", texts), ("english", reals), ("declared_width", numbers), ("declared_height", numbers),
+        ("dominant", reals), ("lead", reals), ("features", names), ("texts", pa.list_(text)), ("licence", texts),
+        ("fails", names),
     ]  # fmt: skip
+    body = [("offset", pa.int64()), ("length", pa.int64())]
     index = [
-        ("address", pa.string()), ("reason", pa.string()), ("status", pa.int32()), ("final", pa.string()),
-        ("moved", pa.string()), ("hops", pa.int32()), ("media", pa.string()), ("date", pa.string()),
-        ("offset", pa.int64()), ("length", pa.int64()),
+        ("address", texts), ("reason", texts), ("status", numbers), ("final", texts), ("moved", texts),
+        ("hops", numbers), ("media", texts), ("date", texts), *body,
     ]  # fmt: skip
     measures = [
-        ("sha256", pa.string()), ("type", pa.string()), ("bytes", pa.int64()), ("width", pa.int32()),
-        ("height", pa.int32()), ("frames", pa.int32()), ("one_colour", pa.bool_()), ("dhash", pa.uint64()),
-        ("file_licence", pa.string()), ("realism", pa.float64()), ("nsfw", pa.float64()), ("why", pa.string()),
+        ("sha256", texts), ("type", texts), ("bytes", pa.int64()), ("width", numbers), ("height", numbers),
+        ("frames", numbers), ("one_colour", pa.bool_()), ("dhash", pa.uint64()), ("file_licence", texts),
+        ("realism", reals), ("nsfw", reals), ("why", texts),
     ]  # fmt: skip
-    found = [("reason", pa.string()), ("status", pa.int32()), ("date", pa.string()), ("final", pa.string()),
-             ("blob", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]  # fmt: skip
-    fails = [("fails", pa.list_(pa.string()))]
-    match name:
-        case "pages":
-            return pa.schema(pages)
-        case "index":
-            return pa.schema(index)
-        case "measured":
-            return pa.schema([("address", pa.string()), *measures, *fails])
-        case "joined":
-            return pa.schema([*pages, *found, *measures])
-        case _:
-            kept = [("dropped_by", pa.string()), ("score", pa.float64()), ("kept", pa.int32())]
-            return pa.schema([*pages, *found[:4], *measures, *kept])
+    answer = [("reason", texts), ("status", numbers), ("date", texts), ("final", texts)]
+    verdict = [("dropped_by", texts), ("score", reals), ("kept", numbers)]
+    columns = {
+        "pages": pages, "index": index, "measured": [("address", texts), *measures, ("fails", names)],
+        "joined": [*pages, *answer, ("blob", texts), *body, *measures],
+        "decisions": [*pages, *answer, *measures, *verdict],
+    }  # fmt: skip
+    return pa.schema(columns[name])
 
 
 def write_rows(path: Path, rows: Sequence[Row], kind: str) -> None:
@@ -71,13 +64,20 @@ def write_rows(path: Path, rows: Sequence[Row], kind: str) -> None:
     write_atomically(path, sink.getvalue().to_pybytes())
 
 
+def write_shard(layout: RunLayout, stage: str, name: str, rows: Sequence[Row], counts: Row) -> Row:
+    """Write a shard's table, then its counts, which mark it as whole. Returns the counts."""
+    write_rows(layout.table(stage, name), rows, stage)
+    write_json(layout.counts(stage, name), counts)
+    return counts
+
+
 def read_rows(path: Path, kind: str, columns: Sequence[str] | None = None) -> list[Row]:
     rows: list[Row] = read_table(path, kind, columns).to_pylist()
     return rows
 
 
 def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> Any:
-    """Raises DataError for what is no table of this kind."""
+    """A table, or some of its columns. Raises DataError for a file that is no table of this kind."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -90,17 +90,15 @@ def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> A
     except (pa.ArrowException, OSError, ValueError) as error:
         why = str(error)
     if why is not None:
-        raise DataError(f"cannot read {path}: {why}; take it away and give the same command again")
+        raise damaged(path, why)
     return table
 
 
-def check_beside(asked: Any, seen: Any, path: Path) -> None:
-    """Raises DataError where what was measured is not a row for each that was asked for."""
-    if asked.num_rows != seen.num_rows:
-        raise DataError(
-            f"{path} has {seen.num_rows} rows for {asked.num_rows} answers; take it away, with the .json beside it, "
-            "and give the same command again"
-        )
+def check_same_rows(index: Any, measured: Any, path: Path) -> None:
+    """Raise DataError if the table of measured images at `path` has not one row for each row of its index."""
+    if index.num_rows != measured.num_rows:
+        why = f"it has {measured.num_rows} rows for {index.num_rows} answers"
+        raise damaged(path, why, "it, with the .json next to it,")
 
 
 def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -109,7 +107,7 @@ def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def holds_json(path: Path, value: Mapping[str, Any]) -> bool:
-    """Whether this was written there."""
+    """True if the file holds exactly what `write_json` writes for this value."""
     return path.is_file() and bytes_of(path) == _json(value)
 
 
@@ -118,4 +116,5 @@ def _json(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
 
 
 def lines_of(values: Iterable[Mapping[str, Any]]) -> bytes:
+    """JSON lines, in UTF-8."""
     return "".join(f"{json.dumps(value, ensure_ascii=False, sort_keys=False)}\n" for value in values).encode()

@@ -23,26 +23,18 @@ from diptych.runtime.errors import RecipeError
 from diptych.runtime.extras import requires_extra
 
 ROBOTS_BYTES = 512_000
-_TOLD_AS_IT_IS = ("private address", "name not resolved")  # though it was robots.txt that was asked for
 LOOPBACK = ("127.", "[::1]", "localhost")
-# What may pass: tried again within a run, and by --retry-failed.
-PASSING = frozenset(
-    [
-        "timeout",
-        "reset",
-        "server error",
-        "too many requests",
-        "name not resolved",
-        "host left",
-        "refused",
-        "robots unreachable",
-    ]
-)
+_OF_THE_HOST = ("private address", "name not resolved")  # reported as they are, even for robots.txt
+# Failures that may pass: tried again within a run, and by --retry-failed.
+PASSING = frozenset({
+    "timeout", "reset", "server error", "too many requests", "name not resolved", "host left", "refused",
+    "robots unreachable",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
 class WantedAddress:
-    """An address, and how many redirects led to it."""
+    """An address, and the number of redirects that led to it."""
 
     address: str
     hops: int = 0
@@ -50,7 +42,7 @@ class WantedAddress:
 
 @dataclass
 class FetchedBody:
-    """`reason` is empty where `body` is what was asked for; `moved` leads to a host that another worker may have."""
+    """An answer. `reason` is why there is no body; `moved` is a redirect to a host that another worker may have."""
 
     address: str
     reason: str = ""
@@ -71,26 +63,26 @@ class _Refused(Exception):
 
 
 def agent(settings: Fetch) -> str:
+    """The User-Agent of all requests."""
     contact = f" (+{settings.contact})" if settings.contact else ""
     return f"{settings.agent}/{version('diptych')}{contact}"
 
 
 def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
-    """Raises RecipeError where the web would be asked by someone who cannot be reached."""
+    """Raise RecipeError if a host that is not on this machine would be asked without a contact."""
     places = parse_resolve(settings.resolve)
     for host in hosts:
-        outside = next(
-            (place for pattern, place, _ in places if fnmatch.fnmatchcase(host.partition(":")[0], pattern)), host
-        )
-        if not settings.contact and not outside.startswith(LOOPBACK):
+        name = host.partition(":")[0]
+        place = next((place for pattern, place, _ in places if fnmatch.fnmatchcase(name, pattern)), host)
+        if not settings.contact and not place.startswith(LOOPBACK):
             raise RecipeError(
-                f"pictures of {host} would be fetched by nobody in particular; wanted --contact with a page or an "
-                "address by which you can be reached, or --offline"
+                f"fetching pictures of {host} needs a contact: give --contact with a page or an address by which you "
+                "can be reached, or --offline"
             )
 
 
 class Fetcher:
-    """For the hosts of one worker. Use as an asynchronous context manager."""
+    """Fetches from the hosts of one worker. An asynchronous context manager."""
 
     def __init__(self, settings: Fetch, robots: Path) -> None:
         self.settings = settings
@@ -120,7 +112,10 @@ class Fetcher:
         await self.session.close()
 
     async def all(self, wanted: Iterable[WantedAddress], keep: Callable[[FetchedBody], None]) -> list[FetchedBody]:
-        """An answer each, in the order of what is wanted; `keep` has had its body. No host waits for another."""
+        """Fetch all addresses: no host waits for another. `keep` gets each answer when it comes.
+
+        Returns the answers without their bodies, in the order of `wanted`.
+        """
         queues: dict[str, deque[tuple[int, WantedAddress]]] = {}
         answers: dict[int, FetchedBody] = {}
         for number, one in enumerate(wanted):
@@ -133,13 +128,12 @@ class Fetcher:
                 keep(answer)
                 answers[number] = replace(answer, body=b"")
 
-        await asyncio.gather(
-            *(work(queue) for queue in queues.values() for _ in range(self.settings.connections_per_host))
-        )
+        workers = self.settings.connections_per_host
+        await asyncio.gather(*(work(queue) for queue in queues.values() for _ in range(workers)))
         return [answers[number] for number in sorted(answers)]
 
     async def one(self, wanted: WantedAddress) -> FetchedBody:
-        """With retries for what may pass."""
+        """Fetch one address. Failures that may pass are retried."""
         answer = FetchedBody(wanted.address, self._refusal(wanted.address), hops=wanted.hops)
         if answer.reason:
             return answer
@@ -161,11 +155,11 @@ class Fetcher:
         return answer
 
     async def _followed(self, wanted: WantedAddress) -> FetchedBody:
-        """Redirects within the host are followed; one to another host is told, for the worker that has that host."""
+        """Follow redirects within the host. One to another host is returned, for the worker that has that host."""
         address, hops = wanted.address, wanted.hops
         seen = {address}
         while True:
-            answer = await self._asked(address)
+            answer = await self._answer(address)
             if answer.moved:
                 hops += 1
                 if hops > self.settings.redirects:
@@ -181,8 +175,8 @@ class Fetcher:
             answer.address, answer.final, answer.hops = wanted.address, address, hops
             return answer
 
-    async def _asked(self, address: str) -> FetchedBody:
-        """One request of one address."""
+    async def _answer(self, address: str) -> FetchedBody:
+        """One request, if robots.txt allows it."""
         host, settings = self._host(address), self.settings
         robots = await self._robots(address, host)
         if not robots.allows(address):
@@ -206,7 +200,7 @@ class Fetcher:
         except TimeoutError as error:
             raise _Refused("timeout") from error
         except (self._client.ClientError, OSError, ValueError) as error:
-            raise _Refused(_told(error, self._client)) from error
+            raise _Refused(_reason(error, self._client)) from error
 
     async def _read(self, address: str, response: Any, host: Host, most: int, robots: bool) -> FetchedBody:
         headers = tuple((name, value) for name, value in response.headers.items())
@@ -220,7 +214,10 @@ class Fetcher:
             answer.moved = addresses.absolute(address, location)
             return answer
         if status != 200:
-            raise _Refused(_of_status(status), status)
+            raise _Refused(
+                "too many requests" if status == 429 else "server error" if status >= 500 else f"status {status}",
+                status,
+            )
         if not robots and forbids(headers):
             raise _Refused("opt-out", status)
         answer.media = (response.headers.get("Content-Type") or "").split(";")[0].strip().lower()
@@ -234,29 +231,29 @@ class Fetcher:
         return self.hosts[name]
 
     async def _robots(self, address: str, host: Host) -> Robots:
-        """Fetched once for a host, by the first who wants it; the others wait for it."""
+        """The rules of the address's origin, fetched once: later requests wait for the first."""
         parts = urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
-        if host.robots is None:
-            host.robots = {}
         if origin not in host.robots:
             host.robots[origin] = asyncio.ensure_future(self._robots_of(origin, host))
-        found: Robots = await host.robots[origin]
-        return found
+        return await host.robots[origin]
 
     async def _robots_of(self, origin: str, host: Host) -> Robots:
-        found = self.cache.get(origin)
-        if found is None:
+        robots = self.cache.get(origin)
+        if robots is None:
             try:
-                found = self.cache.put(origin, await self._robots_text(origin))
-            except _Refused as error:  # not kept: it may be there tomorrow
-                why = error.reason if error.reason in _TOLD_AS_IT_IS else "robots unreachable"
-                found = Robots(None, self.settings.agent, why)
-        host.every = max(host.every, min(found.delay, self.settings.crawl_delay))
-        return found
+                robots = self.cache.put(origin, await self._robots_text(origin))
+            except _Refused as error:  # not cached: it may be reachable tomorrow
+                why = error.reason if error.reason in _OF_THE_HOST else "robots unreachable"
+                robots = Robots(None, self.settings.agent, why)
+        host.every = max(host.every, min(robots.delay, self.settings.crawl_delay))
+        return robots
 
     async def _robots_text(self, origin: str) -> str:
-        """RFC 9309: a 4xx allows everything, a 5xx or no answer (raised) nothing; five redirects are followed."""
+        """The text of robots.txt, through five redirects; empty, which allows everything, for a 4xx (RFC 9309).
+
+        Raises _Refused, which allows nothing, for a 5xx or no answer.
+        """
         address = f"{origin}/robots.txt"
         for _ in range(self.settings.redirects + 1):
             host = self._host(address)
@@ -275,7 +272,7 @@ class Fetcher:
         return ""
 
     def _refusal(self, address: str) -> str:
-        """Why it is not asked for at all; empty where it may be. The guard of sockets looks at it again."""
+        """Why an address is never requested, or an empty text. The guard of sockets checks it again after DNS."""
         if not addresses.usable(address):
             return "unusable address"
         parts = urlsplit(address)
@@ -286,76 +283,64 @@ class Fetcher:
         return "" if port in self.settings.ports else "unusable address"
 
 
-def _of_status(status: int) -> str:
-    if status == 429:
-        return "too many requests"
-    return "server error" if status >= 500 else f"status {status}"
-
-
-def _told(error: Exception, client: Any) -> str:  # noqa: PLR0911  # a reason a line
+def _reason(error: Exception, client: Any) -> str:
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, PrivateAddress) or "private address" in str(inner):
             return "private address"
         inner = inner.__cause__ or inner.__context__
-    if isinstance(error, client.ClientConnectorDNSError):
-        return "name not resolved"
-    if isinstance(error, client.ClientConnectorCertificateError | client.ClientSSLError):
-        return "certificate"
-    if isinstance(error, client.ClientConnectorError):
-        return "refused"
-    if isinstance(error, client.InvalidURL | ValueError) and not isinstance(error, client.ClientPayloadError):
-        return "unusable address"
-    if isinstance(error, client.ClientResponseError):
-        return "not HTTP"
-    return "reset"
+    reasons: tuple[tuple[Any, str], ...] = (
+        (client.ClientConnectorDNSError, "name not resolved"), (client.ClientConnectorCertificateError, "certificate"),
+        (client.ClientSSLError, "certificate"), (client.ClientConnectorError, "refused"),
+        (client.ClientPayloadError, "reset"), ((client.InvalidURL, ValueError), "unusable address"),
+        (client.ClientResponseError, "not HTTP"),
+    )  # fmt: skip
+    return next((reason for kind, reason in reasons if isinstance(error, kind)), "reset")
 
 
 async def _bounded(response: Any, most: int, cut: bool = False) -> bytes:
     """The decoded body. Reading stops at the first byte over the bound, as received and as decoded."""
-    received, kept = 0, bytearray()
-    decode = _decoder((response.headers.get("Content-Encoding") or "identity").strip().lower())
+    received, body = 0, bytearray()
+    decode, fault = _decoder((response.headers.get("Content-Encoding") or "identity").strip().lower())
     async for chunk in response.content.iter_any():
         received += len(chunk)
-        kept += decode(chunk, most + 1 - len(kept))
-        if received > most or len(kept) > most:
+        try:
+            body += decode(chunk, most + 1 - len(body))
+        except fault as error:
+            raise _Refused("bad encoding", 200) from error
+        if received > most or len(body) > most:
             if cut:
-                return bytes(kept[:most])
+                return bytes(body[:most])
             raise _Refused("too large", response.status)
     if (length := response.content_length) is not None and received < length:
         raise _Refused("reset", response.status)
-    return bytes(kept)
+    return bytes(body)
 
 
-def _decoder(name: str) -> Any:
-    """A function of bytes and of how many it may make of them."""
+def _decoder(name: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
+    """A function of a chunk and of the most bytes that it may return for it, and the error for damaged chunks."""
     if name in ("", "identity"):
-        return lambda chunk, most: chunk[:most]
+        return lambda chunk, most: chunk[:most], zlib.error
     if name in ("gzip", "x-gzip", "deflate"):
-        reader: list[Any] = [] if name == "deflate" else [zlib.decompressobj(31)]
+        reader: Any = zlib.decompressobj(31) if name != "deflate" else None
 
         def inflate(chunk: bytes, most: int) -> bytes:
-            if not reader:  # with zlib's header, as the RFC has it, or without, as some send it
-                reader.append(zlib.decompressobj(15 if chunk[:1] and chunk[0] & 15 == 8 else -15))
-            try:
-                return bytes(reader[0].decompress(chunk, max(1, most)))
-            except zlib.error as error:
-                raise _Refused("bad encoding", 200) from error
+            nonlocal reader
+            if reader is None:  # deflate comes with zlib's header, as the RFC demands, or without
+                reader = zlib.decompressobj(15 if chunk[:1] and chunk[0] & 15 == 8 else -15)
+            return bytes(reader.decompress(chunk, max(1, most)))
 
-        return inflate
+        return inflate, zlib.error
     if name == "br":
         import brotli
 
         unpacker = brotli.Decompressor()
 
         def unpack(chunk: bytes, most: int) -> bytes:
-            try:
-                made = bytearray(unpacker.process(chunk, output_buffer_limit=max(1, most)))
-                while not unpacker.can_accept_more_data() and len(made) < most:
-                    made += unpacker.process(b"", output_buffer_limit=max(1, most - len(made)))
-                return bytes(made)
-            except brotli.error as error:
-                raise _Refused("bad encoding", 200) from error
+            made = bytearray(unpacker.process(chunk, output_buffer_limit=max(1, most)))
+            while not unpacker.can_accept_more_data() and len(made) < most:
+                made += unpacker.process(b"", output_buffer_limit=max(1, most - len(made)))
+            return bytes(made)
 
-        return unpack
+        return unpack, brotli.error
     raise _Refused("bad encoding", 200)

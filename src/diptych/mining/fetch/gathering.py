@@ -1,7 +1,7 @@
-"""The second stage: pictures taken from the inputs themselves, or fetched; and who fetches what.
+"""The second stage: images are copied out of the inputs, or fetched.
 
-Addresses are cut into buckets by host, so that one host is always one worker's and its limits hold without any talk. A
-redirect to another host waits for a next round, in which it is that host's worker's.
+Addresses are divided into buckets by host, so that one worker has all of a host, and its limits hold without
+communication. A redirect to another host is fetched in a next round, by that host's worker.
 """
 
 import asyncio
@@ -22,120 +22,126 @@ from diptych.mining.pages import addresses, warc
 from diptych.mining.pages.pages import forbids
 from diptych.mining.pages.tars import HERE, tar_pictures
 from diptych.mining.settings import Fetch
-from diptych.mining.tables import Row, digest, write_json, write_rows
+from diptych.mining.tables import Row, digest, write_json, write_shard
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DiptychError
-from diptych.runtime.files import bytes_of
+from diptych.runtime.files import aside, bytes_of
 
-HOSTS = 64  # of a bucket, so that those that are slow do not leave a worker idle
+HOSTS = 64  # of a bucket, so that slow ones do not leave a worker idle
 ADDRESSES = 1_000  # of a shard
+_EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
 
 
 class Blob:
-    """Bodies one after the other in a file beside, which takes its place when `commit` has the index."""
+    """Image files one after the other in a partial file, which is renamed when `commit` writes its index."""
 
     def __init__(self, layout: RunLayout, name: str) -> None:
         self.layout, self.name, self.rows = layout, name, list[Row]()
         self.path = layout.blob(name)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
-        self.file: BinaryIO = self.beside.open("wb")
+        self.partial = aside(self.path)
+        self.file: BinaryIO = self.partial.open("wb")
 
-    def add(self, row: Row, body: bytes) -> None:
+    def add(self, row: Row, body: bytes = b"") -> None:
         offset = self.file.tell() if body else -1
-        with self._told():
+        with self._disk_errors():
             self.file.write(body)
         self.rows.append(_EMPTY | row | {"offset": offset, "length": len(body)})
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _disk_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             with suppress(OSError):
                 self.file.close()
-            self.beside.unlink(missing_ok=True)
+            self.partial.unlink(missing_ok=True)
             why = "the disk is full" if error.errno == errno.ENOSPC else f"cannot write {self.path}: {error.strerror}"
             raise DiptychError(f"{why}; make room for {self.path.parent} and give the same command again") from error
 
     def commit(self, times: dict[str, float] | None = None) -> Counts:
-        with self._told():
+        with self._disk_errors():
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-            os.replace(self.beside, self.path)
-        rows = sorted(self.rows, key=lambda row: str(row["address"]))
-        write_rows(self.layout.table("index", self.name), rows, "index")
+            os.replace(self.partial, self.path)
         if times:
             write_json(self.layout.times(self.name), times)
+        rows = sorted(self.rows, key=lambda row: str(row["address"]))
         counts = {"asked": len(rows), "had": sum(1 for row in rows if row["length"])}
-        write_json(self.layout.counts("index", self.name), counts)
-        return counts
-
-
-_EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
+        return write_shard(self.layout, "index", self.name, rows, counts)
 
 
 @dataclass(frozen=True)
-class Take:
-    """Work of the engine: pictures that an input holds itself."""
+class TakeImages:
+    """The work on a shard of images that an input holds itself."""
 
     out: Path
 
     def __call__(self, name: str) -> Counts:
         layout = RunLayout(self.out)
         spec = read_json(layout.plan(name), Object)
-        wanted, path = set(spec["wanted"]), Path(spec["path"])
+        wanted = set(spec["wanted"])
         blob = Blob(layout, name)
-        if spec["kind"] == "warc":
-            damaged: dict[str, str] = {}
-            for found in warc.read(path, ("picture",), tuple(spec["part"])):
-                where = addresses.absolute(found.address, found.address)
-                if found.kind == "picture" and where in wanted:
-                    wanted.discard(where)
-                    blob.add(*_from_warc(where, found))
-                elif found.kind in ("bad", "large") and where in wanted:
-                    damaged[where] = "too large" if found.kind == "large" else "damaged in its file"
-            for where, why in sorted(damaged.items()):
-                if where in wanted:
-                    wanted.discard(where)
-                    blob.add({"address": where, "reason": why}, b"")
-        elif spec["kind"] == "tar":
-            for where, body in tar_pictures(path, spec["key"], wanted):
-                wanted.discard(where)
-                blob.add({"address": where, "status": 200, "final": where}, body)
-        elif spec["kind"] == "pictures":  # others do not name files of this disk
-            for where in sorted(wanted):
-                blob.add(*from_disk(where))
-            wanted.clear()
+        for row, body in _images(spec, wanted):
+            if row["address"] in wanted:
+                wanted.discard(row["address"])
+                blob.add(row, body)
         for where in sorted(wanted):
-            blob.add({"address": where, "reason": "not in the file any more"}, b"")
+            blob.add({"address": where, "reason": "not in the file any more"})
         return blob.commit()
 
 
-def _from_warc(where: str, found: warc.WarcRecord) -> tuple[Row, bytes]:
-    row = {"address": where, "status": 200, "final": where, "date": found.date}
-    if forbids(found.headers):
-        return row | {"reason": "opt-out"}, b""
-    return row, found.body
+def _images(spec: Object, wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
+    """The images of an input among the wanted addresses; the caller removes those that it has."""
+    path = Path(spec["path"])
+    match spec["kind"]:
+        case "warc":
+            yield from _from_warc(path, tuple(spec["part"]), wanted)
+        case "tar":
+            for where, body in tar_pictures(path, spec["key"], wanted):
+                yield _row(where), body
+        case "pictures":  # other inputs must not name files of this disk
+            yield from map(from_disk, sorted(wanted))
+
+
+def _row(address: str, **more: str) -> Row:
+    return {"address": address, "status": 200, "final": address, **more}
+
+
+def _from_warc(path: Path, part: tuple[int, int], wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
+    """Whole images first: a damaged one may occur again, whole."""
+    damaged: dict[str, str] = {}
+    for record in warc.read(path, ("picture",), part):
+        where = addresses.absolute(record.address, record.address)
+        if where not in wanted:
+            continue
+        if record.kind == "picture":
+            optout = forbids(record.headers)
+            row = _row(where, date=record.date, **({"reason": "opt-out"} if optout else {}))
+            yield row, b"" if optout else record.body
+        elif record.kind in ("bad", "large"):
+            damaged[where] = "too large" if record.kind == "large" else "damaged in its file"
+    for where, why in sorted(damaged.items()):
+        yield {"address": where, "reason": why}, b""
 
 
 def from_disk(where: str) -> tuple[Row, bytes]:
+    """The row and the bytes of a `file:` address."""
     path = Path(where.removeprefix(HERE))
     try:
         if not path.is_file():  # a device or a pipe has no end
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if path.stat().st_size > warc.MOST_BODY:
             return {"address": where, "reason": "too large"}, b""
-        body = bytes_of(path)
+        return _row(where), bytes_of(path)
     except (OSError, ValueError) as error:
         return {"address": where, "reason": f"no file: {getattr(error, 'strerror', None) or 'no name of a file'}"}, b""
-    return {"address": where, "status": 200, "final": where}, body
 
 
 @dataclass(frozen=True)
 class FetchBucket:
-    """Work of the engine: the shards of one bucket of hosts, one after the other."""
+    """The work on a bucket of hosts: its shards, one after the other."""
 
     out: Path
     settings: Fetch
@@ -158,11 +164,8 @@ class FetchBucket:
         blob, times = Blob(layout, name), dict[str, float]()
 
         def keep(answer: FetchedBody) -> None:
-            blob.add(
-                {"address": answer.address, "reason": answer.reason, "status": answer.status, "final": answer.final,
-                 "moved": answer.moved, "hops": answer.hops, "media": answer.media},
-                answer.body,
-            )  # fmt: skip
+            row = {key: getattr(answer, key) for key in _EMPTY if key != "date"}
+            blob.add(row, answer.body)
             if answer.body:
                 times[answer.address] = answer.at
 
@@ -171,7 +174,7 @@ class FetchBucket:
 
 
 def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any]]:
-    """What each bucket's shards are; the same for the same addresses, whoever asks and with however many workers."""
+    """The plans of all buckets: the same for the same addresses, in any order and with any number of workers."""
     hosts: dict[str, deque[WantedAddress]] = {}
     for one in sorted(set(wanted), key=lambda one: (one.address, one.hops)):
         hosts.setdefault(addresses.host_of(one.address), deque()).append(one)
@@ -184,7 +187,7 @@ def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any
 
 
 def _bucket(queues: Sequence[deque[WantedAddress]], attempt: int) -> dict[str, Any]:
-    """Hosts take turns, so that a shard of a thousand addresses is not one host's."""
+    """The plan of a bucket. Hosts take turns, so that a shard of 1,000 addresses is not of one host."""
     turns: list[list[Any]] = []
     left = deque(queues)
     while left:
@@ -199,11 +202,9 @@ def _bucket(queues: Sequence[deque[WantedAddress]], attempt: int) -> dict[str, A
 
 
 def fetched_at(layout: RunLayout, names: Iterable[str]) -> dict[str, str]:
-    """When each address was fetched, in UTC."""
-    found: dict[str, str] = {}
-    for name in names:
-        path = layout.times(name)
+    """The UTC time at which each address was fetched, in ISO 8601."""
+    times: dict[str, float] = {}
+    for path in map(layout.times, names):
         if path.exists():
-            for address, at in read_json(path, Times).items():
-                found[address] = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-    return found
+            times |= read_json(path, Times)
+    return {where: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") for where, at in times.items()}

@@ -1,9 +1,12 @@
-"""How a host is treated: so many connections, so many requests a second, a rest when it asks for one."""
+"""Limits per host: connections, requests per second, and rests; and what its robots.txt allows."""
+
+from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
 import time
+from asyncio import Future
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,22 +23,22 @@ THRICE = 3
 
 @dataclass
 class Host:
-    """One host, in the one worker that it belongs to."""
+    """The state of one host, in the one worker that fetches from it."""
 
     name: str
-    every: float  # seconds between two requests
+    every: float  # seconds between two requests at the least
     next_at: float = 0.0
     complaints: int = 0  # 429 or 5xx in a row
     failures: int = 0  # of any kind, in a row
-    left: str = ""  # why no more is asked of it
-    robots: Any = None
+    left: str = ""  # why no more is requested from it
+    robots: dict[str, Future[Robots]] = field(default_factory=dict)  # by origin
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @asynccontextmanager
     async def turn(self, gate: asyncio.Semaphore) -> AsyncIterator[None]:
-        """This request's turn: at least `every` seconds after the one before, and one of those that `gate` lets pass.
+        """Wait until `every` seconds after the last request, then for a place at `gate`.
 
-        Who waits for a slow host holds up no other one.
+        Waiting for one host does not block others.
         """
         async with self.lock:
             while (wait := self.next_at - time.monotonic()) > 0:
@@ -51,14 +54,14 @@ class Host:
         self.next_at = max(self.next_at, time.monotonic() + seconds)
 
     def observe(self, status: int, after: str | None, settings: Fetch) -> None:
-        """What an answer means for those that follow: 429 or 5xx thrice, or Retry-After, is a rest."""
+        """Rest as long as Retry-After asks, or `settings.rest` seconds after the third 429 or 5xx in a row."""
         if status != 429 and status < 500:
             self.complaints = 0
             return
         self.complaints += 1
-        asked = seconds_of(after)
-        if asked is not None:
-            self.rest(min(asked, settings.longest_rest))
+        seconds = seconds_of(after)
+        if seconds is not None:
+            self.rest(min(seconds, settings.longest_rest))
         elif self.complaints >= THRICE:
             self.rest(settings.rest)
             self.complaints = 0
@@ -70,7 +73,7 @@ class Host:
 
 
 def seconds_of(after: str | None) -> float | None:
-    """Retry-After: seconds, or a date."""
+    """Seconds from now of a Retry-After header, which has seconds or a date; None if it has neither."""
     if not after:
         return None
     if after.strip().isdecimal():
@@ -82,10 +85,10 @@ def seconds_of(after: str | None) -> float | None:
 
 
 class Robots:
-    """robots.txt as RFC 9309 has it, for our token; kept for a day beside the run, so one fetch a host."""
+    """The rules of one robots.txt (RFC 9309) for our user agent."""
 
     def __init__(self, text: str | None, agent: str, why: str = "") -> None:
-        """`text` None: nothing is allowed, for the reason `why`."""
+        """`text` None allows nothing, for the reason `why`."""
         self.text, self.agent, self.why = text, agent, why
         self._rules: Any = None
         if text:
@@ -104,7 +107,7 @@ class Robots:
 
 
 class RobotsCache:
-    """A file a host, in the run's folder."""
+    """robots.txt of each origin as a file in the run's folder, valid for `hours`: one fetch per host and day."""
 
     def __init__(self, folder: Path, hours: float, agent: str) -> None:
         self.folder, self.hours, self.agent = folder, hours, agent
@@ -114,10 +117,9 @@ class RobotsCache:
 
     def get(self, origin: str) -> Robots | None:
         try:
-            kept = parse_json(text_of(self._path(origin)))
-            if time.time() - kept["at"] > self.hours * 3600 or kept["origin"] != origin:
-                return None
-            return Robots(kept["text"], self.agent)
+            entry = parse_json(text_of(self._path(origin)))
+            fresh = time.time() - entry["at"] <= self.hours * 3600 and entry["origin"] == origin
+            return Robots(entry["text"], self.agent) if fresh else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 

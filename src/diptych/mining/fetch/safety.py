@@ -1,4 +1,4 @@
-"""No connection to what is not public: checked when a socket is made, for each hop, however it is spelt or named."""
+"""Only public addresses are connected to: checked when a socket is made, for each hop, after all names are resolved."""
 
 import fnmatch
 import ipaddress
@@ -11,16 +11,16 @@ from diptych.runtime.errors import RecipeError
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-# Which Python calls global: site-local (RFC 3879), a network's own NAT64 (8215), IPv4-translated (7915), SRv6 (9602).
+# Global to Python only: site-local (RFC 3879), a network's own NAT64 (8215), IPv4-translated (7915), SRv6 (9602).
 NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "64:ff9b:1::/48", "::ffff:0:0:0/96", "5f00::/16")))
 
 
 class PrivateAddress(OSError):
-    """Private, loopback, link-local, shared (CGNAT) or otherwise not global."""
+    """An address that is private, loopback, link-local, shared (CGNAT) or otherwise not global."""
 
 
 class AddressGuard:
-    """A socket factory that refuses what is not global, but for the networks that are allowed."""
+    """A socket factory that refuses addresses that are not global, except those in allowed networks."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:
         try:
@@ -37,32 +37,32 @@ class AddressGuard:
         return made
 
     def lets(self, address: str) -> bool:
-        found = _inner(ipaddress.ip_address(address.partition("%")[0]))
-        return _is_public(found) or any(found in network for network in self.allow)
+        inner = _inner(ipaddress.ip_address(address.partition("%")[0]))
+        return _is_public(inner) or any(inner in network for network in self.allow)
 
 
-def _is_public(found: Address) -> bool:
-    return found.is_global and not found.is_multicast and not any(found in network for network in NOT_PUBLIC)
+def _is_public(address: Address) -> bool:
+    return address.is_global and not address.is_multicast and not any(address in network for network in NOT_PUBLIC)
 
 
-def _inner(found: Address) -> Address:
-    """The IPv4 address that an IPv6 one wraps."""
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return found.ipv4_mapped
-        if found.sixtofour is not None:
-            return found.sixtofour
-        if found.teredo is not None:
-            return found.teredo[1]
-        if found in NAT64:
-            return ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if int(found) >> 32 == 0 and int(found) > 1:  # the old "compatible" form, ::a.b.c.d
-            return ipaddress.IPv4Address(int(found))
-    return found
+def _inner(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address wraps, or the address itself."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address.sixtofour is not None:
+            return address.sixtofour
+        if address.teredo is not None:
+            return address.teredo[1]
+        if address in NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if int(address) >> 32 == 0 and int(address) > 1:  # the old "compatible" form, ::a.b.c.d
+            return ipaddress.IPv4Address(int(address))
+    return address
 
 
 def numeric(host: str) -> str | None:
-    """The address that a host of figures alone means, 0x7f000001 and 2130706433 too; None for a name."""
+    """The address of a numeric host, such as 127.0.0.1, 0x7f000001 or 2130706433; None for a name."""
     try:
         return str(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
@@ -74,35 +74,33 @@ def numeric(host: str) -> str | None:
 
 
 def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
-    """`*.test=127.0.0.1:8080`, as given to --resolve: pattern of names, address, port."""
-    found = []
+    """Pattern of names, address and port of each --resolve, such as `*.test=127.0.0.1:8080`. Raises RecipeError."""
+    places = []
     for one in resolve:
-        pattern, equals, place = one.partition("=")
+        pattern, _, place = one.partition("=")
         address, colon, port = place.rpartition(":") if place.count(":") == 1 else (place, "", "")
         try:
-            ipaddress.ip_address(address)
-            found.append((pattern.lower(), address, int(port) if colon else None))
+            ipaddress.ip_address(address if pattern else "")
+            places.append((pattern.lower(), address, int(port) if colon else None))
         except ValueError as error:
             raise RecipeError(f"--resolve {one}: wanted NAME=ADDRESS or NAME=ADDRESS:PORT") from error
-        if not equals or not pattern:
-            raise RecipeError(f"--resolve {one}: wanted NAME=ADDRESS or NAME=ADDRESS:PORT")
-    return found
+    return places
 
 
 class Resolver:
-    """The system's, but for names whose place is told. aiohttp's resolver protocol."""
+    """aiohttp's resolver protocol: the given places of names, and `otherwise` for all others."""
 
     def __init__(self, places: list[tuple[str, str, int | None]], otherwise: Any) -> None:
         self.places, self.otherwise = places, otherwise
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[Any]:
-        for pattern, address, answer in self.places:
+        for pattern, address, own_port in self.places:
             if fnmatch.fnmatchcase(host.lower(), pattern):
                 kind = socket.AF_INET6 if ":" in address else socket.AF_INET
-                return [{"hostname": host, "host": address, "port": answer or port, "family": kind, "proto": 0,
+                return [{"hostname": host, "host": address, "port": own_port or port, "family": kind, "proto": 0,
                          "flags": socket.AI_NUMERICHOST}]  # fmt: skip
-        found: list[Any] = await self.otherwise.resolve(host, port, family)
-        return found
+        resolved: list[Any] = await self.otherwise.resolve(host, port, family)
+        return resolved
 
     async def close(self) -> None:
         await self.otherwise.close()

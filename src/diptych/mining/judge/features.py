@@ -1,4 +1,4 @@
-"""What a weak scorer knows of a pair: of the text alone, of the picture alone, and across; each number has a name."""
+"""Features of a pair for the weak scorer: of the text alone, of the image alone, and across; each has a name."""
 
 import re
 from collections.abc import Mapping
@@ -12,27 +12,19 @@ from diptych.mining.judge.scoring import Pair
 from diptych.mining.judge.statistics import NAMES as STATISTICS
 from diptych.mining.pages.texts import KINDS, english, spam_marks, words_of
 
-TEXT = (
-    "words",
-    "letters",
-    "word_length",
-    "differ",
-    "digits",
-    "marks",
-    "capitals",
-    "english",
-    *(f"kind_{k}" for k in KINDS),
-)
+TEXT = ("words", "letters", "word_length", "differ", "digits", "marks", "capitals", "english",
+        *(f"kind_{kind}" for kind in KINDS))  # fmt: skip
 PICTURE = ("width", "height", "ratio", "density", *STATISTICS)
 ACROSS = ("file_name", "page_title")
 SEEN = ("named_seen", "named_unseen", "seen_unnamed", "named", "count_agrees")
 MODEL = ("similarity", "match")
 GROUPS = {"text": TEXT, "picture": PICTURE, "across": (*ACROSS, *SEEN, *MODEL)}
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-CERTAIN = 0.5  # a class is seen where some region has it with this probability
+CERTAIN = 0.5  # least probability of a region whose class counts as seen
 
 
 def of_text(pair: Pair) -> list[float]:
+    """The values of TEXT."""
     words = words_of(pair.text)
     lower = [word.lower() for word in words]
     letters = sum(map(len, words))
@@ -45,13 +37,14 @@ def of_text(pair: Pair) -> list[float]:
 
 
 def of_picture(row: Mapping[str, Any], statistics: np.ndarray[Any, Any]) -> list[float]:
+    """The values of PICTURE, from the image's row and its statistics."""
     width, height = float(row.get("width") or 1), float(row.get("height") or 1)
     density = float(row.get("bytes") or 0) / (width * height)
     return [np.log(width), np.log(height), np.log(width / height), density, *statistics]
 
 
 def around(pair: Pair) -> list[float]:
-    """Words that the text shares with the file's name and with the page's title."""
+    """The numbers of words that the text shares with the file name and with the page title (`ACROSS`, without SEEN)."""
     words = {word.lower() for word in words_of(pair.text)}
     address = str(pair.row.get("address") or "")
     stem = PurePosixPath(urlsplit(address).path).stem if len(address) < 2_000 else ""
@@ -61,21 +54,20 @@ def around(pair: Pair) -> list[float]:
 
 
 def named_in(text: str, classes: Mapping[str, str]) -> dict[str, int]:
-    """Classes that the text names, and how many of each; `classes` leads from a word to its class."""
-    found: dict[str, int] = {}
+    """The number of each class that the text names; `classes` maps words to classes."""
+    numbers: dict[str, int] = {}
     lower = [word.lower() for word in words_of(text)]
     for place, word in enumerate(lower):
         name = classes.get(word) or classes.get(word.removesuffix("s")) or classes.get(word.removesuffix("es"))
         if name is not None:
             before = lower[max(0, place - 3) : place]
-            found[name] = next(
-                (NUMBERS[one] for one in before if one in NUMBERS), 2 if name != classes.get(word) else 1
-            )
-    return found
+            plural = 2 if name != classes.get(word) else 1
+            numbers[name] = next((NUMBERS[one] for one in before if one in NUMBERS), plural)
+    return numbers
 
 
 def seen_and_named(named: Mapping[str, int], seen: Mapping[str, tuple[float, int]]) -> list[float]:
-    """`seen` has by class the highest probability of a region, and how many regions are of it."""
+    """The values of SEEN. `named`: numbers by class; `seen`: highest probability and number of regions by class."""
     certain = {name for name, (most, _) in seen.items() if most >= CERTAIN}
     hits = [seen.get(name, (0.0, 0))[0] for name in named]
     agrees = [float(min(count, 2) == min(seen[name][1], 2)) for name, count in named.items() if name in seen]

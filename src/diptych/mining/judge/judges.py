@@ -1,4 +1,4 @@
-"""Judges of pictures: is it a photograph of the world (the paper's Figure 3), is it safe. None comes with Diptych."""
+"""Judges of images: realism (ImageBERT, Figure 3) and safety. No trained judge comes with Diptych."""
 
 import hashlib
 import importlib
@@ -12,12 +12,10 @@ from typing import Any, Protocol, cast, runtime_checkable
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
 
-PLACES = ("realism", "nsfw")
-
 
 @runtime_checkable
 class Judge(Protocol):
-    """Gives each picture a number from 0 to 1; those under `least` are dropped."""
+    """Scores images from 0 to 1; those under `least` are dropped."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +32,7 @@ class Judge(Protocol):
 
 
 def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[float]:
-    """As floats. Raises DiptychError where they are no numbers from 0 to 1, one a picture."""
+    """The scores as floats. Raises DiptychError unless they are numbers from 0 to 1, one per image."""
     numbers = [float(score) for score in scores]
     if len(numbers) != pictures or not all(math.isfinite(score) and 0 <= score <= 1 for score in numbers):
         raise DiptychError(
@@ -44,13 +42,13 @@ def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[f
     return numbers
 
 
-def judged(judge: Judge, images: Sequence[Any]) -> list[float | None]:
-    """PIL images in, scores out. A picture that a judge fails on is None; one that fails on all is told."""
+def judged(judge: Judge, images: Sequence[Any]) -> list[float]:
+    """Scores of PIL images. Raises DiptychError if the judge fails."""
     from diptych.vision.pictures import to_picture
 
     pictures = [to_picture(image) for image in images]
     try:
-        return list(check_scores(judge, judge.judge(pictures), len(pictures)))
+        return check_scores(judge, judge.judge(pictures), len(pictures))
     except DiptychError:
         raise
     except Exception as error:
@@ -62,9 +60,10 @@ def judged(judge: Judge, images: Sequence[Any]) -> list[float | None]:
 
 @cache
 def load_judge(name: str) -> Judge:
-    """A folder from `diptych mine judge`, `hub:ID` with the same files, or `module:function` of one's own code.
+    """A judge by name: a folder of `diptych mine judge`, `hub:ID` with its files, or `module:function`.
 
-    The last runs code, so it is taken from the command line alone and never from a file.
+    The last runs foreign code, so names come from the command line alone and never from a file.
+    Raises RecipeError or CheckpointError if there is no such judge.
     """
     from diptych.mining.judge.picture_judge import FILE, PictureJudge  # brings torch
 
@@ -76,16 +75,12 @@ def load_judge(name: str) -> Judge:
         try:
             judge = getattr(importlib.import_module(module), made)()
         except (ImportError, AttributeError, TypeError) as error:
-            raise RecipeError(
-                f"no judge {name}: {error}; wanted MODULE:FUNCTION that makes one, a folder or hub:ID"
-            ) from error
+            raise RecipeError(f"no judge {name}: {error}; wanted MODULE:FUNCTION, a folder or hub:ID") from error
         if not isinstance(judge, Judge):
             raise RecipeError(f"{name} made no judge; wanted name, version, least and judge(pictures)")
         return judge
     if not (folder / FILE).is_file():
-        raise CheckpointError(
-            f"no judge in {folder}: wanted {FILE}; `diptych mine judge FOLDER --out {folder}` makes one"
-        )
+        raise CheckpointError(f"{folder} has no {FILE}; `diptych mine judge FOLDER --out {folder}` makes a judge")
     return cast(Judge, PictureJudge.load(folder))
 
 
@@ -97,7 +92,7 @@ def _from_hub(name: str, file: str) -> Path:
 
 
 def identity(name: str) -> str:
-    """What stands in the settings of a run: the judge's name and version, by which its verdicts are kept."""
+    """Identifier of the judge in mine.json: its name, version and threshold. Verdicts are cached under it."""
     judge = load_judge(name)
     identity = json.dumps([judge.name, judge.version, judge.least])
     return f"{judge.name}/{judge.version}/{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""Candidates for people to judge: drawn evenly over scores, as lines and as an HTML sheet."""
+"""Pairs for people to label, drawn evenly over their scores."""
 
 import os
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ PARTS = 20  # of the range of scores
 
 
 def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:
-    """Writes pairs with `"true": null`: all texts of pictures that were kept, as many of each part of the scores.
+    """Write `count` pairs of a finished run to `lines` with `"true": null`, as many from each part of the scores.
 
-    Lines that a file there has a verdict for keep it.
+    Pairs that the file has labels for keep them. Raises DataError if the run has kept no image.
     """
     layout = RunLayout.finished(out)
     pairs = []
@@ -32,9 +32,9 @@ def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, 
                 pairs.append({"image": image, "statement": text["text"], "true": None, "kind": text["kind"],
                               "score": text["score"], **about})  # fmt: skip
     if not pairs:
-        raise DataError(f"{out} has kept no picture, so there is nothing to label")
+        raise DataError(f"{out} has kept no images, so there is nothing to label; run it with other rules")
     drawn = _evenly(pairs, count, Random(seed))
-    before = _verdicts(lines)
+    before = _labels(lines)
     for pair in drawn:
         pair["true"] = before.get((pair["image"], pair["statement"]))
     write_atomically(lines, lines_of(drawn))
@@ -55,11 +55,11 @@ def _evenly(pairs: Sequence[dict[str, Any]], count: int, rng: Random) -> list[di
     return drawn
 
 
-def _verdicts(lines: Path) -> dict[tuple[str, str], bool | None]:
+def _labels(lines: Path) -> dict[tuple[str, str], bool | None]:
     if not lines.exists():
         return {}
     try:
-        verdicts = [parse_json(line) for line in text_of(lines).splitlines()]
-        return {(one["image"], one["statement"]): one["true"] for one in verdicts}
+        labels = [parse_json(line) for line in text_of(lines).splitlines()]
+        return {(one["image"], one["statement"]): one["true"] for one in labels}
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{lines} is there and holds no labels ({error!r}); give another --out") from error
+        raise DataError(f"{lines} exists and holds no labels ({error!r}); give another --out") from error

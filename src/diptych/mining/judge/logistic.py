@@ -1,10 +1,11 @@
-"""Logistic regression on a table of features, and what its scores are worth: all that a weak model needs."""
+"""Logistic regression on a table of features, its AUC and its threshold: all that a weak model needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,13 @@ from diptych.runtime.files import refuse_endless
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
 DRAWS = 1_000  # of the bootstrap
+HELD_OUT = 4  # every fourth image tests a model
 Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """Features are brought to mean 0 and spread 1 first."""
+    """Weights for features that are first scaled to mean 0 and standard deviation 1."""
 
     mean: Table
     spread: Table
@@ -31,7 +33,10 @@ class Logistic:
 
     @classmethod
     def fit(cls, features: Table, labels: NDArray[np.bool_], ridge: float = 1.0) -> Logistic:
-        """Newton's method with a penalty of `ridge` on squared weights. Raises DataError where one label is missing."""
+        """Fit by Newton's method with a penalty of `ridge` on squared weights.
+
+        `features`: N F. Raises DataError if all labels are equal.
+        """
         if labels.all() or not labels.any():
             raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; wanted some of both kinds: label more")
         mean, spread = features.mean(0), features.std(0)
@@ -51,7 +56,7 @@ class Logistic:
         return cls(mean, spread, weights[:-1], float(weights[-1]))
 
     def __call__(self, features: Table) -> Table:
-        """Probabilities."""
+        """Probabilities (N) of the label True for features N F."""
         scores: Table = _sigmoid((features - self.mean) / self.spread @ self.weights + self.bias)
         return scores
 
@@ -67,13 +72,27 @@ class Logistic:
         try:
             refuse_endless(path)
             tensors = load_file(path)
-            found = cls(tensors["mean"], tensors["spread"], tensors["weights"], float(tensors["bias"][0]))
+            model = cls(tensors["mean"], tensors["spread"], tensors["weights"], float(tensors["bias"][0]))
         except (OSError, SafetensorError, KeyError, IndexError) as error:
             raise CheckpointError(f"cannot read {path}: {error}; train it again") from error
-        sizes = {len(found.mean), len(found.spread), len(found.weights)}
+        sizes = {len(model.mean), len(model.spread), len(model.weights)}
         if sizes != {features} or not all(np.isfinite(array).all() for array in tensors.values()):
             raise CheckpointError(f"{path} has {sorted(sizes)} weights, wanted {features} finite ones; train it again")
-        return found
+        return model
+
+
+def fit_and_test(
+    features: Table, labels: NDArray[np.bool_], test: NDArray[np.bool_], groups: NDArray[Any], precision: float
+) -> tuple[Logistic, float, dict[str, Any]]:
+    """Fit on the rows that are not `test`, and choose the threshold on those that are.
+
+    Returns the model, the threshold that reaches `precision` (0 to 1), and the AUC with its interval for a card.
+    """
+    model = Logistic.fit(features[~test], labels[~test])
+    scores, truth = model(features[test]), labels[test]
+    interval = [round(end, 4) for end in auc_interval(scores, truth, groups[test])]
+    card = {"held_out": int(test.sum()), "auc": round(auc(scores, truth), 4), "interval": interval}
+    return model, threshold(scores, truth, precision), card
 
 
 def _sigmoid(values: Table) -> Table:
@@ -82,7 +101,10 @@ def _sigmoid(values: Table) -> Table:
 
 
 def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.bool_]) -> float:
-    """How often a true one scores higher than a false one; ties count half. NaN where one kind is missing."""
+    """The share of pairs of a true and a false row in which the true one scores higher; ties count half.
+
+    NaN if all labels are equal.
+    """
     values, true = np.asarray(scores, float), np.asarray(labels, bool)
     positives, negatives = int(true.sum()), int((~true).sum())
     if not positives or not negatives:
@@ -95,7 +117,7 @@ def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.boo
 def auc_interval(
     scores: Table, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int = 0
 ) -> tuple[float, float]:
-    """95% of bootstrapped AUCs, whole groups (pictures) drawn at a time."""
+    """The central 95% of AUCs of 1,000 bootstrap draws, in which whole groups (images) are drawn."""
     rng = np.random.default_rng(seed)
     names = np.unique(groups)
     rows = {name: np.flatnonzero(groups == name) for name in names}
@@ -108,7 +130,7 @@ def auc_interval(
 
 
 def threshold(scores: Table, labels: NDArray[np.bool_], precision: float) -> float:
-    """The least score from which on at least this share is true; the greatest score where none is."""
+    """The least score from which at least this share of rows is true; the greatest score if there is none."""
     order = np.argsort(-scores, kind="stable")
     right = np.cumsum(labels[order]) / np.arange(1, len(order) + 1)
     ends = np.append(scores[order][1:] != scores[order][:-1], True)

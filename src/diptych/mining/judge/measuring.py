@@ -1,9 +1,8 @@
-"""The third stage: each picture that was had, measured and judged; a row for each answer, in their order."""
+"""The third stage: each fetched image is measured and judged. The table has a row per answer, in their order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -12,15 +11,15 @@ from diptych.mining.judge.decode import judge_all, measure
 from diptych.mining.judge.statistics import small
 from diptych.mining.layout import RunLayout
 from diptych.mining.settings import PictureRules
-from diptych.mining.tables import Row, read_rows, write_json, write_rows
+from diptych.mining.tables import Row, read_rows, write_shard
 from diptych.runtime.engine.outcome import Counts
 
-AT_ONCE = 64  # pictures that a judge sees in one batch
+AT_ONCE = 64  # images in one call of a judge
 
 
 @dataclass(frozen=True)
 class Decode:
-    """Work of the engine. `judges` names them by place: `realism`, `nsfw`."""
+    """The work on a shard. `judges`: names of judges by rule, `realism` or `nsfw`."""
 
     out: Path
     rules: PictureRules
@@ -37,21 +36,16 @@ class Decode:
                     rows.append({"address": entry["address"], "fails": []})
                     continue
                 file.seek(entry["offset"])
-                found, fails, image = measure(file.read(entry["length"]), self.rules)
-                row: dict[str, Any] = {"address": entry["address"], **found, "fails": fails}
+                measures, fails, image = measure(file.read(entry["length"]), self.rules)
+                row = {"address": entry["address"], **measures, "fails": fails}
                 rows.append(row)
                 if image is not None and self.judges:
                     waiting.append((row, small(image)))
                 if len(waiting) == AT_ONCE:
                     self._judge(waiting)
         self._judge(waiting)
-        write_rows(layout.table("measured", name), rows, "measured")
-        counts = {
-            "measured": sum(1 for row in rows if row.get("sha256")),
-            "dropped": sum(1 for row in rows if row["fails"]),
-        }
-        write_json(layout.counts("measured", name), counts)
-        return counts
+        measured, dropped = (sum(1 for row in rows if row.get(key)) for key in ("sha256", "fails"))
+        return write_shard(layout, "measured", name, rows, {"measured": measured, "dropped": dropped})
 
     def _judge(self, waiting: list[tuple[Row, Image.Image]]) -> None:
         if waiting:

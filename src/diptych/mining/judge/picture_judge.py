@@ -1,4 +1,4 @@
-"""A judge of pictures, learnt from a folder with one subfolder a class: `natural` against all others."""
+"""An image judge, trained on a folder with one subfolder per class: `natural` against all others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from diptych.core import Record
-from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
+from diptych.mining.judge.logistic import HELD_OUT, Logistic, fit_and_test
 from diptych.mining.judge.statistics import NAMES, small, statistics
 from diptych.mining.tables import digest
 from diptych.runtime.errors import CheckpointError, DataError
@@ -25,17 +25,16 @@ from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
 
 FILE = "judge.json"
-GOOD = ("natural", "safe", "good", "keep")  # a subfolder of one of these names is what is kept
+GOOD = ("natural", "safe", "good", "keep")  # the subfolder of what is kept has one of these names
 BACKBONE = "backbone"  # a folder in the judge's
 KINDS = ("statistics", BACKBONE)
-HELD_OUT = 4  # every fourth picture of a class
 
 
 @dataclass(frozen=True)
 class PictureJudge:
-    """Logistic regression on statistics of the picture and, with a backbone, on its features of the whole picture.
+    """Logistic regression on statistics of the image and, with a backbone, on its features of the whole image.
 
-    `version` is of all weights.
+    `version` is a digest of all weights.
     """
 
     name: str
@@ -65,45 +64,43 @@ def _features(pictures: Sequence[Tensor], grid: Detector | None) -> NDArray[np.f
     table = np.stack([statistics(Image.fromarray(one.permute(1, 2, 0).numpy())) for one in pictures])
     if grid is None:
         return table
-    found = grid.detect(list(pictures), [Record(str(number)) for number in range(len(pictures))])
-    return np.hstack([table, np.stack([cast(Tensor, one.whole).double().numpy() for one in found])])
+    regions = grid.detect(list(pictures), [Record(str(number)) for number in range(len(pictures))])
+    return np.hstack([table, np.stack([cast(Tensor, one.whole).double().numpy() for one in regions])])
 
 
 def train_judge(
     classes: Path, out: Path, precision: float = 0.95, backbone: str | None = None, weights: Path | None = None
 ) -> dict[str, Any]:
-    """Writes the judge; hands back its card: pictures by class, AUC on every fourth picture with its interval.
+    """Train a judge and write it to `out`. Returns its card: images by class, AUC on every fourth image, interval.
 
-    `backbone` is a name of torchvision, timm, open_clip or the hub, as `grid:` takes it; it is kept with the judge.
+    `backbone`: a name of torchvision, timm, open_clip or the hub, as for `grid:`; it is saved with the judge.
+    Raises DataError if `classes` lacks a subfolder of images to keep, or of others.
     """
     from diptych.vision.pictures import find_pictures, open_picture, to_picture
 
     grid = Grid(Backbone.of(backbone, weights=weights)) if backbone is not None else None
-    table, labels, held = [], [], []
+    table, labels, test = [], [], []
     counts: dict[str, int] = {}
     folders = sorted(path for path in classes.iterdir() if path.is_dir()) if classes.is_dir() else []
     if not any(folder.name in GOOD for folder in folders) or len(folders) < 2:
         raise DataError(
-            f"{classes} has the subfolders {', '.join(f.name for f in folders) or 'none'}; wanted one of what is to be "
-            f"kept, called {' or '.join(GOOD)}, and one or more of what is not"
+            f"{classes} has the subfolders {', '.join(f.name for f in folders) or 'none'}; wanted one of images to "
+            f"keep, called {' or '.join(GOOD)}, and one or more of others"
         )
     for folder in folders:
         for number, path in enumerate(find_pictures(folder)):
-            seen = small(Image.fromarray(open_picture(path).permute(1, 2, 0).numpy()))
-            table.append(_features([to_picture(seen)], grid)[0])
+            resized = small(Image.fromarray(open_picture(path).permute(1, 2, 0).numpy()))
+            table.append(_features([to_picture(resized)], grid)[0])
             labels.append(folder.name in GOOD)
-            held.append(number % HELD_OUT == HELD_OUT - 1)
+            test.append(number % HELD_OUT == HELD_OUT - 1)
             counts[folder.name] = counts.get(folder.name, 0) + 1
-    features, truth, test = np.stack(table), np.array(labels), np.array(held)
-    model = Logistic.fit(features[~test], truth[~test])
-    scores = model(features[test])
-    least = min(0.5, threshold(scores, truth[test], precision))
-    low, high = auc_interval(scores, truth[test], np.arange(int(test.sum())))
+    model, least, figures = fit_and_test(
+        np.stack(table), np.array(labels), np.array(test), np.arange(len(labels)), precision
+    )
     card = {
-        "name": out.name, "least": round(least, 6), "kind": BACKBONE if grid is not None else "statistics",
+        "name": out.name, "least": round(min(0.5, least), 6), "kind": BACKBONE if grid is not None else "statistics",
         "version": digest([model.weights.tolist(), model.bias, grid.contract.weights if grid is not None else None]),
-        "backbone": backbone, "pictures": counts, "auc": round(auc(scores, truth[test]), 4),
-        "interval": [round(low, 4), round(high, 4)], "held_out": int(test.sum()), "features": list(NAMES),
+        "backbone": backbone, "pictures": counts, "features": list(NAMES), **figures,
     }  # fmt: skip
     model.save(out)
     if grid is not None:

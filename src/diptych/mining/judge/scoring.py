@@ -1,4 +1,4 @@
-"""What scores a pair: a protocol, so that any model may; what needs one is handed in as the name of a folder."""
+"""The protocol of scorers. Workers get the name of a scorer's folder, and load it themselves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Pair:
-    """A picture and one text of it. `picture` is its file's bytes, `row` all that was measured of it."""
+    """An image and one text of it. `picture`: the bytes of its file; `row`: all measures of it."""
 
     text: str
     kind: str
@@ -16,7 +16,7 @@ class Pair:
 
 
 class Scorer(Protocol):
-    """A greater number is a better pair; those under `least` are dropped."""
+    """Scores pairs: higher is better, and pairs under `least` are dropped."""
 
     @property
     def version(self) -> str: ...

@@ -1,11 +1,11 @@
-"""Numbers that tell a photograph from a chart, a page of text or an icon, without any network."""
+"""Statistics that distinguish photographs from charts, pages of text and icons, without a network."""
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 96
-SMALL = 256  # pixels of the longer side at which judges see a picture, when they learn and when they judge
+SMALL = 256  # pixels of the longer side of an image for judges, in training and use
 BINS = 8
 NAMES = (
     "mean_r", "mean_g", "mean_b", "spread_r", "spread_g", "spread_b", "saturation", "saturation_spread", "entropy",
@@ -15,14 +15,14 @@ NAMES = (
 
 
 def small(image: Image.Image) -> Image.Image:
-    """The picture as judges see it."""
-    seen = image.copy()
-    seen.thumbnail((SMALL, SMALL))
-    return seen
+    """A copy of the image at the size for judges."""
+    copy = image.copy()
+    copy.thumbnail((SMALL, SMALL))
+    return copy
 
 
 def statistics(image: Image.Image) -> NDArray[np.float64]:
-    """One number a name of NAMES. The picture is looked at in its middle, at its own scale, and as a whole, small."""
+    """The values of NAMES, from the whole image at 96 x 96 pixels, and from its middle at its own scale."""
     whole = np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR), np.float64) / 255
     grey = whole.mean(2)
     high, low = whole.max(2), whole.min(2)

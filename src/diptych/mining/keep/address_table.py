@@ -1,4 +1,4 @@
-"""All that is known of addresses, in one file that workers map into memory and look addresses up in."""
+"""The last answer for every address, in one Arrow file that workers map into memory and search by hash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.mining.layout import RunLayout
-from diptych.mining.tables import check_beside, read_table, schema
+from diptych.mining.pages.reading import body_of
+from diptych.mining.tables import Row, check_same_rows, read_table, schema
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import sha256_of
 
@@ -22,59 +23,57 @@ ROWS_AT_ONCE = 65_536
 
 
 def key_of(text: str) -> int:
-    """64 bits of an address, a page, a text or a host."""
+    """A 64-bit hash of an address, a page, a text or a host."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
 def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
-    """Writes the file from pairs of an index and what was measured of it; of two answers the later counts."""
+    """Write the file from pairs of an index and its measured images; of two answers the later counts.
+
+    Returns the digest of the file.
+    """
     import pyarrow as pa
 
     parts = []
     for index, measured in shards:
-        asked = read_table(layout.table("index", index), "index")
-        seen = read_table(layout.table("measured", measured), "measured")
-        check_beside(asked, seen, layout.table("measured", measured))
-        parts.append(_beside(asked, seen, index))
-    table = pa.concat_tables([table_schema().empty_table(), *parts])
+        path = layout.table("measured", measured)
+        answers, measures = read_table(layout.table("index", index), "index"), read_table(path, "measured")
+        check_same_rows(answers, measures, path)
+        parts.append(_merged(answers, measures, index))
+    table = pa.concat_tables([_empty(), *parts])
     keys = np.fromiter((key_of(one) for one in table["address"].to_pylist()), np.uint64, table.num_rows)
     order = np.argsort(keys, kind="stable")
     last = np.append(keys[order][1:] != keys[order][:-1], True) if len(order) else np.zeros(0, bool)
     order = order[last]
-    table = table.take(pa.array(order)).append_column("key", pa.array(keys[order]))
-    table = table.sort_by("key").combine_chunks()
+    table = table.take(pa.array(order)).append_column("key", pa.array(keys[order])).combine_chunks()
     path = layout.work(NAME)
-    beside = path.with_suffix(".partial")
+    partial = path.with_suffix(".partial")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=ROWS_AT_ONCE)
-    beside.replace(path)
-    return digest_of(path)
-
-
-def table_schema() -> Any:
-    """Of the file, but for the keys."""
-    return _beside(schema("index").empty_table(), schema("measured").empty_table(), "").schema
-
-
-def digest_of(path: Path) -> str:
+    partial.replace(path)
     return sha256_of(path)[:16]
 
 
-def _beside(asked: Any, seen: Any, index: str) -> Any:
-    """Rows of both tables, which are in one order."""
+def _empty() -> Any:
+    """The table without rows, and without the column of keys."""
+    return _merged(schema("index").empty_table(), schema("measured").empty_table(), "")
+
+
+def _merged(answers: Any, measures: Any, index: str) -> Any:
+    """The columns of two tables whose rows are in the same order."""
     import pyarrow as pa
 
-    asked = asked.append_column("blob", pa.array([index] * asked.num_rows, pa.string()))
-    for field in schema("measured"):
-        if field.name != "address":
-            asked = asked.append_column(field, seen[field.name])
-    return asked
+    answers = answers.append_column("blob", pa.array([index] * answers.num_rows, pa.string()))
+    for column in schema("measured"):
+        if column.name != "address":
+            answers = answers.append_column(column, measures[column.name])
+    return answers
 
 
 @dataclass(frozen=True)
 class AddressTable:
-    """The file, opened. An address leads to its last answer, through redirects to other hosts."""
+    """The opened file. An address leads to its last answer, through redirects to other hosts."""
 
     keys: NDArray[np.uint64]
     table: Any
@@ -82,7 +81,7 @@ class AddressTable:
     @classmethod
     @cache
     def open(cls, path: Path, digest: str) -> AddressTable:
-        """`digest` is the file's, so that another file of this name is opened anew."""
+        """The file at `path`, opened once per process; `digest` distinguishes it from an older file of that name."""
         assert digest
         import pyarrow as pa
 
@@ -92,21 +91,30 @@ class AddressTable:
 
     @classmethod
     @cache
-    def of_others(cls, path: Path, digest: str) -> AddressTable:
-        """As `open`, where this run did not write it. Raises DataError."""
+    def checked(cls, path: Path, digest: str) -> AddressTable:
+        """Like `open`, for a file that this command did not write. Raises DataError if it is damaged."""
         import pyarrow as pa
 
         try:
-            found = cls.open(path, digest)
-            found.table.validate(full=True)
-            if not found.table.schema.remove(found.table.schema.get_field_index("key")).equals(table_schema()):
+            opened = cls.open(path, digest)
+            opened.table.validate(full=True)
+            if not opened.table.schema.remove(opened.table.schema.get_field_index("key")).equals(_empty().schema):
                 raise ValueError("it has other columns")
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read ({error}); `diptych mine run` writes it again") from error
-        return found
+        return opened
 
-    def rows(self, wanted: Sequence[str], most_moves: int) -> list[dict[str, Any] | None]:
-        """What is known of each address, or None; a chain of more moves than that has a fetch's reason for it."""
+    @classmethod
+    def body_of(cls, layout: RunLayout, address: str) -> bytes:
+        """The image file that an address led to in an earlier run. Raises DataError if `work` no longer has it."""
+        path = layout.work(NAME)
+        row = cls.checked(path, sha256_of(path)[:16]).rows([address], 5)[0] if path.is_file() else None
+        if row is None or not row["length"] or row["blob"] is None:
+            raise DataError(f"{layout.work()} has no picture of {address[:200]}; `diptych mine run` fetches it again")
+        return body_of(layout, row["blob"], row)
+
+    def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:
+        """The last answer for each address, or None; a chain of more than `most_moves` redirects is a failed fetch."""
         numbers = [self._number(one) for one in wanted]
         present = sorted({number for number in numbers if number is not None})
         read = dict(zip(present, self.table.take(present).to_pylist(), strict=True)) if present else {}
@@ -117,16 +125,15 @@ class AddressTable:
         at = int(np.searchsorted(self.keys, key))
         return at if at < len(self.keys) and self.keys[at] == key else None
 
-    def _followed(self, row: dict[str, Any], most: int) -> dict[str, Any]:
-        seen, moves = {row["address"]}, 0
+    def _followed(self, row: Row, most: int) -> Row:
+        seen = {row["address"]}
         while row["moved"]:
-            moves += 1
             if row["moved"] in seen:
                 return row | {"moved": "", "reason": "redirects in a circle"}
-            seen.add(row["moved"])
             number = self._number(row["moved"])
-            if number is None or moves > most:
-                reason = "too many redirects" if moves > most else "redirect not followed"
+            if number is None or len(seen) > most:
+                reason = "too many redirects" if len(seen) > most else "redirect not followed"
                 return row | {"moved": "", "final": row["moved"], "reason": reason}
+            seen.add(row["moved"])
             row = self.table.slice(number, 1).to_pylist()[0]
         return row

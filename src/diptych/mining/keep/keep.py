@@ -1,8 +1,8 @@
-"""The last, global step, on narrow columns: one pair a picture, and no text that many pictures share.
+"""The last, global step, on narrow columns: one pair per image, and no text that many images share.
 
-One picture is an equal sha256, or a difference hash within four bits. Texts of more than ten pictures are dropped with
-all their pairs before the best pair of each picture is chosen. Ties go by score, kind, text, page: a total order, by
-hashes of the last two.
+Two files are one image if their SHA-256 is equal, or their difference hashes differ in at most four bits. Texts of more
+than ten images are dropped with all their pairs, then the best pair of each image is chosen: by score, kind, text and
+page, a total order (by hashes of the last two).
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # what becomes of a pair
-BAND_MARGIN = 3  # bands that agree at the least
+KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts on a pair
+BAND_MARGIN = 3  # bands in which two near hashes agree at the least
 
 U64 = NDArray[np.uint64]
 Ties = tuple[NDArray[Any], ...]
@@ -22,7 +22,7 @@ Ties = tuple[NDArray[Any], ...]
 
 @dataclass(frozen=True)
 class Pairs:
-    """A row a pair. All but score and kind are 64 bits of a hash; `score` is 0 where nothing scored."""
+    """A row per pair. All but score and kind are 64-bit hashes; `score` is 0 without a scorer."""
 
     picture: U64
     dhash: U64
@@ -38,11 +38,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Steps:
-    """The parts of `choose` that look at all pairs. Daft has its own, which give the same (`keep_on_daft`).
+    """The parts of `choose` that read all pairs. Daft's own (`keep_on_daft`) give the same results.
 
-    near_pairs  hashes (N,), bits -> numbers of those that are within so many bits, twice (E,)
-    common      texts and pictures (N,), most -> whether a text is that of more pictures (N,)
-    best        columns (N,), the weightiest last, which is the picture -> the first row of each picture
+    near_pairs  hashes N, bits -> two arrays E: the numbers of hashes that differ in at most `bits` bits
+    common      texts N, images N, most -> bool N: the text has more images than `most`
+    best        columns N, the primary key (the image) last -> the first row of each image
     """
 
     near_pairs: Callable[[U64, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -53,7 +53,11 @@ class Steps:
 def choose(
     pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None, steps: Steps | None = None
 ) -> NDArray[np.uint8]:
-    """What becomes of each pair."""
+    """The verdict on each pair (N).
+
+    `common`: images of a text at most; `near`: bits that two files of one image may differ in; `host_pairs`: pairs of a
+    host at most. None switches a rule off.
+    """
     steps = steps or PLAIN
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
@@ -80,7 +84,7 @@ def _best(ties: Ties) -> NDArray[np.intp]:
 
 
 def _ties(pairs: Pairs, of: NDArray[np.intp], cluster: NDArray[np.int64]) -> Ties:
-    """For lexsort, the weightiest last."""
+    """Columns for lexsort, the primary key last."""
     return (pairs.picture[of], pairs.page[of], pairs.text[of], pairs.kind[of], -pairs.score[of], cluster[of])
 
 
@@ -91,63 +95,58 @@ def _common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool
     new_pair = new_text | np.append(True, pictures[1:] != pictures[:-1])
     group = np.cumsum(new_text) - 1
     counts = np.bincount(group, weights=new_pair).astype(np.int64)
-    found = np.zeros(len(text), bool)
-    found[order] = counts[group] > most
-    return found
+    common = np.zeros(len(text), bool)
+    common[order] = counts[group] > most
+    return common
 
 
 def clusters(
     picture: U64, dhash: U64, near: int | None, pairs_within: Callable[[U64, int], Any] | None = None
 ) -> NDArray[np.int64]:
-    """A number for each picture, the same for what is one picture, near ones of near ones too."""
+    """A number for each row's image (N), equal for near images and, transitively, for those near to them."""
     _, first, number = np.unique(picture, return_index=True, return_inverse=True)
     if near is None:
         return number.astype(np.int64)
     hashes, of_hash = np.unique(dhash[first], return_inverse=True)
-    label = _joined(len(hashes), (pairs_within or near_pairs)(hashes, near))
-    # Files of one difference hash are one picture; the number is that of the least hash of all that are near.
-    found: NDArray[np.int64] = label[of_hash][number].astype(np.int64)
-    return found
+    label = _connected(len(hashes), (pairs_within or near_pairs)(hashes, near))
+    # Files with one difference hash are one image; its number is that of the least of its near hashes.
+    return np.asarray(label[of_hash][number], np.int64)
 
 
 def masks(bits: int) -> list[np.uint64]:
-    """Of those, two hashes within so many bits agree on one at the least: on some BAND_MARGIN of the bands."""
+    """Masks of BAND_MARGIN bands each: hashes that differ in at most `bits` bits agree under at least one mask."""
     edges = np.linspace(0, 64, bits + BAND_MARGIN + 1).astype(int)
     bands = [sum(1 << bit for bit in range(low, high)) for low, high in pairwise(edges.tolist())]
     return [np.uint64(sum(some)) for some in combinations(bands, BAND_MARGIN)]
 
 
 def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of hashes, each once, that differ in at most `bits` bits.
+    """Pairs of hashes that differ in at most `bits` bits, as two arrays of their numbers; each hash occurs once.
 
-    With `bits + 3` bands three are equal in two such hashes at the least, so that only hashes with three equal bands
-    are held against each other: sorting finds those.
+    Of `bits + 3` bands, two such hashes have at least three in common. So hashes are sorted by every three bands, and
+    only those with equal bands are compared.
     """
     if bits == 0 or len(hashes) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    found: list[NDArray[np.int64]] = []
+    near: list[NDArray[np.int64]] = []
     for mask in masks(bits):
         key = hashes & mask
         order = np.argsort(key, kind="stable")
         ordered = key[order]
-        reach = 1
-        # Neighbours one apart, two apart, ...: as far as any run of equal keys is long.
-        while True:
+        # Neighbours at distance 1, 2, ... up to the length of the longest run of equal keys.
+        for reach in range(1, len(ordered)):
             same = np.flatnonzero(ordered[reach:] == ordered[:-reach])
             if not len(same):
                 break
             a, b = order[same], order[same + reach]
             close = np.bitwise_count(hashes[a] ^ hashes[b]) <= bits
-            found.append(np.stack([np.minimum(a[close], b[close]), np.maximum(a[close], b[close])]))
-            reach += 1
-            if reach >= len(ordered):
-                break
-    both = np.unique(np.concatenate(found, axis=1), axis=1) if found else np.zeros((2, 0), np.int64)
+            near.append(np.stack([np.minimum(a[close], b[close]), np.maximum(a[close], b[close])]))
+    both = np.unique(np.concatenate(near, axis=1), axis=1) if near else np.zeros((2, 0), np.int64)
     return both[0], both[1]
 
 
-def _joined(count: int, edges: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The least number of all that are joined, for each."""
+def _connected(count: int, edges: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """For each of `count` nodes the least number of its connected component."""
     label = np.arange(count)
     a, b = edges
     while len(a):

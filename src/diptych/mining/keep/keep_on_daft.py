@@ -1,6 +1,6 @@
-"""The global step's great parts as Daft expressions on narrow columns of hashes: `min` and joins, and no sort.
+"""The `Steps` of the global step as Daft expressions on columns of hashes, by `min` and joins.
 
-A sort with any_value has no order to rely on among equal rows; a least value and a join do.
+There is no sort: any_value after one has no reliable order among equal rows.
 """
 
 from functools import reduce
@@ -25,26 +25,26 @@ def _frame(**columns: NDArray[Any]) -> Any:
 
 
 def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hashes that agree on a band meet in a join; how many bits they differ in is counted of those alone."""
+    """Join hashes that agree on a band, then count the bits in which they differ."""
     from daft import DataType, Series, col, func
 
     @func.batch(return_dtype=DataType.bool())
     def close(a: Series, b: Series) -> Any:
-        found = np.bitwise_count((a.to_arrow().to_numpy() ^ b.to_arrow().to_numpy()).view(np.uint64)) <= bits
-        return Series.from_numpy(found)
+        differ = np.bitwise_count((a.to_arrow().to_numpy() ^ b.to_arrow().to_numpy()).view(np.uint64))
+        return Series.from_numpy(differ <= bits)
 
     if not len(hashes):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     bands = [_frame(hash=hashes, band=(hashes & mask)) for mask in masks(bits)]
     met = [
-        one.join(one.select(col("row").alias("other"), col("hash").alias("beside"), col("band")), on="band")
+        one.join(one.select(col("row").alias("other"), col("hash").alias("near"), col("band")), on="band")
         .where(col("row") < col("other"))
-        .where(close(col("hash"), col("beside")))
+        .where(close(col("hash"), col("near")))
         .select("row", "other")
         for one in bands
     ]
-    found = reduce(lambda a, b: a.concat(b), met).distinct().to_pydict()
-    return np.array(found["row"], np.int64), np.array(found["other"], np.int64)
+    pairs = reduce(lambda a, b: a.concat(b), met).distinct().to_pydict()
+    return np.array(pairs["row"], np.int64), np.array(pairs["other"], np.int64)
 
 
 def common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
@@ -53,14 +53,14 @@ def common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool_
     pairs = _frame(text=text, cluster=cluster)
     pictures = pairs.select("text", "cluster").distinct().groupby("text").agg(col("cluster").count().alias("pictures"))
     many: Any = col("pictures")
-    found = pairs.join(pictures.where(many > most), on="text", how="semi").select("row").to_pydict()
+    rows = pairs.join(pictures.where(many > most), on="text", how="semi").select("row").to_pydict()["row"]
     mask = np.zeros(len(text), bool)
-    mask[found["row"]] = True
+    mask[rows] = True
     return mask
 
 
 def best(ties: Ties) -> NDArray[np.intp]:
-    """Of the rows of a picture those with the least of each column in turn, the weightiest first; at last the first."""
+    """The first row of each image: keep rows with the least value of each column in turn, the primary key first."""
     from daft import col
 
     names = [f"tie{number}" for number in range(len(ties) - 1)]
@@ -72,5 +72,5 @@ def best(ties: Ties) -> NDArray[np.intp]:
 
 
 def _ordered(column: NDArray[Any]) -> NDArray[Any]:
-    """Signed numbers in the order of unsigned ones."""
+    """Unsigned numbers as signed ones of the same order."""
     return (column ^ np.uint64(1 << 63)).view(np.int64) if column.dtype == np.uint64 else column

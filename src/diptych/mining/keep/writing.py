@@ -1,4 +1,4 @@
-"""The last stage on disk: verdicts for every picture that came in, records and pictures of those that are kept."""
+"""The last stage on disk: the verdict on every image that came in, and records and files of those that are kept."""
 
 import hashlib
 import json
@@ -16,78 +16,69 @@ from numpy.typing import NDArray
 
 from diptych.mining.keep.address_table import key_of
 from diptych.mining.keep.keep import COMMON, HOST, KEPT, Pairs
-from diptych.mining.layout import RunLayout
+from diptych.mining.layout import RunLayout, damaged
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import body_of
 from diptych.mining.pages.texts import KINDS
-from diptych.mining.rules import VERSION, first
+from diptych.mining.rules import ORDER, VERSION
 from diptych.mining.tables import Row, lines_of, read_rows, write_json, write_rows
-from diptych.runtime.errors import DataError
-from diptych.runtime.files import bytes_of, sweep, write_atomically
+from diptych.runtime.files import aside, bytes_of, sweep, write_atomically
 
 LINES = 10_000  # of a file of records
 IN_A_TAR = 1_000
+_NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
+_IN_TARS = ("width", "height", "page", "licence", "score", "by")  # of a record, in the tars' JSON
+_PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
+                  ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
 
 
 @dataclass(frozen=True)
-class KeptTexts:
-    """Which text of which row is kept, by shard."""
+class PairPlaces:
+    """Where each pair is from: its shard, its row in the shard, its text in the row, all numbers from 0."""
 
     shards: tuple[str, ...]
-    rows: NDArray[np.int64]  # of each pair: number of its row in its shard
-    texts: NDArray[np.int64]  # of each pair: number of its text in its row
-    starts: NDArray[np.int64]  # of each shard: where its pairs begin
+    shard: NDArray[np.int64]
+    row: NDArray[np.int64]
+    text: NDArray[np.int64]
 
 
-def pairs_of(layout: RunLayout, shards: Sequence[str]) -> tuple[Pairs, KeptTexts]:
-    """Narrow columns of all that is left, in the order of the shards."""
-    columns: list[list[Any]] = [[] for _ in range(7)]
-    rows: list[int] = []
-    texts: list[int] = []
-    starts = [0]
-    for shard in shards:
-        for number, row in enumerate(read_rows(layout.table("joined", shard), "joined", _NARROW)):
+def pairs_of(layout: RunLayout, shards: Sequence[str]) -> tuple[Pairs, PairPlaces]:
+    """Narrow columns of all pairs that are left, in the order of the shards."""
+    pairs = np.fromiter(_pairs(layout, shards), _PAIR)
+    columns = {name: np.ascontiguousarray(pairs[name]) for name in _PAIR.names or ()}
+    places = PairPlaces(tuple(shards), columns.pop("shard"), columns.pop("row"), columns.pop("place"))
+    return Pairs(**columns), places
+
+
+def _pairs(layout: RunLayout, shards: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    for shard, name in enumerate(shards):
+        for number, row in enumerate(read_rows(layout.table("joined", name), "joined", _NARROW)):
             if row["fails"]:
                 continue
-            same = (
-                int(row["sha256"][:16], 16),
-                row["dhash"],
-                key_of(row["page"]),
-                key_of(host_of(row["page"] or row["address"])),
-            )
+            picture, page = int(row["sha256"][:16], 16), key_of(row["page"])
+            host = key_of(host_of(row["page"] or row["address"]))
             for place, text in enumerate(row["texts"]):
                 if not text["fails"]:
-                    values = (same[0], same[1], key_of(text["text"].casefold()), same[2], same[3], text["score"] or 0.0,
-                            KINDS.index(text["kind"]))  # fmt: skip
-                    for column, value in zip(columns, values, strict=True):
-                        column.append(value)
-                    rows.append(number)
-                    texts.append(place)
-        starts.append(len(rows))
-    kinds = (np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, np.float32, np.uint8)
-    pairs = Pairs(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
-    return pairs, KeptTexts(
-        tuple(shards), np.array(rows, np.int64), np.array(texts, np.int64), np.array(starts, np.int64)
-    )
+                    yield (picture, row["dhash"], key_of(text["text"].casefold()), page, host, text["score"] or 0.0,
+                           KINDS.index(text["kind"]), shard, number, place)  # fmt: skip
 
 
-_NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
-
-
-def write_verdicts(layout: RunLayout, chosen: KeptTexts, verdict: NDArray[np.uint8], names: Sequence[str]) -> list[Row]:
-    """Writes `decisions`, a file a shard of pages; hands back what is kept, in the order of its pictures."""
+def write_verdicts(
+    layout: RunLayout, places: PairPlaces, verdict: NDArray[np.uint8], names: Sequence[str]
+) -> list[Row]:
+    """Write `decisions`, one file per shard of pages. Returns the kept rows, in the order of their images."""
     kept: list[Row] = []
-    _only(layout.decisions, {f"{name}.parquet" for name in names})
-    for number, shard in enumerate(chosen.shards):
+    _remove_others(layout.decisions, {f"{name}.parquet" for name in names})
+    ends = np.searchsorted(places.shard, np.arange(len(places.shards) + 1))
+    for number, shard in enumerate(places.shards):
         rows = read_rows(layout.table("joined", shard), "joined")
-        pairs = slice(int(chosen.starts[number]), int(chosen.starts[number + 1]))
+        pairs = slice(int(ends[number]), int(ends[number + 1]))
         of_row: dict[int, list[tuple[int, int]]] = {}
-        for row, text, what in zip(chosen.rows[pairs], chosen.texts[pairs], verdict[pairs], strict=True):
+        for row, text, what in zip(places.row[pairs], places.text[pairs], verdict[pairs], strict=True):
             of_row.setdefault(int(row), []).append((int(text), int(what)))
         for place, row in enumerate(rows):
             _decide(row, of_row.get(place, []))
-            if row["kept"] is not None:
-                kept.append(row)
+        kept += [row for row in rows if row["kept"] is not None]
         write_rows(layout.decisions / f"{names[number]}.parquet", rows, "decisions")
     return sorted(kept, key=lambda row: (row["sha256"], row["page"], row["address"], row["place"]))
 
@@ -100,32 +91,33 @@ def _decide(row: Row, pairs: list[tuple[int, int]]) -> None:
     if pairs and row["kept"] is None:
         reasons = {what for _, what in pairs}
         row["fails"].append("common_text" if reasons == {COMMON} else "host_pairs" if HOST in reasons else "best_pair")
-    row["dropped_by"] = first(row["fails"])
+    row["dropped_by"] = min(row["fails"], key=ORDER.__getitem__, default=None)
 
 
 def record(row: Row, by: str) -> dict[str, Any]:
-    """A line in the form of docs/your-own-data.md, with where it is from beside."""
+    """A line of a caption file (docs/your-own-data.md) that also has the origin of the image."""
     text = row["texts"][row["kept"]]
-    ending = row["type"] or "jpg"
     return {
-        "image": f"pictures/{row['sha256'][:2]}/{row['sha256']}.{ending}", "captions": [text["text"]], "split": "train",
-        "page": row["page"], "address": row["address"], "kind": text["kind"], "score": text["score"],
+        "image": f"pictures/{row['sha256'][:2]}/{row['sha256']}.{_ending(row)}", "captions": [text["text"]],
+        "split": "train", "page": row["page"], "address": row["address"], "kind": text["kind"], "score": text["score"],
         "sha256": row["sha256"], "dhash": f"{row['dhash']:016x}", "width": row["width"], "height": row["height"],
         "licence": row["licence"], "fetched": row["date"] or None, "by": by,
     }  # fmt: skip
 
 
+def _ending(row: Row) -> str:
+    return row["type"] or "jpg"
+
+
 def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
-    """Pictures first, so that no line ever names one that is not there; then lines; then what no line names goes."""
-    for row in kept:
-        path = layout.picture(row["sha256"], row["type"] or "jpg")
+    """Write images, then lines, so that no line ever names a missing image; then remove images without a line."""
+    paths = [layout.picture(row["sha256"], _ending(row)) for row in kept]
+    for row, path in zip(kept, paths, strict=True):
         if not path.exists() or path.stat().st_size != row["bytes"]:
             body = body_of(layout, row["blob"], row)
             if hashlib.sha256(body).hexdigest() != row["sha256"]:
-                raise DataError(
-                    f"{layout.blob(row['blob'])} holds another picture than was measured ({row['address'][:200]}); "
-                    f"take {layout.work()} away and give the same command again"
-                )
+                why = f"it holds another picture than was measured ({row['address'][:200]})"
+                raise damaged(layout.blob(row["blob"]), why, layout.work())
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, body)
     names = set()
@@ -134,32 +126,26 @@ def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
         names.add(name)
         layout.records.mkdir(parents=True, exist_ok=True)
         write_atomically(layout.records / name, lines_of(record(row, by) for row in some))
-    _only(layout.records, names)
-    wanted = {layout.picture(row["sha256"], row["type"] or "jpg") for row in kept}
-    for path in layout.pictures.glob("*/*"):
-        if path not in wanted:
-            path.unlink()
+    _remove_others(layout.records, names)
+    for path in {*layout.pictures.glob("*/*")}.difference(paths):
+        path.unlink()
 
 
 def write_tars(folder: Path, layout: RunLayout, kept: Sequence[Row], by: str) -> None:
-    """As img2dataset writes them: 00000.tar with 000000000.jpg, .txt and .json."""
+    """Write WebDataset tars as img2dataset does: 00000.tar with 000000000.jpg, .txt and .json."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, some in enumerate(_pieces(kept, IN_A_TAR)):
-        beside = folder / f".{number:05d}.{os.getpid()}.partial"
-        with tarfile.open(beside, "w", format=tarfile.USTAR_FORMAT) as tar:
+        path = folder / f"{number:05d}.tar"
+        partial = aside(path)
+        with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as tar:
             for place, row in enumerate(some):
-                key = f"{number:05d}{place:04d}"
-                line = record(row, by)
-                path = layout.picture(row["sha256"], row["type"] or "jpg")
+                key, line = f"{number:05d}{place:04d}", record(row, by)
                 about = {"key": key, "caption": line["captions"][0], "url": row["address"], "status": "success",
-                         "sha256": row["sha256"], **{name: line[name] for name in _TOLD}}  # fmt: skip
-                _member(tar, f"{key}.{row['type'] or 'jpg'}", bytes_of(path))
+                         "sha256": row["sha256"], **{name: line[name] for name in _IN_TARS}}  # fmt: skip
+                _member(tar, f"{key}.{_ending(row)}", bytes_of(layout.picture(row["sha256"], _ending(row))))
                 _member(tar, f"{key}.txt", line["captions"][0].encode())
                 _member(tar, f"{key}.json", json.dumps(about, ensure_ascii=False).encode())
-        os.replace(beside, folder / f"{number:05d}.tar")
-
-
-_TOLD = ("width", "height", "page", "licence", "score", "by")
+        os.replace(partial, path)
 
 
 def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
@@ -173,8 +159,8 @@ def _pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     return iter(lambda: list(islice(left, size)), [])
 
 
-def _only(folder: Path, names: set[str]) -> None:
-    """What an earlier run with other settings left is taken away, and what a kill left half written."""
+def _remove_others(folder: Path, names: set[str]) -> None:
+    """Remove what an earlier run with other settings wrote, and what a killed run left half written."""
     sweep(folder)
     if folder.is_dir():
         for path in folder.iterdir():
@@ -183,10 +169,11 @@ def _only(folder: Path, names: set[str]) -> None:
 
 
 def made_by(scorer: str | None) -> str:
+    """The maker of a record, as its `by` names it."""
     return f"diptych-mine/rules-{VERSION}/{scorer or 'no-scorer'}"
 
 
 def write_times(layout: RunLayout, times: dict[str, str], kept: Sequence[Row]) -> None:
-    """When each kept picture was fetched: in a file of its own, since it differs from run to run."""
+    """Write when each kept image was fetched, in a file of its own, since it differs from run to run."""
     fetched = {row["address"]: times[row["address"]] for row in kept if row["address"] in times}
     write_json(layout.out / "fetched.json", dict(sorted(fetched.items())))

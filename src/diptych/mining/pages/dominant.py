@@ -1,10 +1,11 @@
-"""How much a picture looks like what its page is about: ImageBERT's "HTML tags and DOM tree features"; which is ours.
+"""Scores of how much an image looks like the subject of its page, from tags and ancestors (ImageBERT, section 3).
 
-One table of weights, set by hand on the even page templates of the test web and never on the odd ones; no training.
+Features and weights are ours: one table, set by hand on the even page templates of the test web, never on the odd ones.
 """
 
 import re
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,14 +17,13 @@ WEIGHTS = {
     "figure": 1.5,
     "figcaption": 0.5,
     "shared": 3.0,  # og:image, twitter:image, schema.org's image
-    "aside": -3.0,  # in <header>, <nav>, <footer> or <aside>, or in a part that is called so
-    "link": -1.0,  # inside <a>, unless that leads to a picture
-    "zoom": 0.5,  # inside <a> that leads to a picture
-    "hero": 1.5,  # called hero, featured, main-image, ...
-    "name": -4.0,  # called logo, icon, avatar, ...
+    "aside": -3.0,  # in <header>, <nav>, <footer> or <aside>, or in a part with such a name
+    "link": -1.0,  # inside <a>, unless that leads to an image
+    "zoom": 0.5,  # inside <a> that leads to an image
+    "hero": 1.5,  # named hero, featured, main-image, ...
+    "name": -4.0,  # named logo, icon, avatar, ...
     "alike": -3.0,  # of three or more of one size in one list
-    "paragraph": 0.5,  # text stands beside it
-    "order": -0.25,  # for each picture before it, up to eight
+    "order": -0.25,  # for each image before it, up to eight
 }
 LEVELS = 14  # of ancestors that are read: a page may be 10,000 deep
 LETTERS = 1_000  # of a tag's classes, and of its id
@@ -50,48 +50,39 @@ _PICTURE = re.compile(r"\.(?:jpe?g|png|webp|gif)(?:[?#]|$)", re.I)
 
 @dataclass
 class Features:
-    """Of one <img>; `found` names what of the table is there."""
+    """The features of one <img>: `values` by their names in WEIGHTS, and `declared` width and height in pixels."""
 
-    found: dict[str, float] = field(default_factory=dict)
-    width: int | None = None
-    height: int | None = None
-    likeness: tuple[Any, ...] = ()  # the same for pictures of one list
+    values: dict[str, float]
+    declared: tuple[int | None, int | None]
+    likeness: tuple[Any, ...] = ()  # equal for the images of one list
     figure: Any = None
-    declared: tuple[int | None, int | None] = (None, None)
 
     @property
     def score(self) -> float:
-        return sum(WEIGHTS[name] * times for name, times in self.found.items())
+        return sum(WEIGHTS[name] * value for name, value in self.values.items())
 
 
 def features(node: Any, attributes: dict[str, str | None], order: int) -> Features:
-    """`order` counts the page's pictures before this one."""
-    result = Features()
-    width, height = _side(attributes, "width"), _side(attributes, "height")
-    result.declared = width, height
-    found = result.found
-    known = [side for side in (width, height) if side is not None]
-    if known and min(known) < 100:
-        found["small"] = 1
-    elif known and min(known) < 200:
-        found["medium"] = 1
-    elif len(known) == 2 and min(known) >= 300:
-        found["large"] = 1
-    called = _classes(attributes)
+    """The features of an <img>; `order` is the number of images before it on the page."""
+    declared = _side(attributes, "width"), _side(attributes, "height")
+    known = [side for side in declared if side is not None]
+    least = min(known, default=200)
+    called = _called(_classes(attributes))
     source = (attributes.get("src") or "")[-200:].rsplit("/", 1)[-1]
-    if "name" in _called(called) or _NAMES.search(source) or _NAMES.search((attributes.get("alt") or "")[:60]):
-        found["name"] = 1
-    if "hero" in _called(called):
-        found["hero"] = 1
-    if (attributes.get("itemprop") or "").lower() in ("image", "contenturl"):
-        found["shared"] = 1
-    found["order"] = min(order, 8)
+    flags = {
+        "small": least < 100, "medium": 100 <= least < 200, "large": len(known) == 2 and least >= 300,
+        "name": "name" in called or _NAMES.search(source) or _NAMES.search((attributes.get("alt") or "")[:60]),
+        "hero": "hero" in called, "shared": (attributes.get("itemprop") or "").lower() in ("image", "contenturl"),
+    }  # fmt: skip
+    values = {name: 1.0 for name, true in flags.items() if true} | {"order": min(order, 8)}
+    result = Features(values, declared)
     _ancestors(node, result)
     return result
 
 
 def _ancestors(node: Any, result: Features) -> None:
-    found, parent = result.found, node.parent
+    """Add what the tags and names around an image say, up to LEVELS ancestors."""
+    values, parent = result.values, node.parent
     signature: list[str] = []
     for level in range(LEVELS):
         if parent is None:
@@ -102,60 +93,55 @@ def _ancestors(node: Any, result: Features) -> None:
         attributes = parent.attributes
         called = _classes(attributes)
         if tag in ("article", "main") or (attributes.get("role") or "") == "main":
-            found["article"] = 1
+            values["article"] = 1
         elif tag == "figure":
-            found["figure"] = 1
+            values["figure"] = 1
             result.figure = result.figure or parent
         elif tag in _ASIDE_TAGS and not (tag == "header" and _within(parent, ("article", "main"))):
-            found["aside"] = 1
+            values["aside"] = 1
         elif tag == "a":
             target = attributes.get("href") or ""
-            found["zoom" if _PICTURE.search(target) else "link"] = 1
+            values["zoom" if _PICTURE.search(target) else "link"] = 1
         if called:
-            meant = _called(called)
-            if "aside" in meant:
-                found["aside"] = 1
-            if level < 3 and "hero" in meant:
-                found["hero"] = 1
+            names = _called(called)
+            if "aside" in names:
+                values["aside"] = 1
+            if level < 3 and "hero" in names:
+                values["hero"] = 1
         if level < 3:
             signature.append(f"{tag}.{called}")
         parent = parent.parent
     result.likeness = (*signature, *result.declared)
-    if "link" in found and "zoom" in found:
-        del found["link"]
+    if "zoom" in values:
+        values.pop("link", None)
 
 
 def _classes(attributes: dict[str, str | None]) -> str:
-    """Its classes and id, no longer than is sensible: they are kept for every picture of a page."""
+    """A tag's classes and id, cut to LETTERS: they are kept for every image of a page."""
     return f"{(attributes.get('class') or '')[:LETTERS]} {(attributes.get('id') or '')[:LETTERS]}".strip()
 
 
 @lru_cache(10_000)
 def _called(name: str) -> tuple[str, ...]:
-    """What classes and id make of a tag; pages of one site share theirs."""
-    meant = (("aside", _ASIDE), ("hero", _HERO), ("name", _NAMES))
-    return tuple(what for what, pattern in meant if pattern.search(name))
+    """The kinds of names among classes and id. Cached: pages of one site share theirs."""
+    patterns = (("aside", _ASIDE), ("hero", _HERO), ("name", _NAMES))
+    return tuple(what for what, pattern in patterns if pattern.search(name))
 
 
 def _within(node: Any, tags: tuple[str, ...]) -> bool:
-    parent = node.parent
     for _ in range(LEVELS):
-        if parent is None:
-            return False
-        if parent.tag in tags:
-            return True
-        parent = parent.parent
+        node = node.parent
+        if node is None or node.tag in tags:
+            return node is not None
     return False
 
 
 def mark_alike(of_page: list[Features]) -> None:
-    """Three or more of one size, with ancestors of one name, are a gallery or a list: none of them leads."""
-    counts: dict[tuple[Any, ...], int] = {}
-    for one in of_page:
-        counts[one.likeness] = counts.get(one.likeness, 0) + 1
+    """Mark three or more images of one size, with ancestors of one name: a gallery or a list, where none leads."""
+    counts = Counter(one.likeness for one in of_page)
     for one in of_page:
         if counts[one.likeness] >= 3:
-            one.found["alike"] = 1
+            one.values["alike"] = 1
 
 
 def _side(attributes: dict[str, str | None], name: str) -> int | None:

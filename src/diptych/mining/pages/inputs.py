@@ -1,4 +1,4 @@
-"""What a run is given, told apart by looking, and cut into shards."""
+"""The inputs of a run: their kinds, recognised by name and content, and their shards."""
 
 import hashlib
 import re
@@ -34,7 +34,7 @@ class MiningInput:
     base: str = ""
 
     def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
-        """What each shard reads, as JSON; `key` does not depend on where the file lies. `parts` are those of a WARC."""
+        """The plan of each shard. `key` does not depend on the path of the file; `parts` are those of a WARC."""
         spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
         if self.kind == "tar":
             return [spec | {"key": digest(self.kind, self.digest)}]
@@ -48,14 +48,14 @@ class MiningInput:
 
 
 def recognise(given: Sequence[Path], base: str | None) -> list[MiningInput]:
-    """In an order that does not depend on theirs. Raises RecipeError for what is none of the kinds."""
-    found: dict[str, MiningInput] = {}
+    """The inputs at these paths, in an order that does not depend on theirs. Raises RecipeError for other files."""
+    inputs: dict[str, MiningInput] = {}
     for path in given:
         for source in _sources(path, base):
-            found.setdefault(digest(source.kind, source.digest, source.base), source)
-    if not found:
+            inputs.setdefault(digest(source.kind, source.digest, source.base), source)
+    if not inputs:
         raise RecipeError(f"no inputs; wanted {WANTED}")
-    return [found[key] for key in sorted(found)]
+    return [inputs[key] for key in sorted(inputs)]
 
 
 def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
@@ -64,8 +64,7 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
     if path.is_file():
         yield MiningInput(_kind(path), path, sha256_of(path))
         return
-    inside = sorted(p for p in path.rglob("*") if p.is_file())
-    files = [p for p in inside if p.name.endswith((".warc", ".warc.gz", ".tar"))]
+    files = [p for p in sorted(path.rglob("*")) if p.is_file() and p.name.endswith((".warc", ".warc.gz", ".tar"))]
     for one in files:
         yield MiningInput(_kind(one), one, sha256_of(one))
     if not files:
@@ -73,7 +72,9 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
         if not pages:
             raise RecipeError(f"{path} holds no .warc, .tar or .html; wanted {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
-            raise RecipeError(f"where are the pages of {path} from? wanted --base URL, or {path / 'addresses.tsv'}")
+            raise RecipeError(
+                f"the pages of {path} have no addresses; give --base URL, or write {path / 'addresses.tsv'}"
+            )
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
@@ -95,7 +96,7 @@ def _kind(path: Path) -> Kind:
         return _kind_of_line(path, first[0] if first else "")
     if first and ADDRESS.match(first[0]):
         return "visit"
-    raise RecipeError(f"{path} is nothing that can be mined; wanted {WANTED}")
+    raise RecipeError(f"{path} cannot be mined; wanted {WANTED}")
 
 
 def _kind_of_line(path: Path, line: str) -> Kind:
@@ -104,10 +105,8 @@ def _kind_of_line(path: Path, line: str) -> Kind:
             entry = parse_json(file.readline() or line)
     except ValueError as error:
         raise RecipeError(f"{path}: its first line is no JSON ({error}); wanted {WANTED}") from error
-    if isinstance(entry, dict) and any(key in entry for key in ADDRESS_KEYS) and "image" not in entry:
-        return "pairs"
-    if isinstance(entry, dict) and "image" in entry:
-        return "pictures"
+    if isinstance(entry, dict) and not {"image", *ADDRESS_KEYS}.isdisjoint(entry):
+        return "pictures" if "image" in entry else "pairs"
     raise RecipeError(f"{path}: its first line has neither `url` nor `image`; wanted {WANTED}")
 
 
@@ -125,12 +124,10 @@ def html_files(folder: Path) -> list[Path]:
 
 
 def page_addresses(folder: Path, base: str) -> dict[str, str]:
-    """By relative name. `addresses.tsv` has `file TAB address` a line."""
+    """The address of each page, by its path in the folder: below `base`, or from addresses.tsv (`file TAB address`)."""
     if base:
-        return {
-            name: addresses.absolute(base if base.endswith("/") else f"{base}/", name)
-            for name in (one.relative_to(folder).as_posix() for one in html_files(folder))
-        }
+        names = [one.relative_to(folder).as_posix() for one in html_files(folder)]
+        return {name: addresses.absolute(f"{base.removesuffix('/')}/", name) for name in names}
     listed = {}
     for line in text_of(folder / "addresses.tsv", "utf-8", "replace").splitlines():
         name, tab, address = line.partition("\t")
@@ -141,7 +138,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InputLine:
-    """A picture with text, before either is read. `bad` says why it cannot be."""
+    """An image with texts as an input lists it; `bad` is the reason why the line cannot be used."""
 
     address: str = ""
     texts: tuple[str, ...] = ()
@@ -150,26 +147,22 @@ class InputLine:
 
 
 def lines(path: Path, kind: str) -> Iterator[InputLine]:
-    """Of picture addresses with text, of page addresses, or of pictures on this disk."""
-    if kind == "pairs" and _is_parquet(path):
-        yield from _parquet(path)
-        return
+    """The lines of a list: image addresses with text (`pairs`), page addresses (`visit`), or images on this disk."""
+    with path.open("rb") as start:
+        if kind == "pairs" and start.read(4) == b"PAR1":
+            yield from _parquet(path)
+            return
     with path.open(encoding="utf-8", errors="replace") as file:
-        for text in file:
-            if not text.strip():
-                continue
+        for text in filter(str.strip, file):
             if kind == "visit":
-                address = text.strip()
-                yield InputLine(address) if ADDRESS.match(address) else InputLine(bad="no address")
-            elif path.suffix.lower() == ".tsv":
-                yield _tabbed(text)
+                yield _line(text.strip())
             else:
-                yield _json(text, kind)
+                yield _tabbed(text) if path.suffix.lower() == ".tsv" else _json(text, kind)
 
 
-def _is_parquet(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
+def _line(address: object, *texts: str) -> InputLine:
+    usable = isinstance(address, str) and ADDRESS.match(address)
+    return InputLine(str(address), texts) if usable else InputLine(bad="no address")
 
 
 def _parquet(path: Path) -> Iterator[InputLine]:
@@ -177,29 +170,23 @@ def _parquet(path: Path) -> Iterator[InputLine]:
     import pyarrow.parquet as pq
 
     try:
-        yield from _of_columns(path, pq.ParquetFile(path))
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+        address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
+        text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
+        if address is None or text is None:
+            raise DataError(f"{path} has the columns {', '.join(names)}; wanted `url` and `caption` or `text`")
+        for batch in file.iter_batches(columns=[address, text]):
+            for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
+                yield _line(where, str(texts or ""))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is no whole Parquet file ({error}); copy it again") from error
 
 
-def _of_columns(path: Path, file: Any) -> Iterator[InputLine]:
-    names = file.schema_arrow.names
-    address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
-    text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
-    if address is None or text is None:
-        raise DataError(f"{path} has the columns {', '.join(names)}; wanted `url` and `caption` or `text`")
-    for batch in file.iter_batches(columns=[address, text]):
-        for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
-            found = isinstance(where, str) and ADDRESS.match(where)
-            yield InputLine(where, (str(texts or ""),)) if found else InputLine(bad="no address")
-
-
 def _tabbed(text: str) -> InputLine:
     columns = text.rstrip("\n").split("\t")
-    where = next((column for column in columns if ADDRESS.match(column)), None)
-    if where is None:
-        return InputLine(bad="no address")
-    return InputLine(where, tuple(column for column in columns if column is not where and column))
+    where = next(filter(ADDRESS.match, columns), None)
+    return _line(where, *(column for column in columns if column is not where and column))
 
 
 def _json(text: str, kind: str) -> InputLine:
@@ -214,6 +201,6 @@ def _json(text: str, kind: str) -> InputLine:
     captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
     texts = (captions,) if isinstance(captions, str) else tuple(one for one in captions if isinstance(one, str))
     page = entry.get("page")
-    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # others may not name files of this disk
+    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # `pairs` must not name files of this disk
         return InputLine(bad="no address")
     return InputLine(where, texts, page if isinstance(page, str) else "")

@@ -1,4 +1,4 @@
-"""The licence of a picture, as its page or its file tells it: rel=license, schema.org, Creative Commons, XMP, IPTC."""
+"""The licence of an image, from its page or its file: rel=license, schema.org, Creative Commons, XMP, IPTC."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ COMMONS = re.compile(
 _COMMONS_BYTES = re.compile(COMMONS.pattern.encode(), re.I)
 _SCHEMA = re.compile(r"\"license\"\s*:\s*\"([^\"\\]{1,300})\"")
 _LINKS = 'a[rel~="license"], link[rel~="license"], a[href*="creativecommons.org/"], [itemprop="license"]'
-TELLING = f'{_LINKS}, script[type="application/ld+json"]'  # tags of a page that may tell one
+TELLING = f'{_LINKS}, script[type="application/ld+json"]'  # tags of a page that may have a licence
 _XMP = re.compile(
     rb"(?:WebStatement|xmpRights:UsageTerms|cc:license)[^>]{0,40}[=>][^<\"]{0,8}[\"']?([^\"'<]{4,300})", re.I
 )
@@ -20,15 +20,15 @@ LEVELS = 6
 
 
 def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
-    """Near the picture first, then of the page, whose TELLING tags are given; `unknown` where nothing tells one."""
+    """The licence near the image, else of the page, whose TELLING tags are given; else `unknown`."""
     if not telling:
         return UNKNOWN
     parent = picture.parent
     for _ in range(LEVELS):
         if parent is None or parent.tag in ("body", "html"):
             break
-        if found := _link(parent):
-            return found
+        if licence := _link(parent):
+            return licence
         parent = parent.parent
     for node in telling:
         if node.tag == "script" and (match := _SCHEMA.search(node.text() or "")):
@@ -37,19 +37,16 @@ def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
 
 
 def of_file(content: bytes) -> str | None:
-    """From the XMP or IPTC that stands in the file's first and last 64 kB; None where none is told."""
+    """The licence in the XMP or IPTC of the file's first and last 64 kB, or None."""
     ends = content[: 2**16] + content[-(2**16) :]
-    if not any(mark in ends for mark in _MARKS):  # a search for these takes a hundredth of what a pattern does
+    if not any(mark in ends for mark in _MARKS):  # a hundredth of a pattern's time
         return None
-    if match := _COMMONS_BYTES.search(ends):
-        return named(match[0].decode("ascii", "replace"))
-    if match := _XMP.search(ends):
-        return named(match[1].decode("utf-8", "replace"))
-    return None
+    match = _COMMONS_BYTES.search(ends) or _XMP.search(ends)
+    return named(match[match.lastindex or 0].decode("utf-8", "replace")) if match else None
 
 
 def named(text: str) -> str:
-    """`cc-by-4.0` and the like for what is Creative Commons', the words themselves for others."""
+    """`cc-by-4.0` and the like for a Creative Commons licence, else the text itself."""
     if match := COMMONS.search(text):
         name = match[0].lower().removeprefix("creativecommons.org/")
         name = name.replace("licenses/", "").replace("publicdomain/", "").strip("/").replace("/", "-")
@@ -58,13 +55,12 @@ def named(text: str) -> str:
 
 
 def is_free(licence: str, wanted: str) -> bool:
-    """`cc` wants any of Creative Commons'; other words want a licence that begins so."""
+    """True if the licence is the wanted one: `cc` is any Creative Commons licence, other texts are prefixes."""
     return licence != UNKNOWN and licence.lower().startswith(f"{wanted.lower()}-" if wanted == "cc" else wanted.lower())
 
 
 def _link(node: Any) -> str | None:
-    found = node.css_first(_LINKS)
-    if found is None:
+    link = node.css_first(_LINKS)
+    if link is None:
         return None
-    link = found.attributes.get("href") or found.attributes.get("content") or found.text() or ""
-    return named(link)
+    return named(link.attributes.get("href") or link.attributes.get("content") or link.text() or "")

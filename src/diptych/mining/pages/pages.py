@@ -1,4 +1,4 @@
-"""A page of HTML as rows: one for each picture on it, the dominant one with its texts."""
+"""Read an HTML page into rows: one per image, of which the dominant one has texts."""
 
 import codecs
 import re
@@ -15,13 +15,18 @@ from diptych.runtime.extras import requires_extra
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
-VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")  # no names of robots
-MOST_METAS = 500  # of a page; the others are not read
+VALUED = (
+    "unavailable_after",
+    "max-snippet",
+    "max-image-preview",
+    "max-video-preview",
+)  # directives with a value, which look like names of robots
+MOST_METAS = 500  # of a page; the others are ignored
 MOST_PICTURES = 1_000  # of a page; the others are counted
-ENOUGH = 200  # letters of running text that its language is told by
-LITTLE = 20  # letters: with fewer, the page's title and the texts of its pictures join them
-OVERRULED = 0.98  # probability of English that outweighs another language in `lang`
-TOGETHER = 100  # pages whose languages are told at one time
+ENOUGH = 200  # letters of running text that show the language
+LITTLE = 20  # letters: to fewer, the page's title and the alt texts of its images are added
+OVERRULED = 0.98  # probability of English that overrides another language in `lang`
+TOGETHER = 100  # pages whose languages are classified together
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]{2,30})", re.I)
 
 Row = dict[str, Any]
@@ -29,9 +34,9 @@ Row = dict[str, Any]
 
 @dataclass
 class Page:
-    """What is on one page. `verdict` is empty where it may be used, else the rule that drops it.
+    """One page. `verdict` is the rule that drops it, or empty.
 
-    `text` is what its language is to be told by, and `html` the page where it is not looked at before that.
+    `text` is the sample that shows its language. `html` is kept only if images are read after the language is known.
     """
 
     address: str
@@ -47,7 +52,7 @@ class Page:
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """By the charset that header or page tells, else UTF-8, else Windows' Western one; never fails."""
+    """The text of a page by the charset of header or page, else as UTF-8, else as Windows-1252. Never raises."""
     declared = charset
     if not declared and (match := _CHARSET.search(body[:2048])):
         declared = match[1].decode("ascii", "replace")
@@ -62,12 +67,10 @@ def decoded(body: bytes, charset: str | None) -> str:
 
 
 def forbids(headers: Iterable[tuple[str, str]]) -> bool:
-    """X-Robots-Tag (for all, or for us by name) and TDM-Reservation 1, of a page or a picture."""
+    """True if the headers of a page or an image opt out: X-Robots-Tag for all or for us, or TDM-Reservation 1."""
     for name, value in headers:
         lower = name.lower()
-        if lower == "tdm-reservation" and value.strip() == "1":
-            return True
-        if lower == "x-robots-tag" and _forbidden(value):
+        if (lower == "tdm-reservation" and value.strip() == "1") or (lower == "x-robots-tag" and _forbidden(value)):
             return True
     return False
 
@@ -85,7 +88,7 @@ def read_page(
     address: str, body: bytes, settings: MiningSettings, vocabularies: Vocabularies,
     charset: str | None = None, headers: Iterable[tuple[str, str]] = (),
 ) -> Page:  # fmt: skip
-    """Never raises for what a page holds. What language it is in is left to `settle`."""
+    """Read a page, except its language, which `settle` adds. Never raises for the content of a page."""
     page, html = Page(_plain(address)), decoded(body, charset)
     _read(page, html, headers, settings, vocabularies)
     return page
@@ -94,7 +97,7 @@ def read_page(
 def _read(
     page: Page, html: str, headers: Iterable[tuple[str, str]], settings: MiningSettings, vocabularies: Vocabularies
 ) -> None:
-    """At first, then once more where a page that says it is foreign turned out English."""
+    """Read a page the first time, or again if it declares another language and is English after all."""
     with requires_extra("diptych mine", "mine"):
         from selectolax.lexbor import LexborHTMLParser
     rules, tree, first = settings.pages, LexborHTMLParser(html), not page.html
@@ -109,23 +112,23 @@ def _read(
         page.html = html if page.text and _declared_other(page) else ""
     if page.verdict or (first and page.html):
         for number, picture in enumerate(pictures):
-            page.rows.append(_row(page, number, addresses.absolute(base, _source(picture))))
+            page.rows.append(row_of(page, number, addresses.absolute(base, _source(picture))))
     else:
         page.rows.clear()
         _pictures(tree, page, pictures, base, metas, telling, settings, vocabularies)
 
 
 def settle(pages: Iterable[Page], settings: MiningSettings, vocabularies: Vocabularies) -> None:
-    """The languages of pages and of texts, and what they leave, of many pages at once.
+    """Classify the languages of many pages and of their texts, and apply the rules that need them.
 
-    The model of languages has 57 MB and is read here and there: by itself it is thrice as fast as between two pages.
+    The language model's 57 MB stay in the cache this way: three times as fast as alternating with parsing.
     """
-    kept = []
+    kept: list[Row] = []
     for page in pages:
         if page.text:
-            _tell_language(page, settings.pages.language)
+            _classify(page, settings.pages.language)
         if page.verdict:
-            page.rows = [_row(page, row["place"], row["address"], fails=[page.verdict]) for row in page.rows]
+            page.rows = [row_of(page, row["place"], row["address"], fails=[page.verdict]) for row in page.rows]
             continue
         if page.html:
             _read(page, page.html, (), settings, vocabularies)
@@ -136,7 +139,7 @@ def settle(pages: Iterable[Page], settings: MiningSettings, vocabularies: Vocabu
 
 
 def settle_texts(rows: Iterable[Row], rules: TextRules) -> None:
-    """The language of texts, of many rows at once; and what that leaves without any."""
+    """Classify the languages of the texts of many rows, and drop rows that have no text left."""
     rows = [row for row in rows if row["texts"]]
     judge_languages((text for row in rows for text in row["texts"]), rules)
     for row in rows:
@@ -153,20 +156,18 @@ def _pictures(
         for meta in metas
         if (meta.get("property") or meta.get("name") or "").lower() in ("og:image", "twitter:image", "og:image:url")
     }
-    found: list[tuple[Any, Features, str]] = []
+    images: list[tuple[Any, Features, str]] = []
     for number, picture in enumerate(pictures):
-        attributes = picture.attributes
-        seen = features(picture, attributes, number)
-        where = addresses.absolute(base, _source(picture))
+        seen, where = features(picture, picture.attributes, number), addresses.absolute(base, _source(picture))
         if where in shared:
-            seen.found["shared"] = 1
-        found.append((picture, seen, where))
-    mark_alike([seen for _, seen, _ in found])
-    scores = [seen.score for _, seen, _ in found]
-    best, lead = _leading(scores, [where for _, _, where in found])
+            seen.values["shared"] = 1
+        images.append((picture, seen, where))
+    mark_alike([seen for _, seen, _ in images])
+    scores = [seen.score for _, seen, _ in images]
+    best, lead = _leading(scores, [where for _, _, where in images])
     rules = settings.pages
-    for number, (picture, seen, where) in enumerate(found):
-        row = _row(page, number, where, seen, scores[number])
+    for number, (picture, seen, where) in enumerate(images):
+        row = row_of(page, number, where, seen, scores[number])
         row["lead"] = lead if number == best else None
         if rules.address and not addresses.usable(where):
             row["fails"].append("address")
@@ -182,7 +183,7 @@ def _pictures(
 
 
 def _leading(scores: list[float], places: list[str]) -> tuple[int, float]:
-    """The number of the best, and by how much it leads the best of another address; 99 where there is no other."""
+    """The number of the best image, and its lead over the best one of another address (99 without one)."""
     if not scores:
         return -1, 0.0
     best = scores.index(max(scores))
@@ -190,17 +191,18 @@ def _leading(scores: list[float], places: list[str]) -> tuple[int, float]:
     return best, round(scores[best] - max(others), 4) if others else 99.0
 
 
-def _row(
+def row_of(
     page: Page, place: int, address: str, seen: Features | None = None, score: float | None = None,
-    fails: Iterable[str] = (),
+    fails: Iterable[str] = (), texts: Iterable[Row] = (),
 ) -> Row:  # fmt: skip
+    """The row of an image, the `place`-th of its page."""
     width, height = seen.declared if seen is not None else (None, None)
     return {
         "page": page.address, "address": _plain(address), "place": place, "title": page.title,
         "declared": page.declared, "language": page.language, "english": page.english,
         "declared_width": width, "declared_height": height,
         "dominant": round(score, 4) if score is not None else None, "lead": None,
-        "features": sorted(seen.found) if seen is not None else [], "texts": [], "licence": "unknown",
+        "features": sorted(seen.values) if seen is not None else [], "texts": [*texts], "licence": "unknown",
         "fails": list(fails),
     }  # fmt: skip
 
@@ -210,28 +212,28 @@ def _plain(text: str) -> str:
 
 
 def _source(picture: Any) -> str:
-    parent, sets = picture.parent, []
-    if parent is not None and parent.tag == "picture":
-        sets = [one.attributes.get("srcset") or "" for one in parent.css("source")]
+    parent = picture.parent
+    inside = parent is not None and parent.tag == "picture"
+    sets = [one.attributes.get("srcset") or "" for one in parent.css("source")] if inside else []
     return addresses.sources(picture.attributes, sets)
 
 
 def _texts(picture: Any, seen: Features, settings: MiningSettings, vocabularies: Vocabularies) -> list[Text]:
-    """By kind, each text once."""
+    """The texts of an image in the order of KINDS, each once."""
     attributes = picture.attributes
     raw = [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
     if seen.figure is not None and (caption := seen.figure.css_first("figcaption")) is not None:
         raw.append(("figcaption", caption.text(deep=True, separator=" ")))
     raw += [("near", sentence) for sentence in around(picture)]
-    found: dict[str, Text] = {}
+    texts: dict[str, Text] = {}
     for kind, text in sorted(raw, key=lambda one: KINDS.index(one[0])):
         if text and (one := judged(kind, text, settings.texts, vocabularies)) is not None:
-            found.setdefault(one.text.casefold(), one)
-    return list(found.values())
+            texts.setdefault(one.text.casefold(), one)
+    return list(texts.values())
 
 
 def _parts(tree: Any, address: str) -> tuple[list[dict[str, str | None]], list[Any], list[Any], str]:
-    """What its <meta>s say, its pictures, tags that tell of licences, and its base; all found in one walk."""
+    """The attributes of <meta>s, the images, the tags about licences, and the base address, in one walk."""
     metas: list[dict[str, str | None]] = []
     pictures: list[Any] = []
     telling: list[Any] = []
@@ -265,7 +267,7 @@ def _title(tree: Any) -> str:
 
 
 def _sample(tree: Any, page: Page, pictures: list[Any], least: float | None) -> None:
-    """What `lang` declares, and the text that tells the language; where there is none, what is declared does."""
+    """Set the declared language and the text that shows the language. Without a text the declared one counts."""
     root = tree.css_first("html")
     page.declared = ((root.attributes.get("lang") or "") if root is not None else "")[:35].strip().lower()
     if least is None:
@@ -283,8 +285,8 @@ def _declared_other(page: Page) -> bool:
     return bool(page.declared) and not page.declared.startswith("en")
 
 
-def _tell_language(page: Page, least: float | None) -> None:
-    """English is believed from `least` on, against another `lang` from 0.98 on."""
+def _classify(page: Page, least: float | None) -> None:
+    """Drop pages whose probability of English is under `least`, or under 0.98 if they declare another language."""
     page.language, _, page.english = english()(page.text)
     page.english = round(page.english, 6)
     if least is not None and page.english < (max(least, OVERRULED) if _declared_other(page) else least):
@@ -292,7 +294,7 @@ def _tell_language(page: Page, least: float | None) -> None:
 
 
 def _paragraphs(tree: Any) -> Iterator[Any]:
-    """One by one, in their order: a list of all takes longer than the first ones are read in."""
+    """All <p> in order, lazily: collecting them takes longer than reading the first ones."""
     node = tree.css_first("p")
     while node is not None:
         if node.tag == "p":
@@ -305,17 +307,17 @@ def _paragraphs(tree: Any) -> Iterator[Any]:
 
 
 def running_text(tree: Any) -> str:
-    """The first letters of the paragraphs, or of the body where it has none."""
-    kept: list[str] = []
+    """The first ENOUGH letters of the paragraphs, or of the body if there are none."""
+    parts: list[str] = []
     length = 0
     for paragraph in _paragraphs(tree):
         text = " ".join(paragraph.text(deep=True, separator=" ").split())
-        if len(text) > LITTLE or kept:
-            kept.append(text)
+        if len(text) > LITTLE or parts:
+            parts.append(text)
             length += len(text)
         if length >= ENOUGH:
             break
     if length < LITTLE and tree.body is not None:
         tree.body.strip_tags(["script", "style", "template"])
-        kept.append(" ".join(tree.body.text(deep=True, separator=" ")[: 20 * ENOUGH].split()))
-    return " ".join(kept)[:ENOUGH]
+        parts.append(" ".join(tree.body.text(deep=True, separator=" ")[: 20 * ENOUGH].split()))
+    return " ".join(parts)[:ENOUGH]

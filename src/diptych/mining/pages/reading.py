@@ -1,4 +1,4 @@
-"""The first stage: a shard of any input to rows, one a picture on a page."""
+"""The first stage: read a shard of any input into rows, one per image on a page."""
 
 import os
 from collections import Counter
@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from diptych.mining.checking import Object, read_json
-from diptych.mining.layout import RunLayout
+from diptych.mining.layout import RunLayout, damaged
 from diptych.mining.pages import addresses, inputs, warc
-from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, settle, settle_texts
+from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, row_of, settle, settle_texts
 from diptych.mining.pages.tars import HERE, tar_lines
 from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
 from diptych.mining.settings import MiningSettings
-from diptych.mining.tables import read_rows, write_json, write_rows
+from diptych.mining.tables import read_rows, write_shard
 from diptych.runtime.engine.outcome import Counts
-from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 
 MOST_WAITING = 16 * 2**20  # bytes of pages
@@ -24,7 +23,7 @@ MOST_WAITING = 16 * 2**20  # bytes of pages
 
 @dataclass(frozen=True)
 class ReadPages:
-    """Work of the engine: writes the rows of one shard, and the addresses of pictures that its file holds itself."""
+    """The work on a shard: write its rows, and the addresses of images that its file holds itself."""
 
     out: Path
     settings: MiningSettings
@@ -33,13 +32,10 @@ class ReadPages:
 
     def __call__(self, name: str) -> Counts:
         layout = RunLayout(self.out)
-        vocabularies = Vocabularies.of(self.words, self.vocabulary)
-        shard = _Shard(self.settings, vocabularies, layout)
+        shard = _Shard(self.settings, Vocabularies.of(self.words, self.vocabulary), layout)
         shard.read(read_json(layout.plan(name), Object))
-        write_rows(layout.table("pages", name), shard.rows, "pages")
-        counts = dict(shard.counts) | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
-        write_json(layout.counts("pages", name), counts)
-        return counts
+        counts = shard.counts | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
+        return write_shard(layout, "pages", name, shard.rows, counts)
 
 
 @dataclass
@@ -49,7 +45,7 @@ class _Shard:
     layout: RunLayout
     rows: list[Row] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    bad: dict[str, int] = field(default_factory=dict)
+    bad: Counter[str] = field(default_factory=Counter)
     held: set[str] = field(default_factory=set)
     waiting: list[Page] = field(default_factory=list)  # for their language
     bytes_waiting: int = 0
@@ -83,8 +79,7 @@ class _Shard:
 
     def _refuse(self, why: str) -> None:
         self.counts["records bad"] += 1
-        why = why[:80]
-        self.bad[why] = self.bad.get(why, 0) + 1
+        self.bad[why[:80]] += 1
 
     def _page(self, address: str, body: bytes, charset: str | None, headers: Iterable[tuple[str, str]]) -> None:
         self.waiting.append(read_page(address, body, self.settings, self.vocabularies, charset, headers))
@@ -93,16 +88,16 @@ class _Shard:
             self._settle()
 
     def _warc(self, path: Path, part: tuple[int, int]) -> None:
-        for found in warc.read(path, ("page",), part):
+        for record in warc.read(path, ("page",), part):
             self.counts["records"] += 1
-            if found.kind == "bad":
-                self._refuse(found.why)
+            if record.kind == "bad":
+                self._refuse(record.why)
                 continue
-            self.counts[f"records {found.kind}"] += 1
-            if found.kind == "page":
-                self._page(found.address, found.body, found.charset, found.headers)
-            elif found.kind == "picture":
-                self.held.add(addresses.absolute(found.address, found.address))
+            self.counts[f"records {record.kind}"] += 1
+            if record.kind == "page":
+                self._page(record.address, record.body, record.charset, record.headers)
+            elif record.kind == "picture":
+                self.held.add(addresses.absolute(record.address, record.address))
 
     def _html(self, folder: Path, spec: dict[str, Any]) -> None:
         listed = inputs.page_addresses(folder, spec["base"])
@@ -118,14 +113,14 @@ class _Shard:
                 self._page(address, bytes_of(path), None, ())
 
     def _fetched(self, spec: dict[str, Any]) -> None:
-        """Pages that were asked for; `start` and `count` cut nothing, one shard of answers is one of pages."""
+        """Pages that were fetched: one shard of answers is one shard of pages."""
         index = spec["index"]
         for row in read_rows(self.layout.table("index", index), "index"):
             self.counts["records"] += 1
             if row["reason"] or row["moved"]:
                 self.counts["records other" if row["moved"] else "records not fetched"] += 1
                 if row["reason"]:
-                    self.bad[row["reason"]] = self.bad.get(row["reason"], 0) + 1
+                    self.bad[row["reason"]] += 1
             elif row["media"] not in ("text/html", "application/xhtml+xml"):
                 self.counts["records other"] += 1
             else:
@@ -148,35 +143,22 @@ class _Shard:
     def _line(self, where: str, line: inputs.InputLine, place: int) -> Row:
         texts = [judged("caption", text[:LONGEST], self.settings.texts, self.vocabularies) for text in line.texts]
         kept = [vars(text) for text in texts if text is not None]
-        fails = (
-            [] if where.startswith(HERE) or not self.settings.pages.address or addresses.usable(where) else ["address"]
-        )
+        usable = where.startswith(HERE) or not self.settings.pages.address or addresses.usable(where)
+        fails = [] if usable else ["address"]
         if all(text["fails"] for text in kept):
             fails.append("no_text")
-        return {
-            "page": line.page, "address": _plain(where), "place": place, "title": "", "declared": "", "language": "",
-            "english": None, "declared_width": None, "declared_height": None, "dominant": None, "lead": None,
-            "features": [], "texts": kept, "licence": "unknown", "fails": fails,
-        }  # fmt: skip
-
-
-def _plain(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+        return row_of(Page(line.page), place, where, fails=fails, texts=kept)
 
 
 def body_of(layout: RunLayout, index: str, row: Row) -> bytes:
-    """Raises DataError where the file of bodies is another than its table tells."""
+    """The image file of a row. Raises DataError if the file of bodies is shorter than its table states."""
     path = layout.blob(index)
     try:
         with path.open("rb") as file:
-            if row["offset"] < 0 or row["offset"] + row["length"] > os.fstat(file.fileno()).st_size:
-                raise DataError(
-                    f"{path} is cut short or damaged: it has no {row['length']} bytes from {row['offset']} on; take "
-                    f"{layout.work()} away and give the same command again"
-                )
-            file.seek(row["offset"])
-            return file.read(row["length"])
+            if 0 <= row["offset"] <= os.fstat(file.fileno()).st_size - row["length"]:
+                file.seek(row["offset"])
+                return file.read(row["length"])
     except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror}; take {layout.work()} away and give the same command again"
-        ) from error
+        raise damaged(path, error.strerror, layout.work()) from error
+    why = f"it is cut short or damaged: it has no {row['length']} bytes from {row['offset']} on"
+    raise damaged(path, why, layout.work())

@@ -1,12 +1,12 @@
-"""The sentences before and after a picture, in its own block; the paper's "surrounding text", whose reach is ours."""
+"""The sentences before and after an image, in its own block: ImageBERT's "surrounding text", whose reach is ours."""
 
 from typing import Any
 
 from diptych.mining.pages.texts import sentences
 
-CLIMB = 5  # ancestors that are looked around
-FAR = 12  # siblings that are passed over on each side
-LETTERS = 600  # of a block, on the side of the picture
+CLIMB = 5  # ancestors whose siblings are read
+FAR = 12  # siblings that are skipped on each side
+LETTERS = 600  # of a block, on the side of the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
 _SILENT = frozenset(
     {"script", "style", "noscript", "figcaption", "nav", "aside", "header", "footer", "template", "form"}
@@ -14,25 +14,21 @@ _SILENT = frozenset(
 
 
 def around(picture: Any) -> list[str]:
-    """At most two: the last sentence before it and the first one after it."""
+    """The last sentence before an image and the first one after it, if there are any."""
     node = picture
     before = after = ""
     for _ in range(CLIMB):
-        before = before or _beside(node, "prev")
-        after = after or _beside(node, "next")
+        before = before or _text_next_to(node, "prev")
+        after = after or _text_next_to(node, "next")
         parent = node.parent
         if (before and after) or parent is None or parent.tag in _ENDS:
             break
         node = parent
-    found = []
-    if before:
-        found.append(sentences(before[-LETTERS:])[-1])
-    if after:
-        found.append(sentences(after[:LETTERS])[0])
-    return found
+    last, first = sentences(before[-LETTERS:])[-1], sentences(after[:LETTERS])[0]
+    return [one for one in (last, first) if one]
 
 
-def _beside(node: Any, side: str) -> str:
+def _text_next_to(node: Any, side: str) -> str:
     for _ in range(FAR):
         node = getattr(node, side)
         if node is None or (node.tag or "") in ("img", "figure", "picture", "hr"):

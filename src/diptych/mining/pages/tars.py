@@ -1,5 +1,7 @@
-"""Tars as img2dataset writes them: KEY.jpg, KEY.txt, KEY.json, in any order. Read once for what is said of pictures,
-and once more for those that are wanted; never held whole."""
+"""Tars as img2dataset writes them: KEY.jpg, KEY.txt, KEY.json, in any order.
+
+A tar is read once for the texts of its images, and again for wanted images; it is never in memory as a whole.
+"""
 
 import lzma
 import tarfile
@@ -13,14 +15,14 @@ from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.texts import LONGEST
 from diptych.runtime.files import parse_json
 
-HERE = "file:"  # what the addresses of pictures begin with that lie on this disk or in a tar
+HERE = "file:"  # prefix of addresses of images on this disk or in a tar
 MOST_MEMBERS = 300_000  # of a tar; img2dataset writes 30,000
 PICTURES = ("jpg", "jpeg", "png", "webp")
 DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 
 
 def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
-    """Its pictures; damage is told after those that were read. `key` tells it from other tars of its name."""
+    """The images of a tar, and at the end a bad line if it is damaged. `key` distinguishes tars of one name."""
     pictures: dict[str, str] = {}
     texts: dict[str, str] = {}
     about: dict[str, tuple[str | None, str]] = {}  # caption and page
@@ -48,7 +50,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
 
 
 def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, bytes]]:
-    """Those of these addresses, as far as the tar is whole."""
+    """Address and bytes of the wanted images, as far as the tar is whole."""
     with suppress(*DAMAGE):
         for name, file in _members(path):
             if (address := _address(path, key, name)) in wanted:
@@ -56,10 +58,10 @@ def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, 
 
 
 def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Files of a sensible size, by name."""
+    """Name and content of the files up to `warc.MOST_BODY` bytes."""
     with tarfile.open(path, "r:*") as tar:
         while (member := tar.next()) is not None:
-            tar.members.clear()  # type: ignore[attr-defined]  # all would be kept
+            tar.members.clear()  # type: ignore[attr-defined]  # else all stay in memory
             content = tar.extractfile(member) if member.isfile() and member.size <= warc.MOST_BODY else None
             if content is not None:
                 yield member.name, content
@@ -71,8 +73,8 @@ def _address(path: Path, key: str, name: str) -> str:
 
 def _about(content: bytes) -> tuple[str | None, str]:
     try:
-        found = parse_json(content)
+        entry = parse_json(content)
     except ValueError:
-        found = None
-    caption, page = (found.get("caption"), found.get("url")) if isinstance(found, dict) else (None, None)
+        entry = None
+    caption, page = (entry.get("caption"), entry.get("url")) if isinstance(entry, dict) else (None, None)
     return (caption[:LONGEST] if isinstance(caption, str) else None, page if isinstance(page, str) else "")
