@@ -1,4 +1,4 @@
-"""A folder belongs to the settings it was begun with: they resume it, others are refused with the difference."""
+"""A folder belongs to the settings it was begun with: the same settings resume it, others are refused."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -25,11 +25,11 @@ def differences(
 
 
 def refuse_other(out: Path, what: str, lines: Sequence[str]) -> None:
-    """Raises RecipeError if there are differences between what `out` was begun with and what is wanted now."""
+    """Raise RecipeError if `lines`, the differences from the settings that `out` was begun with, are not empty."""
     if lines:
         raise RecipeError(
-            f"{out} holds {what}:\n  " + "\n  ".join(lines) + "\n"
-            f"give the same options to resume it, another --out to begin anew, or delete {out}"
+            "\n  ".join([f"{out} holds {what}:", *lines])
+            + f"\ngive the same options to resume it, another --out to begin anew, or delete {out}"
         )
 
 

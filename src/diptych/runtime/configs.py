@@ -12,15 +12,15 @@ C = TypeVar("C", bound=BaseModel)
 
 
 def derive(config: C, /, **changes: Any) -> C:
-    """A copy of `config` with these fields changed; a section is given whole, or as a dict of what changes in it.
+    """A copy of `config` with these fields changed. A section is given whole, or as a dict of its changes.
 
-    Raises RecipeError for a key that does not exist, with the nearest one that does, and for a value that cannot be.
+    Raises RecipeError for an unknown key, with the nearest known one, and for an invalid value.
     """
     return _derived(config, changes, str(getattr(config, "name", type(config).__name__)), ())
 
 
 def assignment(text: str, example: str) -> tuple[str, str]:
-    """The key and the value of a `--set KEY=VALUE`. Raises RecipeError, with an example, where there is no `=`."""
+    """The key and the value of a `--set KEY=VALUE`. Raises RecipeError, with an example, if there is no `=`."""
     key, equals, value = text.partition("=")
     if not equals:
         raise RecipeError(f"--set {text}: wanted KEY=VALUE, such as {example}")
@@ -28,7 +28,7 @@ def assignment(text: str, example: str) -> tuple[str, str]:
 
 
 def value_of(text: str) -> Any:
-    """The value as JSON, or as text where it is not JSON."""
+    """The value of a text as JSON, or the text itself if it is not JSON."""
     try:
         return parse_json(text)
     except ValueError:
@@ -36,15 +36,14 @@ def value_of(text: str) -> Any:
 
 
 def explain(key: str, problem: Any) -> str:
-    """One of pydantic's findings as a line of an error."""
+    """One of pydantic's errors as a line."""
     message = str(problem["msg"]).removeprefix("Value error, ")
-    return f"{key}: {message}" + (
-        "" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}"
-    )
+    explained = problem["type"] in {"missing", "value_error"}
+    return f"{key}: {message}" if explained else f"{key}: {message}, found {problem['input']!r}"
 
 
 def first_problem(error: ValueError) -> str:
-    """The first of pydantic's findings, or what another error says, in a few words."""
+    """The first of pydantic's errors, or the text of another error, in at most 300 characters."""
     if not isinstance(error, ValidationError):
         return str(error)[:300]
     first = error.errors()[0]
@@ -63,7 +62,7 @@ def _derived(config: C, changes: Mapping[str, Any], where: str, path: tuple[str,
 
 
 def validated(kind: type[C], values: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> C:
-    """Raises RecipeError for values that cannot be, with all that is wrong; `path` is where they are in `where`."""
+    """The configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Around what libraries download themselves: no retries without a network, and one sentence for what goes wrong."""
+"""Contexts for downloads by other libraries: no retries without a network, and one error message."""
 
 import logging
 import os
@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 from diptych.runtime.errors import CheckpointError
 
-PATIENCE = 3.0  # seconds for the hub to be there
+PATIENCE = 3.0  # seconds for the hub to answer
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 @contextmanager
 def downloading(what: str, way_out: str) -> Iterator[None]:
-    """What a library raises is one CheckpointError with the way out."""
+    """Turn the errors of a library into one CheckpointError; `way_out` is the command or step that mends it."""
     try:
         with without_retries():
             yield
@@ -26,7 +26,7 @@ def downloading(what: str, way_out: str) -> Iterator[None]:
 
 @contextmanager
 def without_retries() -> Iterator[None]:
-    """The hub's cache alone is asked where the hub cannot be reached: its library would try for a minute."""
+    """Use only the hub's cache if the hub cannot be reached: its library would retry for a minute."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE
@@ -44,12 +44,13 @@ def without_retries() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of an error's message, at most 200 characters, or the name of its class."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _reachable(address: str) -> bool:
     if any(os.environ.get(name) for name in PROXIES):
-        return True  # the proxy will say
+        return True  # the proxy will report it
     split = urlsplit(address)
     with suppress(OSError), socket.create_connection((split.hostname or "", split.port or 443), PATIENCE):
         return True

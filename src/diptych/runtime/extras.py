@@ -1,4 +1,4 @@
-"""Libraries that only some users want (the extras of pyproject.toml), and the sentence that says how to have them."""
+"""Optional libraries (the extras of pyproject.toml), and the error message that shows how to install them."""
 
 import json
 from collections.abc import Iterator
@@ -12,19 +12,18 @@ from diptych.runtime.errors import RecipeError
 
 @contextmanager
 def requires_extra(what: str, extra: str) -> Iterator[None]:
-    """Around imports of an extra's libraries: its absence is one sentence. Raises RecipeError."""
+    """Around imports of an extra's libraries: raises RecipeError with the install command if they are missing."""
     try:
         yield
     except ImportError as error:
-        raise RecipeError(
-            f"{what} needs {error.name or error}, of the extra `{extra}`: {install_hint(extra)}"
-        ) from error
+        library = error.name or error
+        raise RecipeError(f"{what} needs {library}, of the extra `{extra}`: {install_hint(extra)}") from error
 
 
 def install_hint(extra: str) -> str:
     """The command that adds an extra to this installation: to its checkout, or from its wheel.
 
-    Diptych is on no registry, so a name alone would fetch nothing, or another's package.
+    Diptych is in no package registry, so its name alone would install nothing, or a package of others.
     """
     source = _source()
     url = source.get("url", "")
@@ -38,9 +37,9 @@ def install_hint(extra: str) -> str:
 
 
 def _source() -> dict[str, Any]:
-    """Where it was installed from, as installers write it down (PEP 610); empty where they did not."""
+    """The source of this installation as its installer recorded it (PEP 610), or an empty dict."""
     try:
-        found = json.loads(distribution("diptych").read_text("direct_url.json") or "{}")
+        source = json.loads(distribution("diptych").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return source if isinstance(source, dict) else {}

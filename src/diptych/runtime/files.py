@@ -1,9 +1,9 @@
-"""Files and folders that are written whole or not at all, and are on the disk when a name says so.
+"""Files and folders that are written whole or not at all, and are on the disk as soon as they have their name.
 
-.NAME.PID.partial     what is being written beside NAME
-.NAME.PID.old         the folder NAME as it was, while another takes its place
+.NAME.PID.partial     the new NAME while it is written, in the same folder
+.NAME.PID.old         the old folder NAME while the new one takes its place
 
-What a kill leaves of either is swept by the next run of the same command (`sweep`).
+What a killed command leaves of either is removed by the next run of the same command (`sweep`).
 """
 
 import errno
@@ -27,10 +27,10 @@ _LEFT = re.compile(r"\.(.+)\.(\d+)\.(partial|old)")
 
 
 def write_atomically(path: Path, *content: bytes | memoryview) -> None:
-    """Write the pieces of content, one after the other, beside the target, flush to the disk, then rename over it: a
-    reader sees the old file or the new one.
+    """Write pieces of content to a partial file, flush it to the disk and rename it to `path`.
 
-    Where a link leads, its target is written. A device or a pipe is written to, never replaced. Raises DiptychError.
+    A reader sees the old file or the new one. For a link its target is written. A device or a pipe is written to and
+    never replaced. Raises DiptychError.
     """
     try:
         if _is_no_file(path):
@@ -54,21 +54,23 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
 
 
 def refuse_unwritable(path: Path | None) -> None:
-    """Before the work whose result is to be written there. Raises DiptychError for a folder, and where there is none to
-    write in, or it may not be written in."""
+    """Check a path before the work whose result will be written there.
+
+    Raises DiptychError if it is a folder, or if its own folder is missing or read-only.
+    """
     if path is None or _is_no_file(path):
         return
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = "it may not be written in" if folder.is_dir() else "there is no such folder"
+        why = "it is read-only" if folder.is_dir() else "there is no such folder"
         raise DiptychError(f"cannot write {path}: {folder}: {why}; make it, or choose another place")
 
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """A new folder to write into; when all went well it is flushed to the disk and takes the target's place.
+    """A new folder to write into, which is flushed to the disk and takes the target's place at the end.
 
-    Errors pass, and leave the target as it was.
+    An error in between is raised, and leaves the target as it was.
     """
     sweep(target.parent, target.name)
     temporary = aside(target)
@@ -79,75 +81,72 @@ def whole_folder(target: Path) -> Iterator[Path]:
             for name in names:
                 sync(Path(folder, name))
             sync(Path(folder))
+        old = aside(target, "old")
         if target.exists():
-            old = aside(target, "old")
             target.rename(old)
-            temporary.rename(target)
+        temporary.rename(target)
+        if old.exists():
             shutil.rmtree(old)
-        else:
-            temporary.rename(target)
         sync(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """All files below, as one: the target is there whole or not at all. Raises DiptychError, also for links that lead
-    out of the source, as one to a private file would in the folder of another."""
+    """Copy a folder with all files below it, whole or not at all.
+
+    Raises DiptychError, also for links that lead out of the source: in a foreign folder they may lead to private files.
+    """
     refuse_links_out(source)
     try:
         with whole_folder(target) as temporary:
             shutil.copytree(source, temporary, dirs_exist_ok=True)
     except (OSError, shutil.Error) as error:
-        raise DiptychError(
-            f"cannot copy {source} to {target}: {error}; make room and run the same command again"
-        ) from error
+        raise DiptychError(f"cannot copy {source} to {target}: {error}; make room and try again") from error
 
 
 def refuse_links_out(folder: Path) -> None:
-    """Raises DiptychError where a file below lies elsewhere, but for those that the hub's cache keeps beside."""
+    """Raise DiptychError if a link below leads out of the folder, except into the hub's cache that the folder is of."""
     real = folder.resolve()
     home = next((parent.parent for parent in real.parents if parent.name == "snapshots"), real)
-    for path in _links_below(folder):
+    inside = (os.path.join(here, name) for here, folders, names in os.walk(folder) for name in (*folders, *names))
+    for path in filter(os.path.islink, inside):
         if not (target := Path(os.path.realpath(path))).is_relative_to(home):
             raise DiptychError(
-                f"{path} is a link that leads out of {folder}, to {target}; nothing was done: put the file itself "
-                "there, or remove the link"
+                f"{path} is a link that leads out of {folder}, to {target}; nothing was done: replace the link by "
+                "the file, or remove it"
             )
 
 
 def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """All of a file. Raises OSError as `refuse_endless`, and ValueError for what is no text."""
+    """The text of a file. Raises OSError like `refuse_endless`, and ValueError for bytes that are no text."""
     refuse_endless(path)
     return path.read_text(encoding, errors)
 
 
 def bytes_of(path: Path) -> bytes:
-    """All of a file. Raises OSError as `refuse_endless`."""
+    """The bytes of a file. Raises OSError like `refuse_endless`."""
     refuse_endless(path)
     return path.read_bytes()
 
 
 def refuse_endless(path: Path) -> None:
-    """Raises OSError where a pipe or a device is, or nothing: who reads a pipe waits for its writer without end."""
+    """Raise OSError for a pipe or a device, which may never end, and for a missing path."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise OSError(errno.ESPIPE, "a pipe or a device, which is not read; write what it gives to a file", str(path))
+        raise OSError(errno.ESPIPE, "a pipe or a device, which is not read; write its content to a file", str(path))
 
 
 def check_name(path: Path) -> None:
-    """Raises DiptychError for a name that is not UTF-8, which the libraries of weights and words cannot open."""
+    """Raise DiptychError for a name that is not UTF-8: the libraries of weights and tokenisers cannot open it."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise DiptychError(
-            f"the name {os.fsencode(path)!r} is not UTF-8, and what reads weights and words cannot open it; rename it, "
-            "or give another"
-        ) from error
+        raise DiptychError(f"the name {os.fsencode(path)!r} is not UTF-8; rename it, or give another") from error
 
 
 def parse_json(text: str | bytes) -> Any:
-    """What a file of others says. Raises ValueError for what is no JSON, or is nested too deep to be read."""
+    """The value of a JSON text. Raises ValueError for other text, also if it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -155,7 +154,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of a file: it sees damage, not forgery. Raises OSError as `refuse_endless`."""
+    """The CRC-32 of a file, which detects damage, not forgery. Raises OSError like `refuse_endless`."""
     refuse_endless(path)
     check, buffer = 0, bytearray(2**20)
     with path.open("rb", buffering=0) as file:
@@ -165,29 +164,29 @@ def checksum(path: Path) -> int:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, read in pieces. Raises OSError as `refuse_endless`."""
+    """The SHA-256 of a file, read in pieces. Raises OSError like `refuse_endless`."""
     refuse_endless(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_of_json(value: Any) -> str:
-    """SHA-256 of a value as JSON, whatever the order of its keys."""
+    """The SHA-256 of a value as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def aside(path: Path, what: str = "partial") -> Path:
-    """Where this process writes before the path gets its name."""
+    """The name under which this process writes a path before it is renamed."""
     return path.with_name(f".{path.name}.{os.getpid()}.{what}")
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left below a folder, or directly in it of one name.
+    """Remove what killed processes left below a folder; with `name`, only directly in it and for that name.
 
-    A folder that was being replaced takes its place again where the new one is not there.
+    A folder that was being replaced is restored if the new one is missing.
     """
-    found = (folder.glob(f".{name}.*") if name is not None else _left_below(folder)) if folder.is_dir() else ()
-    for path in sorted(found):
+    left = folder.glob(f".{name}.*") if name is not None else folder.rglob(".*")
+    for path in sorted(left):
         parts = _LEFT.fullmatch(path.name)
         if parts is None or _in_use(path, int(parts[2])):
             continue
@@ -201,7 +200,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
 
 def holds_something(path: Path) -> bool:
-    """Whether a file is there, or a folder with more in it than the lock of the command that asks."""
+    """True for a file, and for a folder with more than hidden files, such as the lock of this command."""
     return path.exists() and not (path.is_dir() and all(inside.name.startswith(".") for inside in path.iterdir()))
 
 
@@ -216,24 +215,8 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _links_below(folder: Path) -> Iterator[Path]:
-    folders = [folder]
-    while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    yield Path(entry.path)
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(Path(entry.path))
-
-
-def _left_below(folder: Path) -> Iterator[Path]:
-    for here, folders, names in os.walk(folder):
-        yield from (Path(here, name) for name in (*folders, *names) if _LEFT.fullmatch(name))
-
-
 def _in_use(path: Path, pid: int) -> bool:
-    """Whether the process that made it lives; another may have its number by now, and a dead one keeps its own."""
+    """True if the process that made the path is alive. A younger process may have its id; a zombie keeps it."""
     try:
         maker = psutil.Process(pid)
         return maker.status() != psutil.STATUS_ZOMBIE and maker.create_time() <= path.lstat().st_mtime + 1
@@ -242,7 +225,7 @@ def _in_use(path: Path, pid: int) -> bool:
 
 
 def _is_no_file(path: Path) -> bool:
-    """Whether a device, a pipe or an open stream is there. Raises DiptychError where it is a folder."""
+    """True for a device, a pipe or an open stream. Raises DiptychError for a folder."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One command at a time in a folder that is written to, by a lock that the kernel frees when its holder dies."""
+"""A lock on a folder that a command writes to; the kernel frees it when its holder dies."""
 
 import errno
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import text_of
 
-FILE = ".lock"  # names its holder, for the error message alone
+FILE = ".lock"  # names its holder, only for the error message
 WAIT = 0.1  # seconds, in case the holder is just leaving
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # network disks without locks: the folder is used without one
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Make the folder and hold it for this command alone. Under torchrun the first process holds it for all.
+    """Make the folder and lock it for this command. Under torchrun the first process locks it for all.
 
     Folders made for the lock are removed if nothing was written. Raises DiptychError, which names the holder.
     """
@@ -36,10 +36,8 @@ def held(folder: Path) -> Iterator[None]:
     except Timeout as error:
         with suppress(OSError):  # it has just ended
             holder = text_of(path, errors="replace")[:1000]
-        raise DiptychError(
-            f"{folder} is being written to by {holder or 'another process'}; wait until it has ended, or give another "
-            "folder"
-        ) from error
+        holder = holder or "another process"
+        raise DiptychError(f"{folder} is being written to by {holder}; wait for its end, or give another") from error
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise

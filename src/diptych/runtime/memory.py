@@ -1,4 +1,4 @@
-"""What this process does with memory that it has freed, and with threads that wait."""
+"""Settings of this process for freed memory and for waiting threads."""
 
 import ctypes
 import errno
@@ -11,30 +11,29 @@ _SPENT = ("allocate memory", "out of memory", "not enough memory", "start new th
 
 
 def is_spent(error: Exception) -> bool:
-    """Whether it is for want of memory, in the words of Python, of the system, of torch or of a GPU."""
+    """True if an error of Python, the system, torch or a GPU is for lack of memory."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _SPENT)
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc keep freed memory for the next step, and say whether it does.
+    """Let glibc keep freed memory for the next step. Returns True if it does.
 
-    A step allocates and frees gigabytes in blocks of megabytes. glibc hands each back to the kernel, which fills it
-    with zeros for the next one, page by page: 142,000 page faults a step of Unified VLP, none with this once it has its
-    size, and 8% less CPU time. The process stays as large as its largest step. $DIPTYCH_MALLOC=system leaves malloc
-    alone; other allocators (LD_PRELOAD) and other systems are left alone too.
+    A step allocates and frees gigabytes in blocks of megabytes. glibc returns each to the kernel, which fills the next
+    one with zeros, page by page: 142,000 page faults in a step of Unified VLP. With this setting there are none after
+    the first steps, and 8% less CPU time. The process stays as large as its largest step. $DIPTYCH_MALLOC=system,
+    other allocators (LD_PRELOAD) and other systems switch it off.
     """
     return _set_malloc(((MMAP_MAX, 0), (TRIM_THRESHOLD, NEVER), (TOP_PAD, 64 << 20)))
 
 
 def share_one_arena() -> bool:
-    """Let all threads allocate from one place, and say whether they do; to be called before there are any, and before
-    torch is imported.
+    """Let all threads allocate from one arena. Returns True if they do. Call it before threads and torch start.
 
-    glibc gives each thread an arena of its own, which stays as large as that thread's largest moment. And oneDNN, and
-    torch once more (LRU_CACHE_CAPACITY), keep what they made for 1,024 shapes of products: each size of a batch took 36
-    MiB more, until all had come in every length. Here they keep 128, unless these variables are set.
+    glibc gives each thread its own arena, which keeps its largest size. oneDNN and torch (LRU_CACHE_CAPACITY) both
+    cache code for 1,024 shapes of products: each batch size took 36 MiB more until all lengths had occurred. Here they
+    cache 128, unless these variables are set.
     """
     for kept in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(kept, "128")
@@ -42,9 +41,10 @@ def share_one_arena() -> bool:
 
 
 def sleep_while_waiting() -> None:
-    """Threads of a product that wait for the others sleep, unless OMP_WAIT_POLICY is set; to be called before torch is
-    imported. Awake, as is GNU OpenMP's way, they take the core that the others need wherever it is shared. Not for
-    training: on two idle cores a small pre-training step takes 1.10 times as long (0.98 of the CPU seconds).
+    """Let OpenMP threads sleep while they wait, unless OMP_WAIT_POLICY is set. Call it before torch is imported.
+
+    By default they spin, and on shared cores they take the time of the threads that they wait for. Not for training: on
+    two idle cores a small pre-training step takes 1.10 times as long (0.98 of the CPU seconds).
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

@@ -3,8 +3,8 @@
     [project.entry-points.diptych]
     uniter = "uniter:register"
 
-`register` takes no arguments and fills the tables named below. It is called once a process, when something is first
-looked up: by `diptych.load`, by a verb of the command line (not by its `--help`), by processes that Diptych starts.
+`register` takes no arguments and fills the tables named below. It is called once per process, at the first lookup: by
+`diptych.load`, by verbs of the command line (not by `--help`), and by processes that Diptych starts.
 """
 
 import traceback
@@ -19,7 +19,7 @@ from typing import Any
 from diptych.runtime.errors import CheckpointError, DiptychError
 
 GROUP = "diptych"
-TABLES = {  # what a package may add to: MODULE:NAME of the table, and the word for its entries
+TABLES = {  # tables that packages may add to, as MODULE:NAME, and the word for their entries
     "diptych.systems:SYSTEMS": "systems",
     "diptych.tasks:TASKS": "tasks",
     "diptych.systems:OBJECTIVES": "objectives",
@@ -35,9 +35,9 @@ Entries = Mapping[str, Iterable[str]]  # names by the words of TABLES
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point, and what its function added."""
+    """An entry point, and the entries that its function added."""
 
-    package: str  # as it is installed: `pip install PACKAGE`
+    package: str  # as in `pip install PACKAGE`
     version: str
     module: str
     adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names by the words of TABLES
@@ -49,30 +49,28 @@ class Plugin:
 
 
 class PluginError(DiptychError):
-    """A package's `register` raised, or took a name that was taken."""
+    """A package's `register` raised an error, or used a name that is in use."""
 
     def __init__(self, plugin: Plugin) -> None:
-        found = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
-        super().__init__(
-            f"plugin {plugin.title} failed: {found}; uninstall it (pip uninstall {plugin.package}), or report it to "
-            "its authors"
-        )
+        why = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
+        way_out = f"uninstall it (pip uninstall {plugin.package}), or report it to its authors"
+        super().__init__(f"plugin {plugin.title} failed: {why}; {way_out}")
 
 
 _loaded: list[Plugin] = []
-_began, _lock = False, RLock()  # a register may itself look something up
+_began, _lock = False, RLock()  # reentrant: a register may itself look something up
 
 
 def load_plugins() -> tuple[Plugin, ...]:
     """Call the `register` of each package once. Raises PluginError for the first one that failed."""
-    for plugin in (found := plugins()):
+    for plugin in plugins():
         if plugin.error is not None:
             raise PluginError(plugin) from plugin.error
-    return found
+    return plugins()
 
 
 def plugins() -> tuple[Plugin, ...]:
-    """As `load_plugins`, with those that failed among them."""
+    """Like `load_plugins`, but returns failed plugins too."""
     global _began  # noqa: PLW0603
     with _lock:
         if not _began:
@@ -82,7 +80,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def _registered(entry: EntryPoint) -> Plugin:
-    """What an entry point adds; the tables are as before where it failed."""
+    """Call an entry point and record its additions. If it fails, the tables are restored."""
     package, version = (entry.dist.name, entry.dist.version) if entry.dist else (entry.name, "of no version")
     tables = {place: _table(place) for place in TABLES}
     before = {place: dict(table) for place, table in tables.items()}
@@ -92,7 +90,7 @@ def _registered(entry: EntryPoint) -> Plugin:
         for place, word in TABLES.items():
             if taken := [name for name, value in before[place].items() if tables[place].get(name) is not value]:
                 raise DiptychError(
-                    f"the {word} {', '.join(taken)} are there already: of Diptych, of another package, or because its "
+                    f"the {word} {', '.join(taken)} are there already: from Diptych, from another package, or because "
                     "register was called by hand (diptych.runtime.plugins.load_plugins() calls it)"
                 )
             adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name not in before[place]))
@@ -100,12 +98,9 @@ def _registered(entry: EntryPoint) -> Plugin:
         for place, table in tables.items():
             table.clear()
             table.update(before[place])
-        return Plugin(package, version, entry.module, error=error if isinstance(error, Exception) else _ended(error))
+        failed = DiptychError(f"it ended the program ({error.code})") if isinstance(error, SystemExit) else error
+        return Plugin(package, version, entry.module, error=failed)
     return Plugin(package, version, entry.module, adds)
-
-
-def _ended(error: SystemExit) -> Exception:
-    return DiptychError(f"it ended the program ({error.code})")
 
 
 def _table(place: str) -> dict[str, Any]:
@@ -131,13 +126,13 @@ def refuse_missing(packages: object, what: object) -> None:
 
 
 def plugin_at_fault(error: BaseException) -> Plugin | None:
-    """The package whose code an error went through, here or in a process whose traceback came with it."""
+    """The package whose code is in the traceback of an error, here or in the process that raised it."""
     text = "".join(traceback.format_exception(error))
     return next((plugin for plugin in _loaded if any(f'File "{place}' in text for place in _places(plugin))), None)
 
 
 def _places(plugin: Plugin) -> Iterable[Path]:
-    """The folder of its package, or its only file."""
+    """The folder of a plugin's package, or its only file."""
     try:
         file = Path(str(import_module(plugin.module.partition(".")[0]).__file__))
     except ImportError:

@@ -1,4 +1,4 @@
-"""Pieces of work shared out among processes of this machine, their results in the order of the pieces."""
+"""Worker processes on this machine: how they start, get work and end."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from diptych.runtime.errors import DiptychError, RecipeError
 if TYPE_CHECKING:  # Windows has no ForkServerContext
     from multiprocessing.context import ForkServerContext, SpawnContext
 
-PROCESSES = min(
-    4, os.cpu_count() or 1
-)  # more than there are cores, or than the disk and this process feed, gain little
+# More than the cores, or than the disk and this process can feed, gain little.
+PROCESSES = min(4, os.cpu_count() or 1)
 
-# What takes seconds to load, and of which no thread runs yet when it has been.
+# Modules that take seconds to import, and start no threads when imported.
 LOADED_ONCE = ("torch._dynamo", "torchvision", "pydantic", "rich.console")
 
 Piece = TypeVar("Piece")
@@ -33,21 +32,21 @@ Made = TypeVar("Made")
 
 
 def process_context(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | SpawnContext:
-    """How processes begin: from a server that has loaded the libraries once, or by themselves where there is none.
+    """The context that starts processes: from a fork server that has loaded libraries once, else by spawning.
 
-    Neither takes over anything of this process, such as its threads. The server keeps the environment it began in.
-    What it has `loaded` counts where it begins: torch alone is 0.4 GB.
+    Neither inherits the threads of this process. The server keeps the environment that it started in. `loaded` matters
+    only when the server starts: torch alone is 0.4 GB.
     """
-    # DDP warns that it looked for unused heads and found none.
+    # DDP warns if it searches for unused heads and there are none.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # oneDNN keeps code for 1,024 shapes, 0.4 GB where lengths differ from batch to batch; with 64 it makes much anew.
+    # oneDNN keeps code for 1,024 shapes, 0.4 GB if lengths vary between batches; with 64 it compiles much again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
     context = get_context("forkserver")
     context.set_forkserver_preload(list(loaded))
     if current_thread() is main_thread():
-        # Signals go to the whole group. The server ignores them, and what it starts does until it says otherwise.
+        # Signals go to the whole process group. The server and its children ignore them until they set a handler.
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             forkserver.ensure_running()
@@ -58,23 +57,26 @@ def process_context(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | 
 
 
 def torchrun_processes() -> int:
-    """How many processes torchrun started; 1 without it. Raises RecipeError where its environment is not whole."""
-    wanted = {"WORLD_SIZE": 1, "RANK": 0, "MASTER_PORT": 1}
-    way_out = (
-        "torchrun sets it (python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ...); or unset all of it"
-    )
-    several = os.environ.get("WORLD_SIZE", "1") != "1"
-    for name, least in wanted.items():
-        value = os.environ.get(name)
-        if several and (value is None or not value.isdecimal() or int(value) < least):
-            raise RecipeError(f"WORLD_SIZE says that several processes train, and {name} is {value!r}; {way_out}")
-    if several and not os.environ.get("MASTER_ADDR"):
-        raise RecipeError(f"WORLD_SIZE says that several processes train, and MASTER_ADDR is not set; {way_out}")
-    return int(os.environ["WORLD_SIZE"]) if several else 1
+    """The number of processes that torchrun started; 1 without it. Raises RecipeError for an incomplete environment."""
+    environment = {name: os.environ.get(name) for name in ("WORLD_SIZE", "RANK", "MASTER_PORT")}
+    if environment["WORLD_SIZE"] in (None, "1"):
+        return 1
+    faults = [
+        f"{name} is {value!r}"
+        for (name, value), least in zip(environment.items(), (1, 0, 1), strict=True)
+        if value is None or not value.isdecimal() or int(value) < least
+    ]
+    faults += [] if os.environ.get("MASTER_ADDR") else ["MASTER_ADDR is not set"]
+    if faults:
+        raise RecipeError(
+            f"WORLD_SIZE is set for several processes, and {faults[0]}; torchrun sets it (python -m "
+            "torch.distributed.run --nproc-per-node 2 -m diptych.cli ...); or unset all of it"
+        )
+    return int(os.environ["WORLD_SIZE"])
 
 
 def begin_loading() -> None:
-    """The server loads from now on, while this process does something else, such as loading the same."""
+    """Start the fork server, which loads its modules while this process does something else."""
     if process_context().get_start_method() == "forkserver":
         forkserver.ensure_running()
 
@@ -82,11 +84,11 @@ def begin_loading() -> None:
 def map_in_processes(
     work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] = LOADED_ONCE
 ) -> Generator[Made, None, None]:
-    """`work(piece)` of each piece. All must be picklable, or `processes` 1, with which it is done here.
+    """Yield `work(piece)` for each piece, in their order, computed in N processes (for 1, in this one).
 
-    `loaded` names the modules that `work` needs. At most two pieces a process are under way or waiting to be taken. An
-    error of `work` is raised here, and ends it.
-    Closing the iterator (an error or Ctrl-C of the one who asks) waits only for what is under way.
+    `work`, pieces and results must be picklable; `loaded` names the modules that `work` needs. At most two pieces per
+    process are being computed or wait to be yielded. An error of `work` is raised here, and ends the iteration. Closing
+    the iterator waits only for the pieces being computed.
     """
     if processes == 1:
         yield from map(work, pieces)
@@ -102,8 +104,8 @@ def map_in_processes(
             yield made
     except BrokenProcessPool as error:
         raise DiptychError(
-            f"one of {processes} processes was ended from outside, for want of memory perhaps; the same command goes "
-            "on from here, with --processes 1 in less memory"
+            f"one of {processes} processes was ended from outside, perhaps for lack of memory; the same command "
+            "resumes, with --processes 1 in less memory"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -111,10 +113,9 @@ def map_in_processes(
 
 @contextmanager
 def peak_memory() -> Iterator[list[float]]:
-    """Hands out a list whose one number is the most that this process and all it started held at one time, in MiB.
+    """A list of one number: the peak memory of this process and all its children together, in MiB.
 
-    A look costs a tenth of a second, so there is one every three. What several share is counted once where the system
-    says so (Linux).
+    It is measured every 3 seconds, since each measurement takes 0.1 s. On Linux shared memory counts once.
     """
     peak, ended = [_held()], Event()
 
@@ -134,7 +135,7 @@ def peak_memory() -> Iterator[list[float]]:
 def _held() -> float:
     total, own = 0, psutil.Process()
     for process in (own, *own.children(recursive=True)):
-        with suppress(psutil.Error):  # gone by now
+        with suppress(psutil.Error):  # it has ended
             memory = process.memory_full_info()
             total += getattr(memory, "pss", memory.uss)
     return total / 2**20
@@ -142,13 +143,15 @@ def _held() -> float:
 
 def _begin() -> None:
     end_with_parent()
-    for number in (signal.SIGINT, signal.SIGTERM):  # they go to the whole group; the one who asked decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # they go to the whole group; the parent decides
         signal.signal(number, signal.SIG_IGN)
 
 
 def end_with_parent() -> None:
-    """This process ends at once when the one that started it is gone, however that came about: the same command may
-    have been given again, and what is on the disk is whole at any moment."""
+    """End this process as soon as its parent has ended, for any reason: the command may have been given again.
+
+    That is safe, since files are whole at any moment.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     Thread(target=_stop_after_parent, daemon=True).start()
 

@@ -1,27 +1,19 @@
-"""The one progress bar: how many, how fast, how long still. Where nobody watches, a line now and then."""
+"""The progress bar: count, speed and time left. Without a terminal it is a line at growing intervals."""
 
 import time
 
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, Task, TaskID, TextColumn
 from rich.text import Text
 
 from diptych.runtime.terminal import make_console
 
-SPARSE_SECONDS = 10.0  # between lines where there is no terminal, at first
+SPARSE_SECONDS = 10.0  # before the first line without a terminal; intervals double up to SPARSEST_SECONDS
 SPARSEST_SECONDS = 60.0
 
 
-class _Speed(ProgressColumn):
+class _Speed(rich_progress.ProgressColumn):
     def __init__(self, unit: str) -> None:
         super().__init__()
         self.unit = unit
@@ -32,7 +24,7 @@ class _Speed(ProgressColumn):
 
 
 class _Lines(Progress):
-    """Of a log file: `captioning 320/1000 pictures, 2 min left, until 14:32`, ever more seldom."""
+    """Lines for a log file, such as `captioning 320/1000 pictures, 2 min left, until 14:32`, at growing intervals."""
 
     def __init__(self, unit: str, console: Console) -> None:
         super().__init__(console=console, disable=True)
@@ -51,16 +43,17 @@ class _Lines(Progress):
 
 
 def bar(unit: str, console: Console | None = None) -> Progress:
-    """A context manager; `add_task` and `advance` are rich's own."""
+    """A progress bar of rich, as a context manager; `unit` is the noun of what is counted."""
     console = console or make_console()
     if not console.is_terminal:
         return _Lines(unit, console)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Speed(unit), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True)
+    columns = (TextColumn("{task.description}"), rich_progress.BarColumn(), rich_progress.MofNCompleteColumn())
+    left = rich_progress.TimeRemainingColumn()
+    return Progress(*columns, _Speed(unit), left, console=console, transient=True)
 
 
 def time_left(seconds: float) -> str:
-    """`3 min left, until 14:32`, by the clock of this machine."""
+    """A text such as `3 min left, until 14:32`, by the clock of this machine."""
     if seconds >= 3600:
         span = f"{seconds / 3600:.1f} h"
     else:
@@ -69,5 +62,5 @@ def time_left(seconds: float) -> str:
 
 
 def tell(console: Console, message: str) -> None:
-    """As it is: names in brackets are no markup, and a path is not broken in two."""
+    """Print a message unchanged: brackets are no markup, and lines are not wrapped."""
     console.print(message, markup=False, highlight=False, soft_wrap=True)

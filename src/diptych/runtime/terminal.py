@@ -1,28 +1,28 @@
-"""Where lines for people go. A file or a pipe gets each line whole: nothing is wrapped, coloured or animated there."""
+"""Consoles for lines of text. Files and pipes get whole lines: no wrapping, colour or animation."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 10_000  # columns, where nobody's window ends
+WIDE = 10_000  # columns without a terminal: no line is that long
 
 
 def printable(text: str) -> str:
-    """On one line, and in any encoding: what breaks lines, moves the cursor or is no character stands escaped."""
+    """The text on one line and in any encoding: line breaks, control characters and lone surrogates are escaped."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def columns(stream: TextIO) -> int | None:
-    """None on a terminal, which knows its own width."""
+    """The width for a stream; None for a terminal, which has its own."""
     return None if stream.isatty() else WIDE
 
 
 def heading(console: Console, text: str) -> None:
-    """A line across a terminal; elsewhere the text alone."""
+    """Print a heading: a rule across a terminal, else only the text."""
     if console.is_terminal:
         console.rule(text, align="left")
     else:
@@ -30,21 +30,13 @@ def heading(console: Console, text: str) -> None:
 
 
 def make_console(stderr: bool = True) -> Console:
-    """The only place that makes consoles. What is printed is text: brackets in a path are no markup.
+    """A console, made nowhere else. What is printed is text: brackets in a path are no markup.
 
-    Whether it is a terminal is asked of the stream, and no variable such as FORCE_COLOR or COLUMNS says otherwise.
+    The stream decides if it is a terminal; variables such as FORCE_COLOR or COLUMNS do not.
     """
     from rich.console import Console
 
     width = columns(sys.stderr if stderr else sys.stdout)
-    return Console(
-        stderr=stderr,
-        width=width,
-        force_terminal=None if width is None else False,
-        force_interactive=None if width is None else False,
-        color_system="auto" if width is None else None,
-        soft_wrap=True,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
+    no_terminal: dict[str, Any] = {"force_terminal": False, "force_interactive": False, "color_system": None}
+    settings = {} if width is None else {"width": width, **no_terminal}
+    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False, **settings)

@@ -1,9 +1,9 @@
-"""Foreign pickles without running them: numpy arrays, numbers, texts and plain containers come out, and nothing else.
+"""Read foreign pickles without running them: only numpy arrays, numbers, texts and plain containers are built.
 
-A pickle is a program that may name any function of any module. Here every name is one of the few builders below, or is
-refused before anything is called. State is set for arrays and their types alone, and checked before, as numpy's own
-`__setstate__` trusts it. The interpreter of pickles is the one in Python: that in C has a table of remembered
-objects that one number can make take all memory.
+A pickle is a program that may name any function of any module. Here every name must be one of the few builders below,
+or it is refused before anything is called. State is set only for arrays and their types, and checked before, since
+numpy's own `__setstate__` trusts it. The interpreter is Python's own: the one in C has a table of objects that one
+number can make take all memory.
 """
 
 import io
@@ -25,11 +25,11 @@ Array = npt.NDArray[Any]
 
 
 class PickleRefused(Exception):
-    """What the pickle wants; `loads` adds where."""
+    """The refused instruction of a pickle; `loads` adds the place."""
 
 
 def load(path: Path) -> Any:
-    """What the pickle holds; see `loads`."""
+    """The value of a pickle file. Raises DataError like `loads`."""
     try:
         content = bytes_of(path)
     except OSError as error:
@@ -38,22 +38,22 @@ def load(path: Path) -> Any:
 
 
 def loads(content: bytes | memoryview, where: str) -> Any:
-    """dict, list, tuple, set, numpy arrays and scalars, numbers, str, bytes, None; `str` of Python 2 as latin-1.
+    """The value of a pickle: dict, list, tuple, set, numpy arrays and scalars, numbers, str, bytes, None.
 
-    Raises DataError, which begins with `where`, for a pickle that asks for anything else, is cut short or is none.
+    `str` of Python 2 is read as latin-1. Raises DataError, which begins with `where`, for other values and for damage.
     """
     try:
-        found = _Unpickler(io.BytesIO(content), encoding="latin1").load()
-        _check(found, set())
-        return found
+        value = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        _check(value, set())
+        return value
     except PickleRefused as refused:
         raise DataError(
-            f"{where}: found a pickle that {refused}, wanted numpy arrays, numbers, texts and plain containers, and "
-            "nothing else; nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
+            f"{where}: found a pickle that {refused}, wanted only numpy arrays, numbers, texts and plain containers; "
+            "nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
         ) from None
     except MemoryError:
         raise DataError(f"{where}: found a pickle that wants more memory than there is; get the file again") from None
-    except Exception as error:  # a damaged pickle can raise whatever its opcodes can
+    except Exception as error:  # the opcodes of a damaged pickle can raise any
         raise DataError(
             f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), wanted one; it "
             "may be cut short: get the file again"
@@ -61,15 +61,15 @@ def loads(content: bytes | memoryview, where: str) -> Any:
 
 
 class _Dtype:
-    """A type of numbers as the pickle spells it: `dtype("f4", 0, 1)`, then the byte order."""
+    """A numpy type as a pickle builds it: `dtype("f4", 0, 1)`, then its state with the byte order."""
 
-    __slots__ = ("found",)
+    __slots__ = ("dtype",)
 
     def __init__(self, spec: object, *_: object) -> None:
         text = spec.decode("latin1") if isinstance(spec, bytes) else str(spec)
         if not SIMPLE.fullmatch(text) or not np.dtype(text).itemsize:
             raise PickleRefused(f"wants the numpy type {text[:40]!r}")
-        self.found = np.dtype(text)
+        self.dtype = np.dtype(text)
 
     def set_order(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
@@ -77,23 +77,23 @@ class _Dtype:
         order: Any = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
         if order not in ("<", ">", "|", "="):
             raise PickleRefused(f"wants a numpy type of the byte order {str(order)[:40]!r}")
-        self.found = self.found.newbyteorder(order)
+        self.dtype = self.dtype.newbyteorder(order)
 
 
 def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool) -> Array:
-    """The empty array, given these numbers in the machine's byte order: in place, as the pickle may hold it already."""
+    """Fill an empty array with numbers in the machine's byte order: in place, since the pickle may refer to it."""
     if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or array.size:
         raise PickleRefused("wants an array without a type or a shape, or to fill one twice")
     if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 32:
         raise PickleRefused(f"wants an array of the shape {str(shape)[:40]}")
-    native = dtype.found.newbyteorder("=")
+    native = dtype.dtype.newbyteorder("=")
     content: Any = raw.encode("latin1") if isinstance(raw, str) else raw
     if not isinstance(content, list if native.hasobject else bytes | bytearray):
         raise PickleRefused("wants an array from something else than its bytes, or its list of objects")
     if math.prod(shape) * (1 if native.hasobject else native.itemsize) != len(content):
         raise PickleRefused(f"wants an array {shape} of {native} from {len(content)} bytes")
-    if native != dtype.found:
-        content = np.frombuffer(bytes(content), dtype.found).astype(native).tobytes()
+    if native != dtype.dtype:
+        content = np.frombuffer(bytes(content), dtype.dtype).astype(native).tobytes()
     array.__setstate__((1, shape, native, fortran, content if native.hasobject else bytes(content)))
     filled: Array = array
     return filled
@@ -122,14 +122,14 @@ def _scalar(dtype: object, raw: object) -> object:
 
 
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
-    """`bytes` as Python 3 writes them for Python 2."""
+    """Bytes as Python 3 writes them for Python 2."""
     if encoding != "latin1":
         raise PickleRefused(f"wants the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")
 
 
 def _no_bytes() -> bytes:
-    """`b""` as Python 3 writes it for Python 2."""
+    """Empty bytes as Python 3 writes them for Python 2."""
     return b""
 
 
@@ -174,14 +174,14 @@ class _Unpickler(pickle._Unpickler):
             _filled(built, raw, dtype, shape, bool(fortran))
 
     def load_bytearray8(self: Any) -> None:
-        """Of the bytes that are there; to make room for as many as it says could take all memory."""
+        """Read the bytes that exist: allocating the stated number could take all memory."""
         self.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))
 
     dispatch |= {pickle.BUILD[0]: load_build, pickle.BYTEARRAY8[0]: load_bytearray8}
 
 
 def _check(value: object, seen: set[int]) -> None:
-    """Raises Refused where a name or a type is left among the values. Each value is looked at once."""
+    """Raise PickleRefused if a function or a type is left among the values. Each value is checked once."""
     if isinstance(value, PLAIN) or id(value) in seen:
         return
     seen.add(id(value))

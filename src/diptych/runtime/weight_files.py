@@ -1,4 +1,4 @@
-"""Files of weights, on disk or on the hub, read without running anybody's code."""
+"""Weight files on disk or on the hub, read without running code from them."""
 
 import json
 import os
@@ -18,16 +18,17 @@ from diptych.runtime.errors import CheckpointError
 from diptych.runtime.files import text_of
 
 Tensors = dict[str, Tensor]
-# What other people's training scripts wrap their tensors in.
+# Keys under which training scripts save their tensors.
 WRAPPERS = ("state_dict", "model", "model_state_dict", "module")
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 VOCABULARY, TOKENIZER = "vocab.txt", "tokenizer_config.json"
 
 
 def read_weights(path: Path) -> Tensors:
-    """All tensors of a safetensors file or of a PyTorch file (.bin, .pt, .pth), on the CPU, by their names there.
+    """All tensors of a safetensors file or a PyTorch file (.bin, .pt, .pth) by name, on the CPU.
 
     A PyTorch file is a pickle; it is read with `weights_only`, which refuses everything but tensors and plain values.
+    Raises CheckpointError for a file that is missing, damaged, unsafe or without tensors.
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
@@ -43,22 +44,21 @@ def read_weights(path: Path) -> Tensors:
 def _read_safetensors(path: Path) -> Tensors:
     try:
         tensors: Tensors = load_file(path)
+        return tensors
     except SafetensorError as error:
-        raise CheckpointError(
-            f"{path} is cut short or is not a safetensors file ({error}); copy it again from its source"
-        ) from error
-    return tensors
+        why = f"is cut short or is not a safetensors file ({error})"
+        raise CheckpointError(f"{path} {why}; copy it again from its source") from error
 
 
 def _read_torch(path: Path) -> Tensors:
-    # A zip without its table of contents, which is at the end, is a file cut short; torch would take it for a pickle.
+    # A zip without its table of contents, which is at the end, is truncated; torch would read it as a pickle.
     with path.open("rb") as file:
         start = file.read(16)
     zipped, pickled = start[:2] == b"PK", start[:1] == b"\x80"
     if zipped and not zipfile.is_zipfile(path):
         raise CheckpointError(f"{path} is cut short: {path.stat().st_size} bytes; copy it again from its source")
     try:
-        with warnings.catch_warnings(action="ignore"):  # about pickles that other programs wrote: refused below
+        with warnings.catch_warnings(action="ignore"):  # about pickles of other programs: refused below
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if (zipped or pickled) and "Unsupported" in str(error):
@@ -66,19 +66,16 @@ def _read_torch(path: Path) -> Tensors:
                 f"{path} is a pickle that holds more than tensors, and loading it would run its code; save its "
                 "state dict alone, or convert it to safetensors where you trust it"
             ) from error
-        raise CheckpointError(
-            f"{path} is not a file of weights, or is damaged (it begins with {start!r}); wanted safetensors or a "
-            "PyTorch state dict"
-        ) from error
+        why = f"is not a file of weights, or is damaged (it begins with {start!r})"
+        raise CheckpointError(f"{path} {why}; wanted safetensors or a PyTorch state dict") from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
-        raise CheckpointError(
-            f"{path} is cut short or damaged ({first_line(error)}); copy it again from its source"
-        ) from error
+        why = f"is cut short or damaged ({first_line(error)})"
+        raise CheckpointError(f"{path} {why}; copy it again from its source") from error
     return _unwrapped(loaded, path)
 
 
 def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensors:
-    """Deeper than each wrapper once is a file that holds itself."""
+    """The tensors inside the WRAPPERS, each at most once: a dict may contain itself."""
     if not isinstance(loaded, Mapping):
         return {}
     for name in WRAPPERS:
@@ -93,27 +90,32 @@ def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensor
 
 
 def find_weights(source: str | os.PathLike[str]) -> Path:
-    """A file on disk, the weights in a folder, or a hub id such as `bert-base-cased`, fetched once and cached."""
+    """The weight file of a source: a file, a folder, or a hub id such as `bert-base-cased` (cached).
+
+    Raises CheckpointError if a folder or a repository has none. A missing file is reported by `read_weights`.
+    """
     path = Path(source)
-    if path.is_dir():
-        for name in HUB_FILES:
-            if (path / name).is_file():
-                return path / name
-        raise CheckpointError(f"{path} holds neither {' nor '.join(HUB_FILES)}; name the file of weights itself")
-    if path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1:
-        return path  # `read_weights` says what is wrong with it
-    return _weights_of(str(source))
+    if not _is_hub_id(source):
+        files = [path / name for name in HUB_FILES if (path / name).is_file()] if path.is_dir() else [path]
+        if not files:
+            raise CheckpointError(f"{path} holds neither {' nor '.join(HUB_FILES)}; name the file of weights itself")
+        return files[0]
+    for name in HUB_FILES:
+        if (file := from_hub(str(source), name)) is not None:
+            return file
+    raise CheckpointError(f"{source} on the hub has neither {' nor '.join(HUB_FILES)}; give the path of its weights")
 
 
 def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | None:
-    """The vocab.txt beside the weights of a BERT in a folder or on the hub, and whether its texts are lower-cased, if
-    tokenizer_config.json says. None where there is none, or `source` is a file."""
+    """The vocab.txt of a BERT in a folder or on the hub, and True if its texts are lower-cased.
+
+    The latter is None if tokenizer_config.json lacks it. None if there is no vocabulary, or `source` is a file.
+    """
     path = Path(source)
-    there = path.is_dir()
-    if not there and (path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1):
+    if not path.is_dir() and not _is_hub_id(source):
         return None
     vocabulary, settings = (
-        (path / file if (path / file).is_file() else None) if there else from_hub(str(source), file)
+        (path / file if (path / file).is_file() else None) if path.is_dir() else from_hub(str(source), file)
         for file in (VOCABULARY, TOKENIZER)
     )
     if vocabulary is None:
@@ -126,29 +128,27 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
     return vocabulary, lowercase if isinstance(lowercase, bool) else None
 
 
-def _weights_of(name: str) -> Path:
-    for file in HUB_FILES:
-        if (path := from_hub(name, file)) is not None:
-            return path
-    raise CheckpointError(f"{name} on the hub has neither {' nor '.join(HUB_FILES)}; give the path of its weights")
+def _is_hub_id(source: str | os.PathLike[str]) -> bool:
+    path = Path(source)
+    return not (path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1)
 
 
 def from_hub(name: str, file: str, revision: str | None = None, use: str = "give its path") -> Path | None:
-    """A file of a repository of the hub, fetched once and cached; None where it has no such file. `use`: what to do
-    with the file where it has to be fetched by hand."""
+    """A file of a repository on the hub, fetched once and cached; None if the repository has no such file.
+
+    `use`: the instruction for a file that was downloaded by hand. Raises CheckpointError if the hub cannot be reached.
+    """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
-    where = f"download {file} where there is a network, and {use}"
+    way_out = f"download {file} where there is a network, and {use}"
     try:
         with without_retries():
             return Path(hf_hub_download(name, file, revision=revision))
-    except LocalEntryNotFoundError as error:  # also an EntryNotFoundError: it has to be asked first
-        raise CheckpointError(f"{name} is no file here, and the hub cannot be reached; {where}") from error
+    except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError
+        raise CheckpointError(f"{name} is no file here, and the hub cannot be reached; {way_out}") from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{name} is no file here, and fetching it from the hub failed ({first_line(error)}); check its name, or "
-            f"{where}"
-        ) from error
+        why = f"fetching it from the hub failed ({first_line(error)})"
+        raise CheckpointError(f"{name} is no file here, and {why}; check its name, or {way_out}") from error

@@ -1,8 +1,8 @@
-"""One function over the names of shards: in processes of this machine, under Daft, or on a Ray cluster.
+"""Apply a function to the names of shards: in processes of this machine, under Daft, or on a Ray cluster.
 
-The function writes its shard's result itself, whole or not at all, and returns its counts. A shard that is there
-already is not its business: who asks passes over those. So a kill costs the shards under way, on every engine, and a
-shard that is made twice (Ray does so when a worker dies) is harmless.
+The function writes its shard's result itself, whole or not at all, and returns its counts. The caller leaves out shards
+that exist. So a kill costs only unfinished shards on every engine, and making a shard twice (Ray does so when a worker
+dies) is harmless.
 """
 
 import os
@@ -16,9 +16,9 @@ ENGINES = ("local", "daft", "ray")
 
 
 def quiet() -> None:
-    """Daft and Ray report their use to servers unless it is switched off; and workers have one BLAS thread each.
+    """Switch off the usage reports of Daft and Ray, and give each worker one BLAS thread.
 
-    Under `uv run`, Ray would also build each worker an environment of its own from a copy of the working folder.
+    Ray's environments for `uv run` are off too: it would build one per worker from a copy of the working folder.
     """
     for name, value in (("DO_NOT_TRACK", "1"), ("DAFT_ANALYTICS_ENABLED", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
         os.environ[name] = value
@@ -30,11 +30,10 @@ def quiet() -> None:
 def run(
     work: Work, names: Sequence[str], engine: str = "local", workers: int = 1, loaded: Sequence[str] = LOADED_ONCE
 ) -> Iterator[Counts]:
-    """`work(name)` of each name, the results in the order of the names. `work` must be picklable.
+    """Yield `work(name)` for each name, in their order. `work` must be picklable.
 
-    `loaded` names the modules that local processes load once for all.
-
-    What `work` raises is raised here, as a DiptychError where it was one.
+    `loaded` names the modules that local processes load only once. Errors of `work` are raised here; a DiptychError
+    stays one.
     """
     quiet()
     if not names:

@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster: the one that RAY_ADDRESS names, or one of this machine for as long as the work takes."""
+"""Run shards on a Ray cluster: the one of RAY_ADDRESS, or one on this machine for the time of the work."""
 
 import logging
 import os
@@ -12,12 +12,12 @@ from diptych.runtime.engine.outcome import Counts, Outcome, Work, counts_of, out
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.extras import requires_extra
 
-STARTS = 3  # times that a cluster of this machine is asked to start
-AGAIN = 3  # times that Ray runs a shard again whose worker died
+STARTS = 3  # attempts to start a cluster on this machine
+AGAIN = 3  # times that Ray repeats a shard whose worker died
 
 
 def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
-    """Twice `workers` shards are given to Ray at once, each of which takes a core: none waits for this process."""
+    """Submit twice `workers` shards at a time, one core each, so that no worker waits for this process."""
     with requires_extra("--engine ray", "ray"):
         import ray
     with cluster(workers):
@@ -34,9 +34,8 @@ def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Count
                 try:
                     done[running.pop(ready)] = ray.get(ready)
                 except ray.exceptions.RayError as error:
-                    raise DiptychError(
-                        f"a shard failed on Ray: {str(error).splitlines()[-1]}; give the command again"
-                    ) from error
+                    why = str(error).splitlines()[-1]
+                    raise DiptychError(f"a shard failed on Ray: {why}; give the command again") from error
             while due in done:
                 yield counts_of(done.pop(due))
                 due += 1
@@ -44,7 +43,7 @@ def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Count
 
 @contextmanager
 def cluster(workers: int) -> Iterator[None]:
-    """Joined and left again, or started and stopped. Raises DiptychError where its workers have other versions."""
+    """Join the cluster, or start one, for a `with` block. Raises DiptychError if its workers have other versions."""
     import ray
 
     if ray.is_initialized():
@@ -61,7 +60,7 @@ def cluster(workers: int) -> Iterator[None]:
 
 
 def _begin(ray: Any, address: str | None, workers: int) -> None:
-    """Ray gives itself 30 s to start here, which a busy machine may not have: then it is asked again."""
+    """Join or start a cluster. Ray limits its start to 30 s, which a busy machine may exceed: then it is repeated."""
     own = {} if address else {"num_cpus": workers, "include_dashboard": False}
     for left in reversed(range(1 if address else STARTS)):
         try:
@@ -69,27 +68,25 @@ def _begin(ray: Any, address: str | None, workers: int) -> None:
                 address or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own
             )
             return
-        except Exception as error:  # a bare one
+        except Exception as error:  # Ray raises a plain Exception
             ray.shutdown()
             if not left:
-                way_out = (
-                    "unset RAY_ADDRESS to start one here" if address else "give the command again, or --engine local"
-                )
+                again = "give the command again, or --engine local"
+                way_out = "unset RAY_ADDRESS to start one here" if address else again
                 raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
 
 
 def versions() -> dict[str, str]:
+    """The versions that must agree on all machines."""
     return {"python": ".".join(map(str, sys.version_info[:2])), "diptych": version("diptych")}
 
 
 def _same_versions(ray: Any) -> None:
-    """Of every machine of the cluster."""
+    """Raise DiptychError if a machine of the cluster has other versions."""
     here, ask = versions(), ray.remote(num_cpus=0)(versions)
     alive = [node for node in ray.nodes() if node["Alive"]]
     there = [ask.options(label_selector={"ray.io/node-id": node["NodeID"]}).remote() for node in alive]
-    for node, found in zip(alive, ray.get(there), strict=True):
-        if found != here:
-            raise DiptychError(
-                f"the workers of the Ray cluster on {node['NodeManagerHostname']} have {found}, wanted {here}: install "
-                "the same there"
-            )
+    for node, theirs in zip(alive, ray.get(there), strict=True):
+        if theirs != here:
+            host = node["NodeManagerHostname"]
+            raise DiptychError(f"the Ray workers on {host} have {theirs}, wanted {here}: install the same there")

@@ -1,4 +1,4 @@
-"""What a shard's function returned or raised, as data: engines wrap exceptions, and lose their fields."""
+"""The result or the error of a shard as data: engines wrap exceptions and lose their fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Outcome:
 
 
 def outcome_of(work: Work, name: str) -> Outcome:
-    """Never raises what Diptych raises on purpose."""
+    """The result of `work(name)`, or its DiptychError as data."""
     try:
         return Outcome(work(name))
     except DiptychError as error:
@@ -26,7 +26,7 @@ def outcome_of(work: Work, name: str) -> Outcome:
 
 
 def counts_of(outcome: Outcome) -> Counts:
-    """Raises the error of a shard that failed, with its exit code."""
+    """The counts of a shard. Raises its error, with its exit code, if it failed."""
     if outcome.counts is None:
         error = DiptychError(outcome.error or "a shard failed")
         error.exit_code = outcome.exit_code

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C while shards are made: what is under way is thrown away, what is whole stays, exit code 75."""
+"""SIGTERM and Ctrl-C while shards are made: unfinished shards are discarded, whole ones stay, exit code 75."""
 
 import signal
 import threading
@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """A signal ends the processes of this one at once and raises Stopped here. Only in a main thread."""
+    """Let a signal end the child processes at once and raise Stopped here. Works only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -33,4 +33,4 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             child.terminate()
-    raise Stopped("stopped; what is whole is kept, and the same command goes on")
+    raise Stopped("stopped; whole shards are kept, and the same command resumes")
