@@ -26,9 +26,8 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
     listed = [row for rows in tables.values() for row in rows if row["sha256"] is not None and _on(wanted, row)]
     gone = {row["sha256"] for row in listed}
     dhashes = {*wanted.refused.dhashes, *(row["dhash"] for row in listed if row["dhash"] is not None)}
-    _remember(
-        layout, {*wanted.hosts, *wanted.addresses, *wanted.refused.sha256, *gone, *(f"{d:016x}" for d in dhashes)}
-    )
+    hashes = {*wanted.refused.sha256, *gone, *(f"{one:016x}" for one in dhashes)}
+    _remember(layout, {*wanted.hosts, *wanted.addresses, *hashes})
     _forget_records(layout, gone)
     for path in layout.pictures.glob("*/*"):
         if path.stem in gone:
@@ -62,10 +61,8 @@ def _forget_records(layout: RunLayout, gone: set[str]) -> None:
             lines = text_of(path).splitlines(keepends=True)
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path} is no file of records ({error!r}); give its `diptych mine run` again, which leaves out what "
-                "was forgotten"
-            ) from error
+            way_out = "give its `diptych mine run` again, which leaves out what was forgotten"
+            raise DataError(f"{path} is no file of records ({error!r}); {way_out}") from error
         if not kept:
             path.unlink()
         elif len(kept) < len(lines):

@@ -1,6 +1,6 @@
 """Counts of what came in and what each rule dropped, from the verdicts on disk."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,13 +50,8 @@ class Funnel:
     rules: dict[str, FunnelLine] = field(default_factory=lambda: _lines(*(rule.name for rule in RULES)))
     texts: dict[str, FunnelLine] = field(default_factory=lambda: _lines(*(rule.name for rule in TEXT_RULES), "score"))
     texts_seen: int = 0
-    words: Counter[int] = field(default_factory=Counter)
-    sides: Counter[int] = field(default_factory=Counter)
-    scores: Counter[int] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    hosts: Counter[str] = field(default_factory=Counter)
-    licences: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
+    numbers: defaultdict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    names: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     examples: list[Row] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
@@ -68,13 +63,13 @@ class Funnel:
             if name in fails:
                 line.add(name == dropped_by, len(fails) == 1, row)
         if "fetch" in fails:
-            self.failures[str(row["reason"])] += 1
+            self.names["failures"][str(row["reason"])] += 1
         if row["width"] and row["height"]:
-            self.sides[min(row["width"], row["height"]) // 100 * 100] += 1
+            self.numbers["shorter_side"][min(row["width"], row["height"]) // 100 * 100] += 1
         for text in row["texts"]:
             self.texts_seen += 1
             if text["score"] is not None:
-                self.scores[min(BINS - 1, max(0, int(text["score"] * BINS)))] += 1
+                self.numbers["scores"][min(BINS - 1, max(0, int(text["score"] * BINS)))] += 1
             for number, name in enumerate(text["fails"]):
                 example = {"page": row["page"], "text": text["text"]}
                 self.texts[name].add(number == 0, len(text["fails"]) == 1, example)
@@ -83,33 +78,36 @@ class Funnel:
 
     def _add_kept(self, row: Row, text: Row) -> None:
         self.kept += 1
-        self.words[len(text["text"].split())] += 1
-        self.kinds[text["kind"]] += 1
-        self.hosts[host_of(row["page"] or row["address"])] += 1
-        self.licences[row["licence"]] += 1
+        self.numbers["words"][len(text["text"].split())] += 1
+        host = host_of(row["page"] or row["address"])
+        for key, name in (("kinds", text["kind"]), ("hosts", host), ("licences", row["licence"])):
+            self.names[key][name] += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(row)
 
     @property
     def mean_words(self) -> float:
-        return sum(words * count for words, count in self.words.items()) / max(1, self.words.total())
+        words = self.numbers["words"]
+        return sum(number * count for number, count in words.items()) / max(1, words.total())
 
     def as_json(self, inputs: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         """`rules` add up: the sum of `dropped` and `kept` is `pictures`."""
 
-        def ranked(counter: Counter[str], most: int | None = None) -> dict[str, int]:
-            return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:most])
+        def ranked(key: str, most: int | None = None) -> dict[str, int]:
+            return dict(sorted(self.names[key].items(), key=lambda item: (-item[1], item[0]))[:most])
+
+        words, sides, scores = (sorted(self.numbers[key].items()) for key in ("words", "shorter_side", "scores"))
 
         return {
             "pictures": self.pictures, "kept": self.kept, "inputs": inputs, "about": about,
             "rules": {name: line.as_json() for name, line in self.rules.items()},
             "texts_seen": self.texts_seen, "texts": {name: line.as_json() for name, line in self.texts.items()},
             "mean_words": round(self.mean_words, 3), "paper_mean_words": PAPER_WORDS,
-            "words": {str(words): self.words[words] for words in sorted(self.words)},
-            "shorter_side": {str(side): self.sides[side] for side in sorted(self.sides)},
-            "scores": {f"{bin / BINS:.2f}": self.scores[bin] for bin in sorted(self.scores)},
-            "kinds": ranked(self.kinds), "hosts": ranked(self.hosts, 50), "licences": ranked(self.licences, 50),
-            "failures": ranked(self.failures),
+            "words": {str(number): count for number, count in words},
+            "shorter_side": {str(side): count for side, count in sides},
+            "scores": {f"{bin / BINS:.2f}": count for bin, count in scores},
+            "kinds": ranked("kinds"), "hosts": ranked("hosts", 50), "licences": ranked("licences", 50),
+            "failures": ranked("failures"),
         }  # fmt: skip
 
 

@@ -38,11 +38,9 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
     pictures, kept = numbers["pictures"], numbers["kept"]
     table.add_row("kept", f"{pictures:,}", f"{kept:,}", share(kept, pictures))
     console.print(table)
-    console.print(
-        f"mean words {numbers['mean_words']:.1f} (LAIT: {numbers['paper_mean_words']:.0f}); "
-        + "; ".join(f"{name}: {what}" for name, what in numbers["about"]["judges"].items()),
-        highlight=False,
-    )
+    judges = "; ".join(f"{name}: {what}" for name, what in numbers["about"]["judges"].items())
+    words = f"mean words {numbers['mean_words']:.1f} (LAIT: {numbers['paper_mean_words']:.0f})"
+    console.print(f"{words}; {judges}", highlight=False)
 
 
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
@@ -111,18 +109,5 @@ def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) ->
 
 def write_card(layout: RunLayout, numbers: Mapping[str, Any], run: RunSettings) -> None:
     """Write OUT/card.md: the origin of the data, its licences, judges and limits."""
-    dropped = [f"| {name} | {line['dropped']:,} |\n" for name, line in numbers["rules"].items() if line["dropped"]]
-    licences = ", ".join(f"{name} {count:,}" for name, count in numbers["licences"].items()) or "none"
-    judges = ", ".join(f"{place} {what}" for place, what in numbers["about"]["judges"].items())
-    kinds = ", ".join(f"{one.kind} {one.digest[:12]}" for one in run.inputs)
-    text = (
-        f"# Data card\n\n{numbers['kept']:,} pictures with a text each, of {numbers['pictures']:,} pictures on pages, "
-        f"mined by Diptych {run.versions.diptych} with rules {run.rules}.\n\n"
-        f"- Inputs (kind, sha256): {kinds}.\n- Texts: English, {numbers['mean_words']:.1f} words in the mean, each "
-        f"published with its picture.\n- Scorer: {numbers['about']['scorer']}.\n- Judges: {judges}.\n"
-        f"- Licences as stated by page or file: {licences}. `unknown` is no licence.\n"
-        "- Faces, names and other personal data are neither looked for nor removed.\n"
-        "- What was removed on request is listed in `forgotten/`; remove it from copies too.\n\n"
-        f"| dropped by | pictures |\n|---|---|\n{''.join(dropped)}"
-    )
-    write_atomically(layout.out / "card.md", text.encode("utf-8", "replace"))
+    card = environment().get_template("mined_card.md.jinja").render(numbers=numbers, run=run)
+    write_atomically(layout.out / "card.md", card.encode("utf-8", "replace"))

@@ -1,9 +1,10 @@
 """One run of `diptych mine`: all stages in order. Whole shards of an interrupted run are used again."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +75,19 @@ class Mine:
         with stoppable():
             sources = inputs.recognise(self.given, self.base)
             self._claim(sources)
-            pages = self._pages(sources)
-            if self.until == "pages":
-                return None
-            indexes = self._gather(pages)
-            if self.until == "fetch":
-                return None
-            measured = self._decode(indexes)
-            if self.until == "decode":
-                return None
-            joined = self._join(pages, measured)
-            return None if self.until == "score" else self._keep(pages, joined, indexes)
+            return next(islice(self._stages(sources), STAGES.index(self.until), None))
+
+    def _stages(self, sources: Sequence[inputs.MiningInput]) -> Iterator[dict[str, Any] | None]:
+        """Yields after each of STAGES; the last one yields the funnel."""
+        pages = self._pages(sources)
+        yield None
+        indexes = self._gather(pages)
+        yield None
+        measured = self._decode(indexes)
+        yield None
+        joined = self._join(pages, measured)
+        yield None
+        yield self._keep(pages, joined, indexes)
 
     def _claim(self, sources: Sequence[inputs.MiningInput]) -> None:
         """Raise RecipeError if the folder was begun with other settings, with the difference; else write mine.json."""
@@ -270,7 +273,5 @@ def _digest_of_words(path: Path | None) -> str | None:
 def refuse_unjudged(no_nsfw: bool, judges: Mapping[str, str]) -> None:
     """Raise DiptychError (exit code 1) if there is no NSFW judge, and --no-nsfw was not given."""
     if "nsfw" not in judges and not no_nsfw:
-        raise DiptychError(
-            "no NSFW judge, and none comes with Diptych: give one with --nsfw FOLDER, or give --no-nsfw, and the "
-            "report calls all images «not judged»"
-        )
+        way_out = "give one with --nsfw FOLDER, or give --no-nsfw, and the report calls all images «not judged»"
+        raise DiptychError(f"no NSFW judge, and none comes with Diptych: {way_out}")

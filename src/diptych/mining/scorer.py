@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from pydantic import BaseModel
 
 from diptych.core import Record, Regions, Sample, collate
 from diptych.data.formats.table import read
@@ -25,6 +26,7 @@ from diptych.mining.settings import PictureRules
 from diptych.mining.tables import digest
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import ModelFolder, open_model
+from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
 from diptych.tasks.matching import MAX_WORDS, can_match, match_scores
@@ -36,9 +38,7 @@ from diptych.vision.pictures import to_picture
 
 FILE, DETECTOR, MODEL = "scorer.json", "detector", "model"
 PRECISION = 0.9
-MEASURED = PictureRules.model_validate(
-    {"small_file": None, "large_file": None, "sides": None, "ratio": None, "one_colour": None}
-)
+MEASURED = PictureRules(small_file=None, large_file=None, sides=None, ratio=None, one_colour=None)
 
 
 class Reader:
@@ -164,10 +164,20 @@ def _card(folder: Path) -> dict[str, Any]:
         if not {"version", "least", "features"} <= set(card):
             raise ValueError("no version, least and features in it")
     except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(
-            f"no scorer in {folder}: {error}; `diptych mine scorer LABELLED --out {folder}`"
-        ) from error
+        way_out = f"`diptych mine scorer LABELLED --out {folder}` makes one"
+        raise CheckpointError(f"no scorer in {folder}: {error}; {way_out}") from error
     return card
+
+
+class LabelledLine(BaseModel):
+    """A line of a file of labels: a pair of an image and a text. `true` is null until somebody labels it."""
+
+    image: str
+    statement: str
+    true: bool | None
+    kind: str | None = None
+    title: str | None = None
+    address: str | None = None
 
 
 def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
@@ -175,23 +185,21 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
     pairs, labels, names = [], [], []
     for path in paths:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
-        for number, line in enumerate(text_of(path).splitlines(), start=1):
+        for number, text in enumerate(text_of(path).splitlines(), start=1):
+            where = f"{path.name}, line {number}"
             try:
-                entry = parse_json(line)
-                name, text, true = entry["image"], entry["statement"], entry["true"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(f"{path.name}, line {number}: {error!r}; wanted image, statement and true") from error
-            if true is None:
+                line = LabelledLine.model_validate(parse_json(text), strict=True)
+            except ValueError as error:
+                raise DataError(f"{where}: {first_problem(error)}; wanted image, statement and true") from error
+            if line.true is None:
                 continue
-            if not isinstance(true, bool) or not isinstance(text, str) or not isinstance(name, str):
-                raise DataError(f"{path.name}, line {number}: wanted two texts and `true` or `false`; correct it")
-            if name not in bodies:
-                bodies[name] = _picture(path.parent / name, f"{path.name}, line {number}")
-            body, row = bodies[name]
-            about = {key: entry[key] for key in ("title", "address") if isinstance(entry.get(key), str)}
-            pairs.append(Pair(text, str(entry.get("kind") or "caption"), body, row | about))
-            labels.append(true)
-            names.append(name)
+            if line.image not in bodies:
+                bodies[line.image] = _picture(path.parent / line.image, where)
+            body, row = bodies[line.image]
+            about = line.model_dump(include={"title", "address"}, exclude_none=True)
+            pairs.append(Pair(line.statement, line.kind or "caption", body, row | about))
+            labels.append(line.true)
+            names.append(line.image)
     return pairs, labels, names
 
 

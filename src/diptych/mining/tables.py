@@ -19,38 +19,40 @@ def digest(*parts: Any) -> str:
     return sha256_of_json(parts)[:16]
 
 
+_ANSWER = "reason:text status:int date:text final:text"
+_BODY = "offset:long length:long"
+_MEASURES = (
+    "sha256:text type:text bytes:long width:int height:int frames:int one_colour:bool dhash:hash file_licence:text "
+    "realism:real nsfw:real why:text"
+)
+_PAGES = (
+    "page:text address:text place:int title:text declared:text language:text english:real declared_width:int "
+    "declared_height:int dominant:real lead:real features:names texts:texts licence:text fails:names"
+)
+# Columns and their types. pages: an image on a page; index: a requested address; measured: an image file; joined and
+# decisions: all of these.
+COLUMNS = {
+    "pages": _PAGES,
+    "index": f"address:text reason:text status:int final:text moved:text hops:int media:text date:text {_BODY}",
+    "measured": f"address:text {_MEASURES} fails:names",
+    "joined": f"{_PAGES} {_ANSWER} blob:text {_BODY} {_MEASURES}",
+    "decisions": f"{_PAGES} {_ANSWER} {_MEASURES} dropped_by:text score:real kept:int",
+}
+
+
 @cache
 def schema(name: str) -> Any:
-    """The columns of a table. pages: an image on a page; index: a requested address; measured: an image file;
-    joined and decisions: all of these."""
+    """The Arrow schema of a table of COLUMNS."""
     with requires_extra("diptych mine", "mine"):
         import pyarrow as pa
-    texts, numbers, reals, names = pa.string(), pa.int32(), pa.float64(), pa.list_(pa.string())
-    text = pa.struct([("kind", texts), ("text", texts), ("fails", names), ("score", reals)])
-    pages = [
-        ("page", texts), ("address", texts), ("place", numbers), ("title", texts), ("declared", texts),
-        ("language", texts), ("english", reals), ("declared_width", numbers), ("declared_height", numbers),
-        ("dominant", reals), ("lead", reals), ("features", names), ("texts", pa.list_(text)), ("licence", texts),
-        ("fails", names),
-    ]  # fmt: skip
-    body = [("offset", pa.int64()), ("length", pa.int64())]
-    index = [
-        ("address", texts), ("reason", texts), ("status", numbers), ("final", texts), ("moved", texts),
-        ("hops", numbers), ("media", texts), ("date", texts), *body,
-    ]  # fmt: skip
-    measures = [
-        ("sha256", texts), ("type", texts), ("bytes", pa.int64()), ("width", numbers), ("height", numbers),
-        ("frames", numbers), ("one_colour", pa.bool_()), ("dhash", pa.uint64()), ("file_licence", texts),
-        ("realism", reals), ("nsfw", reals), ("why", texts),
-    ]  # fmt: skip
-    answer = [("reason", texts), ("status", numbers), ("date", texts), ("final", texts)]
-    verdict = [("dropped_by", texts), ("score", reals), ("kept", numbers)]
-    columns = {
-        "pages": pages, "index": index, "measured": [("address", texts), *measures, ("fails", names)],
-        "joined": [*pages, *answer, ("blob", texts), *body, *measures],
-        "decisions": [*pages, *answer, *measures, *verdict],
+    names = pa.list_(pa.string())
+    text = pa.struct([("kind", pa.string()), ("text", pa.string()), ("fails", names), ("score", pa.float64())])
+    types = {
+        "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "real": pa.float64(), "bool": pa.bool_(),
+        "hash": pa.uint64(), "names": names, "texts": pa.list_(text),
     }  # fmt: skip
-    return pa.schema(columns[name])
+    columns = (column.split(":") for column in COLUMNS[name].split())
+    return pa.schema([(column, types[kind]) for column, kind in columns])
 
 
 def write_rows(path: Path, rows: Sequence[Row], kind: str) -> None:

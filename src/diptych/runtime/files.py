@@ -112,10 +112,8 @@ def refuse_links_out(folder: Path) -> None:
     inside = (os.path.join(here, name) for here, folders, names in os.walk(folder) for name in (*folders, *names))
     for path in filter(os.path.islink, inside):
         if not (target := Path(os.path.realpath(path))).is_relative_to(home):
-            raise DiptychError(
-                f"{path} is a link that leads out of {folder}, to {target}; nothing was done: replace the link by "
-                "the file, or remove it"
-            )
+            link = f"{path} is a link that leads out of {folder}, to {target}"
+            raise DiptychError(f"{link}; nothing was done: replace the link by the file, or remove it")
 
 
 def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -239,8 +237,6 @@ def _is_no_file(path: Path) -> bool:
 def _unwritten(path: Path, size: int, error: OSError) -> DiptychError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(path.parent).free
-        return DiptychError(
-            f"the disk is full: {path} needs {size / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free; "
-            "make room and run the same command again"
-        )
+        sizes = f"{path} needs {size / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free"
+        return DiptychError(f"the disk is full: {sizes}; make room and run the same command again")
     return DiptychError(f"cannot write {path}: {error.strerror}; choose another place")

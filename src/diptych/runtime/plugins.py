@@ -89,10 +89,9 @@ def _registered(entry: EntryPoint) -> Plugin:
         adds: dict[str, tuple[str, ...]] = {}
         for place, word in TABLES.items():
             if taken := [name for name, value in before[place].items() if tables[place].get(name) is not value]:
-                raise DiptychError(
-                    f"the {word} {', '.join(taken)} are there already: from Diptych, from another package, or because "
-                    "register was called by hand (diptych.runtime.plugins.load_plugins() calls it)"
-                )
+                by_hand = "because register was called by hand (diptych.runtime.plugins.load_plugins() calls it)"
+                why = f"from Diptych, from another package, or {by_hand}"
+                raise DiptychError(f"the {word} {', '.join(taken)} are there already: {why}")
             adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name not in before[place]))
     except (Exception, SystemExit) as error:
         for place, table in tables.items():

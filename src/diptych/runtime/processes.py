@@ -68,10 +68,9 @@ def torchrun_processes() -> int:
     ]
     faults += [] if os.environ.get("MASTER_ADDR") else ["MASTER_ADDR is not set"]
     if faults:
-        raise RecipeError(
-            f"WORLD_SIZE is set for several processes, and {faults[0]}; torchrun sets it (python -m "
-            "torch.distributed.run --nproc-per-node 2 -m diptych.cli ...); or unset all of it"
-        )
+        torchrun = "python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ..."
+        why = f"WORLD_SIZE is set for several processes, and {faults[0]}"
+        raise RecipeError(f"{why}; torchrun sets it ({torchrun}); or unset all of it")
     return int(os.environ["WORLD_SIZE"])
 
 
@@ -103,10 +102,8 @@ def map_in_processes(
             waiting.extend(pool.submit(work, piece) for piece in islice(left, 1))
             yield made
     except BrokenProcessPool as error:
-        raise DiptychError(
-            f"one of {processes} processes was ended from outside, perhaps for lack of memory; the same command "
-            "resumes, with --processes 1 in less memory"
-        ) from error
+        why = f"one of {processes} processes was ended from outside, perhaps for lack of memory"
+        raise DiptychError(f"{why}; the same command resumes, with --processes 1 in less memory") from error
     finally:
         pool.shutdown(cancel_futures=True)
 

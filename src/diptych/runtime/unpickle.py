@@ -128,18 +128,14 @@ def _encoded(text: str, encoding: object = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-def _no_bytes() -> bytes:
-    """Empty bytes as Python 3 writes them for Python 2."""
-    return b""
-
-
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _ndarray,
     ("numpy", "dtype"): _Dtype,
     ("_codecs", "encode"): _encoded,
     ("collections", "OrderedDict"): dict,
     **{(module, "set"): set for module in ("builtins", "__builtin__")},
-    **{(module, "bytes"): _no_bytes for module in ("builtins", "__builtin__")},
+    # Empty bytes as Python 3 writes them for Python 2; `bytes` itself could take all memory.
+    **{(module, "bytes"): lambda: b"" for module in ("builtins", "__builtin__")},
 }
 for _core in ("numpy.core", "numpy._core"):  # as numpy 1 and as numpy 2 write it
     _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = _reconstruct

@@ -62,10 +62,9 @@ def _read_torch(path: Path) -> Tensors:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if (zipped or pickled) and "Unsupported" in str(error):
-            raise CheckpointError(
-                f"{path} is a pickle that holds more than tensors, and loading it would run its code; save its "
-                "state dict alone, or convert it to safetensors where you trust it"
-            ) from error
+            why = "is a pickle that holds more than tensors, and loading it would run its code"
+            way_out = "save its state dict alone, or convert it to safetensors where you trust it"
+            raise CheckpointError(f"{path} {why}; {way_out}") from error
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
         raise CheckpointError(f"{path} {why}; wanted safetensors or a PyTorch state dict") from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:

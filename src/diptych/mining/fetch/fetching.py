@@ -75,10 +75,8 @@ def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
         name = host.partition(":")[0]
         place = next((place for pattern, place, _ in places if fnmatch.fnmatchcase(name, pattern)), host)
         if not settings.contact and not place.startswith(LOOPBACK):
-            raise RecipeError(
-                f"fetching pictures of {host} needs a contact: give --contact with a page or an address by which you "
-                "can be reached, or --offline"
-            )
+            way_out = "give --contact with a page or an address by which you can be reached, or --offline"
+            raise RecipeError(f"fetching pictures of {host} needs a contact: {way_out}")
 
 
 class Fetcher:
@@ -214,10 +212,8 @@ class Fetcher:
             answer.moved = addresses.absolute(address, location)
             return answer
         if status != 200:
-            raise _Refused(
-                "too many requests" if status == 429 else "server error" if status >= 500 else f"status {status}",
-                status,
-            )
+            server = "server error" if status >= 500 else f"status {status}"
+            raise _Refused("too many requests" if status == 429 else server, status)
         if not robots and forbids(headers):
             raise _Refused("opt-out", status)
         answer.media = (response.headers.get("Content-Type") or "").split(";")[0].strip().lower()

@@ -7,11 +7,11 @@ communication. A redirect to another host is fetched in a next round, by that ho
 import asyncio
 import errno
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -175,9 +175,9 @@ class FetchBucket:
 
 def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any]]:
     """The plans of all buckets: the same for the same addresses, in any order and with any number of workers."""
-    hosts: dict[str, deque[WantedAddress]] = {}
+    hosts: dict[str, list[WantedAddress]] = {}
     for one in sorted(set(wanted), key=lambda one: (one.address, one.hops)):
-        hosts.setdefault(addresses.host_of(one.address), deque()).append(one)
+        hosts.setdefault(addresses.host_of(one.address), []).append(one)
     total = sum(map(len, hosts.values()))
     count = max(1, min(-(-len(hosts) // HOSTS), -(-total // ADDRESSES)))
     parts: list[list[str]] = [[] for _ in range(count)]
@@ -186,16 +186,9 @@ def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any
     return [_bucket([hosts[host] for host in part], attempt) for part in parts if part]
 
 
-def _bucket(queues: Sequence[deque[WantedAddress]], attempt: int) -> dict[str, Any]:
+def _bucket(hosts: Sequence[Sequence[WantedAddress]], attempt: int) -> dict[str, Any]:
     """The plan of a bucket. Hosts take turns, so that a shard of 1,000 addresses is not of one host."""
-    turns: list[list[Any]] = []
-    left = deque(queues)
-    while left:
-        queue = left.popleft()
-        one = queue.popleft()
-        turns.append([one.address, one.hops])
-        if queue:
-            left.append(queue)
+    turns = [[one.address, one.hops] for turn in zip_longest(*hosts) for one in turn if one is not None]
     shards = [turns[start : start + ADDRESSES] for start in range(0, len(turns), ADDRESSES)]
     names = [digest("fetch", shard, attempt) for shard in shards]
     return {"key": digest("bucket", names), "shards": names, "wanted": shards}

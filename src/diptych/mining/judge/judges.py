@@ -35,10 +35,8 @@ def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[f
     """The scores as floats. Raises DiptychError unless they are numbers from 0 to 1, one per image."""
     numbers = [float(score) for score in scores]
     if len(numbers) != pictures or not all(math.isfinite(score) and 0 <= score <= 1 for score in numbers):
-        raise DiptychError(
-            f"the judge {judge.name} gave {numbers[:3]} for {pictures} pictures; wanted one number from 0 to 1 each: "
-            "mend it, or leave it out"
-        )
+        why = f"gave {numbers[:3]} for {pictures} pictures; wanted one number from 0 to 1 each"
+        raise DiptychError(f"the judge {judge.name} {why}: mend it, or leave it out")
     return numbers
 
 
@@ -52,10 +50,8 @@ def judged(judge: Judge, images: Sequence[Any]) -> list[float]:
     except DiptychError:
         raise
     except Exception as error:
-        raise DiptychError(
-            f"the judge {judge.name} failed on {len(pictures)} pictures: {type(error).__name__}: {error}; mend it, or "
-            "leave it out"
-        ) from error
+        why = f"failed on {len(pictures)} pictures: {type(error).__name__}: {error}"
+        raise DiptychError(f"the judge {judge.name} {why}; mend it, or leave it out") from error
 
 
 @cache

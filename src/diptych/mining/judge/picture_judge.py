@@ -83,10 +83,9 @@ def train_judge(
     counts: dict[str, int] = {}
     folders = sorted(path for path in classes.iterdir() if path.is_dir()) if classes.is_dir() else []
     if not any(folder.name in GOOD for folder in folders) or len(folders) < 2:
-        raise DataError(
-            f"{classes} has the subfolders {', '.join(f.name for f in folders) or 'none'}; wanted one of images to "
-            f"keep, called {' or '.join(GOOD)}, and one or more of others"
-        )
+        there = ", ".join(folder.name for folder in folders) or "none"
+        wanted = f"wanted one of images to keep, called {' or '.join(GOOD)}, and one or more of others"
+        raise DataError(f"{classes} has the subfolders {there}; {wanted}")
     for folder in folders:
         for number, path in enumerate(find_pictures(folder)):
             resized = small(Image.fromarray(open_picture(path).permute(1, 2, 0).numpy()))
@@ -94,9 +93,8 @@ def train_judge(
             labels.append(folder.name in GOOD)
             test.append(number % HELD_OUT == HELD_OUT - 1)
             counts[folder.name] = counts.get(folder.name, 0) + 1
-    model, least, figures = fit_and_test(
-        np.stack(table), np.array(labels), np.array(test), np.arange(len(labels)), precision
-    )
+    images = np.arange(len(labels))
+    model, least, figures = fit_and_test(np.stack(table), np.array(labels), np.array(test), images, precision)
     card = {
         "name": out.name, "least": round(min(0.5, least), 6), "kind": BACKBONE if grid is not None else "statistics",
         "version": digest([model.weights.tolist(), model.bias, grid.contract.weights if grid is not None else None]),

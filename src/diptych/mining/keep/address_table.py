@@ -80,35 +80,30 @@ class AddressTable:
 
     @classmethod
     @cache
-    def open(cls, path: Path, digest: str) -> AddressTable:
-        """The file at `path`, opened once per process; `digest` distinguishes it from an older file of that name."""
+    def open(cls, path: Path, digest: str, check: bool = False) -> AddressTable:
+        """The file at `path`, opened once per process; `digest` distinguishes it from an older file of that name.
+
+        `check` a file that this command did not write: raises DataError if it is damaged.
+        """
         assert digest
         import pyarrow as pa
 
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-        keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
-        return cls(np.asarray(keys, np.uint64), table)
-
-    @classmethod
-    @cache
-    def checked(cls, path: Path, digest: str) -> AddressTable:
-        """Like `open`, for a file that this command did not write. Raises DataError if it is damaged."""
-        import pyarrow as pa
-
         try:
-            opened = cls.open(path, digest)
-            opened.table.validate(full=True)
-            if not opened.table.schema.remove(opened.table.schema.get_field_index("key")).equals(_empty().schema):
-                raise ValueError("it has other columns")
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            if check:
+                table.validate(full=True)
+                if not table.schema.remove(table.schema.get_field_index("key")).equals(_empty().schema):
+                    raise ValueError("it has other columns")
+            keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read ({error}); `diptych mine run` writes it again") from error
-        return opened
+        return cls(np.asarray(keys, np.uint64), table)
 
     @classmethod
     def body_of(cls, layout: RunLayout, address: str) -> bytes:
         """The image file that an address led to in an earlier run. Raises DataError if `work` no longer has it."""
         path = layout.work(NAME)
-        row = cls.checked(path, sha256_of(path)[:16]).rows([address], 5)[0] if path.is_file() else None
+        row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None
         if row is None or not row["length"] or row["blob"] is None:
             raise DataError(f"{layout.work()} has no picture of {address[:200]}; `diptych mine run` fetches it again")
         return body_of(layout, row["blob"], row)

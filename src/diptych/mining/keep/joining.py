@@ -19,6 +19,7 @@ from diptych.mining.tables import Row, read_rows, write_shard
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DiptychError
 
+_OF_ANSWERS = ("reason", "status", "date", "final", "blob", "offset", "length")
 AT_ONCE = 256  # pairs in one call of a scorer
 
 
@@ -53,9 +54,7 @@ class Join:
         if answer is None:
             row["reason"] = "offline" if self.settings.offline else "not asked for"
             return ["fetch"]
-        row |= {
-            key: answer[key] for key in ("reason", "status", "date", "final", "blob", "offset", "length", *MEASURED)
-        }
+        row |= {key: answer[key] for key in (*_OF_ANSWERS, *MEASURED)}
         if answer["reason"] or not answer["length"]:
             row["reason"] = answer["reason"] or "empty"
             return ["fetch"]
@@ -75,10 +74,8 @@ class Join:
         least = scorer.least if self.settings.keep.score is None else self.settings.keep.score
         waiting: list[tuple[Row, Pair]] = []
         for row in rows:
-            picture = body_of(layout, row["blob"], row)
-            waiting += [
-                (text, Pair(text["text"], text["kind"], picture, row)) for text in row["texts"] if not text["fails"]
-            ]
+            picture, texts = body_of(layout, row["blob"], row), [text for text in row["texts"] if not text["fails"]]
+            waiting += [(text, Pair(text["text"], text["kind"], picture, row)) for text in texts]
             if len(waiting) >= AT_ONCE:
                 _score_texts(scorer, waiting, least)
                 waiting = []
@@ -92,9 +89,8 @@ def _score_texts(scorer: Scorer, waiting: list[tuple[Row, Pair]], least: float) 
     """Write the score of each pair into its text."""
     scores: list[Any] = scorer.score([pair for _, pair in waiting]) if waiting else []
     if len(scores) != len(waiting) or not all(map(math.isfinite, scores)):
-        raise DiptychError(
-            f"the scorer {scorer.version} gave {scores[:3]} for {len(waiting)} pairs; wanted a finite number each"
-        )
+        gave = f"gave {scores[:3]} for {len(waiting)} pairs"
+        raise DiptychError(f"the scorer {scorer.version} {gave}; wanted a finite number each")
     for (text, _), score in zip(waiting, scores, strict=True):
         text["score"] = round(float(score), 6)
         if text["score"] < least:

@@ -72,9 +72,8 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
         if not pages:
             raise RecipeError(f"{path} holds no .warc, .tar or .html; wanted {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
-            raise RecipeError(
-                f"the pages of {path} have no addresses; give --base URL, or write {path / 'addresses.tsv'}"
-            )
+            table = path / "addresses.tsv"
+            raise RecipeError(f"the pages of {path} have no addresses; give --base URL, or write {table}")
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 UNKNOWN = "unknown"
-COMMONS = re.compile(
-    r"creativecommons\.org/(?:licenses/[a-z-]+(?:/[\d.]+)?|publicdomain/(?:zero|mark)(?:/[\d.]+)?)", re.I
-)
+COMMONS = re.compile(r"creativecommons\.org/(?:licenses/[a-z-]+|publicdomain/(?:zero|mark))(?:/[\d.]+)?", re.I)
 _COMMONS_BYTES = re.compile(COMMONS.pattern.encode(), re.I)
 _SCHEMA = re.compile(r"\"license\"\s*:\s*\"([^\"\\]{1,300})\"")
 _LINKS = 'a[rel~="license"], link[rel~="license"], a[href*="creativecommons.org/"], [itemprop="license"]'

@@ -15,12 +15,9 @@ from diptych.runtime.extras import requires_extra
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
-VALUED = (
-    "unavailable_after",
-    "max-snippet",
-    "max-image-preview",
-    "max-video-preview",
-)  # directives with a value, which look like names of robots
+# Directives with a value, which look like names of robots.
+VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
+SHARED = ("og:image", "twitter:image", "og:image:url")  # names of <meta>s with an image of the page
 MOST_METAS = 500  # of a page; the others are ignored
 MOST_PICTURES = 1_000  # of a page; the others are counted
 ENOUGH = 200  # letters of running text that show the language
@@ -154,7 +151,7 @@ def _pictures(
     shared = {
         addresses.absolute(base, meta.get("content") or "")
         for meta in metas
-        if (meta.get("property") or meta.get("name") or "").lower() in ("og:image", "twitter:image", "og:image:url")
+        if (meta.get("property") or meta.get("name") or "").lower() in SHARED
     }
     images: list[tuple[Any, Features, str]] = []
     for number, picture in enumerate(pictures):
@@ -253,10 +250,9 @@ def _parts(tree: Any, address: str) -> tuple[list[dict[str, str | None]], list[A
 
 def _opted_out(metas: list[dict[str, str | None]]) -> bool:
     for meta in metas:
-        name = (meta.get("name") or "").strip().lower()
-        if name in ("robots", *AGENTS) and _forbidden(meta.get("content") or ""):
-            return True
-        if name == "tdm-reservation" and (meta.get("content") or "").strip() == "1":
+        name, content = (meta.get("name") or "").strip().lower(), meta.get("content") or ""
+        reserved = name == "tdm-reservation" and content.strip() == "1"
+        if reserved or (name in ("robots", *AGENTS) and _forbidden(content)):
             return True
     return False
 

@@ -8,9 +8,8 @@ CLIMB = 5  # ancestors whose siblings are read
 FAR = 12  # siblings that are skipped on each side
 LETTERS = 600  # of a block, on the side of the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
-_SILENT = frozenset(
-    {"script", "style", "noscript", "figcaption", "nav", "aside", "header", "footer", "template", "form"}
-)
+_SILENT = frozenset({"script", "style", "noscript", "figcaption", "nav", "aside", "header", "footer", "template",
+                     "form"})  # fmt: skip
 
 
 def around(picture: Any) -> list[str]:

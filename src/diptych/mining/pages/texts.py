@@ -77,29 +77,21 @@ class Vocabularies:
     @classmethod
     def of(cls, bad: Path | None, known: Path | None) -> Vocabularies:
         """Read both from files of a word a line. `known` may be BERT's vocab.txt; pieces of words (##) do not count."""
-        return cls(_bad_words(bad), _known(known) if known is not None else frozenset())
+        own = Path(str(files("diptych.mining.pages") / "bad_words.txt"))
+        vocabulary = _words(known, ("##", "[")) if known is not None else frozenset()
+        if known is not None and not vocabulary:
+            raise RecipeError(f"{known} holds no words; wanted one a line, as in BERT's vocab.txt")
+        return cls(_words(bad or own, ("#",)), vocabulary)
 
 
-def _lines(path: Path) -> list[str]:
+@cache
+def _words(path: Path, skipped: tuple[str, ...]) -> frozenset[str]:
+    """The lines of a file in lower case, without those that begin with a text of `skipped`."""
     try:
-        return text_of(path).lower().splitlines()
+        lines = text_of(path).lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is no readable list of words ({error}); wanted one a line, in UTF-8") from error
-
-
-@cache
-def _bad_words(path: Path | None) -> frozenset[str]:
-    own = files("diptych.mining.pages") / "bad_words.txt"
-    lines = own.read_text("utf-8").splitlines() if path is None else _lines(path)
-    return frozenset(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-
-
-@cache
-def _known(path: Path) -> frozenset[str]:
-    words = frozenset(line.strip() for line in _lines(path) if line.strip() and not line.startswith(("##", "[")))
-    if not words:
-        raise RecipeError(f"{path} holds no words; wanted one a line, as in BERT's vocab.txt")
-    return words
+    return frozenset(line.strip() for line in lines if line.strip() and not line.startswith(skipped))
 
 
 @cache

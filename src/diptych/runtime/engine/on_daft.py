@@ -18,12 +18,10 @@ def run_on_daft(work: Work, names: Sequence[str], workers: int) -> Iterator[Coun
         import daft
 
     # Daft starts `max_concurrency` processes even if it is 1 and `use_process` is False.
-    placed: dict[str, Any] = (
-        {"max_concurrency": workers, "use_process": True} if workers > 1 else {"use_process": False}
-    )
+    several: dict[str, Any] = {"max_concurrency": workers} if workers > 1 else {}
     size = 1 if workers > 1 else len(names)  # smaller batches of one process go to its threads
 
-    @daft.cls(**placed)
+    @daft.cls(use_process=workers > 1, **several)
     class OneShard:
         """A class, so that its processes keep what they have loaded."""
 
