@@ -13,7 +13,7 @@ from rich.table import Table
 from diptych.mining.checking import RunSettings, read_json
 from diptych.mining.funnel import Funnel
 from diptych.mining.judge.decode import TYPES
-from diptych.mining.keep.address_table import AddressTable
+from diptych.mining.keep.joining import AddressTable
 from diptych.mining.layout import RunLayout
 from diptych.mining.rules import RULES, TEXT_RULES
 from diptych.mining.tables import Row

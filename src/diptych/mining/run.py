@@ -13,11 +13,10 @@ from diptych.mining.checking import Object, PageCounts, Retries, WarcParts, read
 from diptych.mining.fetch.fetching import PASSING, WantedAddress, check_contact
 from diptych.mining.fetch.gathering import FetchBucket, TakeImages, buckets
 from diptych.mining.fetch.gathering import fetched_at as times_of
-from diptych.mining.judge.measuring import Decode
+from diptych.mining.judge.decode import Decode
 from diptych.mining.judge.scoring import Scorer
 from diptych.mining.keep import keep, keep_on_daft, writing
-from diptych.mining.keep.address_table import gather
-from diptych.mining.keep.joining import Join
+from diptych.mining.keep.joining import Join, gather
 from diptych.mining.layout import STAGES, RunLayout
 from diptych.mining.lists import Lists, lists_of
 from diptych.mining.pages import inputs, warc

@@ -1,32 +1,41 @@
-"""Measure an image file: its type by content, header first, then one decode. All bounds are checked before decoding."""
+"""The third stage: each fetched image is measured and judged.
+
+A file is measured by content: header first, then one decode. All bounds are checked before decoding.
+"""
 
 import hashlib
 import io
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from diptych.mining.checking import Measured, read_json
 from diptych.mining.judge.judges import judged, load_judge
+from diptych.mining.judge.statistics import small
+from diptych.mining.layout import RunLayout
 from diptych.mining.pages import licences
 from diptych.mining.settings import PictureRules
+from diptych.mining.tables import Row, read_rows, write_shard
+from diptych.runtime.engine.outcome import Counts
 
+AT_ONCE = 64  # images in one call of a judge
 TYPES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tif"}
 MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour", "dhash", "file_licence", "realism",
             "nsfw", "why")  # fmt: skip
 ORIENTATION = 0x0112  # of EXIF
 
-Measures = dict[str, Any]
 
-
-def measure(content: bytes, rules: PictureRules) -> tuple[Measures, list[str], Image.Image | None]:
+def measure(content: bytes, rules: PictureRules) -> tuple[Row, list[str], Image.Image | None]:
     """The measures of an image file, the rules that it breaks, and the decoded image for judges.
 
     Never raises for data. Images that break a rule by their header are not decoded.
     """
-    measures: Measures = dict.fromkeys(MEASURED)
+    measures: Row = dict.fromkeys(MEASURED)
     measures["sha256"], measures["bytes"] = hashlib.sha256(content).hexdigest(), len(content)
     fails: list[str] = []
     if rules.small_file is not None and len(content) < rules.small_file:
@@ -45,8 +54,8 @@ def measure(content: bytes, rules: PictureRules) -> tuple[Measures, list[str], I
 
 
 def _measure(
-    image: Image.Image, content: bytes, measures: Measures, fails: list[str], rules: PictureRules
-) -> tuple[Measures, list[str], Image.Image | None]:
+    image: Image.Image, content: bytes, measures: Row, fails: list[str], rules: PictureRules
+) -> tuple[Row, list[str], Image.Image | None]:
     width, height = image.size
     turned = image.getexif().get(ORIENTATION, 1)
     if turned in (5, 6, 7, 8):
@@ -104,3 +113,42 @@ def judge_all(
             if score < least:
                 fails.append(place)
     return verdicts
+
+
+@dataclass(frozen=True)
+class Decode:
+    """The work on a shard. `judges`: names of judges by rule, `realism` or `nsfw`."""
+
+    out: Path
+    rules: PictureRules
+    judges: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> Counts:
+        layout = RunLayout(self.out)
+        index = read_json(layout.plan(name), Measured).index
+        rows: list[Row] = []
+        waiting: list[tuple[Row, Image.Image]] = []
+        with layout.blob(index).open("rb") as file:
+            for entry in read_rows(layout.table("index", index), "index", ["address", "offset", "length"]):
+                if not entry["length"]:
+                    rows.append({"address": entry["address"], "fails": []})
+                    continue
+                file.seek(entry["offset"])
+                measures, fails, image = measure(file.read(entry["length"]), self.rules)
+                row = {"address": entry["address"], **measures, "fails": fails}
+                rows.append(row)
+                if image is not None and self.judges:
+                    waiting.append((row, small(image)))
+                if len(waiting) == AT_ONCE:
+                    self._judge(waiting)
+        self._judge(waiting)
+        measured, dropped = (sum(1 for row in rows if row.get(key)) for key in ("sha256", "fails"))
+        return write_shard(layout, "measured", name, rows, {"measured": measured, "dropped": dropped})
+
+    def _judge(self, waiting: list[tuple[Row, Image.Image]]) -> None:
+        if waiting:
+            judged = judge_all([image for _, image in waiting], self.judges, self.rules)
+            for (row, _), (scores, fails) in zip(waiting, judged, strict=True):
+                row.update(scores)
+                row["fails"] = [*row["fails"], *fails]
+            waiting.clear()

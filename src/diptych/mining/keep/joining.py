@@ -1,26 +1,150 @@
-"""The fourth stage: rows of pages are joined with the answers for their images, and pairs are scored."""
+"""The fourth stage: rows of pages are joined with the answers for their images, and pairs are scored.
 
+The last answer for every address is in one Arrow file, which workers map into memory and search by hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diptych.mining.checking import Object, read_json
 from diptych.mining.judge.decode import MEASURED
 from diptych.mining.judge.scoring import Pair, Scorer
-from diptych.mining.keep.address_table import NAME, AddressTable
 from diptych.mining.layout import RunLayout
 from diptych.mining.lists import Lists
 from diptych.mining.pages import licences
 from diptych.mining.pages.reading import body_of
 from diptych.mining.settings import MiningSettings
-from diptych.mining.tables import Row, read_rows, write_shard
+from diptych.mining.tables import Row, check_same_rows, read_rows, read_table, schema, write_shard
 from diptych.runtime.engine.outcome import Counts
-from diptych.runtime.errors import DiptychError
+from diptych.runtime.errors import DataError, DiptychError
+from diptych.runtime.files import sha256_of
 
+NAME = "found.arrow"
+ROWS_AT_ONCE = 65_536
 _OF_ANSWERS = ("reason", "status", "date", "final", "blob", "offset", "length")
 AT_ONCE = 256  # pairs in one call of a scorer
+
+
+def key_of(text: str) -> int:
+    """A 64-bit hash of an address, a page, a text or a host."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
+
+
+def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
+    """Write the file from pairs of an index and its measured images; of two answers the later counts.
+
+    Returns the digest of the file.
+    """
+    import pyarrow as pa
+
+    parts = []
+    for index, measured in shards:
+        path = layout.table("measured", measured)
+        answers, measures = read_table(layout.table("index", index), "index"), read_table(path, "measured")
+        check_same_rows(answers, measures, path)
+        parts.append(_merged(answers, measures, index))
+    table = pa.concat_tables([_empty(), *parts])
+    keys = np.fromiter((key_of(one) for one in table["address"].to_pylist()), np.uint64, table.num_rows)
+    order = np.argsort(keys, kind="stable")
+    last = np.append(keys[order][1:] != keys[order][:-1], True) if len(order) else np.zeros(0, bool)
+    order = order[last]
+    table = table.take(pa.array(order)).append_column("key", pa.array(keys[order])).combine_chunks()
+    path = layout.work(NAME)
+    partial = path.with_suffix(".partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=ROWS_AT_ONCE)
+    partial.replace(path)
+    return sha256_of(path)[:16]
+
+
+def _empty() -> Any:
+    """The table without rows, and without the column of keys."""
+    return _merged(schema("index").empty_table(), schema("measured").empty_table(), "")
+
+
+def _merged(answers: Any, measures: Any, index: str) -> Any:
+    """The columns of two tables whose rows are in the same order."""
+    import pyarrow as pa
+
+    answers = answers.append_column("blob", pa.array([index] * answers.num_rows, pa.string()))
+    for column in schema("measured"):
+        if column.name != "address":
+            answers = answers.append_column(column, measures[column.name])
+    return answers
+
+
+@dataclass(frozen=True)
+class AddressTable:
+    """The opened file. An address leads to its last answer, through redirects to other hosts."""
+
+    keys: NDArray[np.uint64]
+    table: Any
+
+    @classmethod
+    @cache
+    def open(cls, path: Path, digest: str, check: bool = False) -> AddressTable:
+        """The file at `path`, opened once per process; `digest` distinguishes it from an older file of that name.
+
+        `check` a file that this command did not write: raises DataError if it is damaged.
+        """
+        assert digest
+        import pyarrow as pa
+
+        try:
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            if check:
+                table.validate(full=True)
+                if not table.schema.remove(table.schema.get_field_index("key")).equals(_empty().schema):
+                    raise ValueError("it has other columns")
+            keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} cannot be read ({error}); `diptych mine run` writes it again") from error
+        return cls(np.asarray(keys, np.uint64), table)
+
+    @classmethod
+    def body_of(cls, layout: RunLayout, address: str) -> bytes:
+        """The image file that an address led to in an earlier run. Raises DataError if `work` no longer has it."""
+        path = layout.work(NAME)
+        row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None
+        if row is None or not row["length"] or row["blob"] is None:
+            raise DataError(f"{layout.work()} has no picture of {address[:200]}; `diptych mine run` fetches it again")
+        return body_of(layout, row["blob"], row)
+
+    def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:
+        """The last answer for each address, or None; a chain of more than `most_moves` redirects is a failed fetch."""
+        numbers = [self._number(one) for one in wanted]
+        present = sorted({number for number in numbers if number is not None})
+        read = dict(zip(present, self.table.take(present).to_pylist(), strict=True)) if present else {}
+        return [self._followed(read[number], most_moves) if number is not None else None for number in numbers]
+
+    def _number(self, address: str) -> int | None:
+        key = np.uint64(key_of(address))
+        at = int(np.searchsorted(self.keys, key))
+        return at if at < len(self.keys) and self.keys[at] == key else None
+
+    def _followed(self, row: Row, most: int) -> Row:
+        seen = {row["address"]}
+        while row["moved"]:
+            if row["moved"] in seen:
+                return row | {"moved": "", "reason": "redirects in a circle"}
+            number = self._number(row["moved"])
+            if number is None or len(seen) > most:
+                reason = "too many redirects" if len(seen) > most else "redirect not followed"
+                return row | {"moved": "", "final": row["moved"], "reason": reason}
+            seen.add(row["moved"])
+            row = self.table.slice(number, 1).to_pylist()[0]
+        return row
 
 
 @dataclass(frozen=True)

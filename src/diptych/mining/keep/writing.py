@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.mining.keep.address_table import key_of
+from diptych.mining.keep.joining import key_of
 from diptych.mining.keep.keep import COMMON, HOST, KEPT, Pairs
 from diptych.mining.layout import RunLayout, damaged
 from diptych.mining.pages.addresses import host_of
