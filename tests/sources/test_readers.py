@@ -60,7 +60,8 @@ def source(folder: Path, name: str, value: Any) -> Source:
 
 
 def test_coco(tmp_path: Path) -> None:
-    (one,) = coco.read(TRAIN, source(tmp_path, "c.json", CAPTIONS), source(tmp_path, "i.json", INSTANCES))
+    captions = coco.read_captions(TRAIN, source(tmp_path, "c.json", CAPTIONS))
+    (one,) = combined(captions, coco.read_instances(TRAIN, source(tmp_path, "i.json", INSTANCES)))
     assert (one.key, one.size, one.captions) == ("a", (100, 50), ("A dog.",))
     (thing,) = one.objects
     assert (thing.kind, thing.box, thing.attributes, thing.visible) == ("dog", (0.1, 0.2, 0.3, 0.6), {}, 1.0)
@@ -90,7 +91,7 @@ def test_flickr8k_of_either_form(text: str, tmp_path: Path) -> None:
 def test_what_teaches_nothing_is_counted(tmp_path: Path) -> None:
     skips = Skips()
     empty = changed(CAPTIONS, "annotations", 0, "caption", to=" ")
-    (one,) = coco.read(Wanted(skips=skips), source(tmp_path, "c.json", empty))
+    (one,) = coco.read_captions(Wanted(skips=skips), source(tmp_path, "c.json", empty))
     assert (one.captions, str(skips)) == ((), "empty captions: 1 (the first: c.json: annotations[0])")
     lines = [{"image": "a", "captions": ["", "x", " "]}, {"image": "b", "captions": []},
              {"image": "c", "question": "q", "answers": [""]}, {"image": "d", "question": "q", "answers": ["", "y"]}]  # fmt: skip
@@ -124,7 +125,7 @@ def test_splits_are_drawn_once_for_a_picture_and_a_seed(tmp_path: Path) -> None:
 def test_a_box_that_reaches_out_is_cut(tmp_path: Path) -> None:
     file = json.loads(json.dumps(INSTANCES))
     file["annotations"][0]["bbox"] = [-10, 10, 300, 20]
-    assert coco.read(TRAIN, instances=source(tmp_path, "i.json", file))[0].objects[0].box == (0, 0.2, 1, 0.6)
+    assert coco.read_instances(TRAIN, source(tmp_path, "i.json", file))[0].objects[0].box == (0, 0.2, 1, 0.6)
 
 
 def test_vqa2_test_set_has_no_answers(tmp_path: Path) -> None:
@@ -185,11 +186,11 @@ def changed(value: Any, *path: Any, to: Any = None) -> Any:
 
 
 def coco_both(folder: Path, text: Any) -> object:
-    return coco.read(TRAIN, source(folder, "c.json", text))
+    return coco.read_captions(TRAIN, source(folder, "c.json", text))
 
 
 def coco_boxes(folder: Path, text: Any) -> object:
-    return coco.read(TRAIN, instances=source(folder, "i.json", text))
+    return coco.read_instances(TRAIN, source(folder, "i.json", text))
 
 
 def vqa_questions(folder: Path, text: Any) -> object:
@@ -317,9 +318,7 @@ def test_what_is_wrong_is_named(reader: Callable[[Path, Any], object], text: Any
 
 def test_more_that_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read \(No such file or directory\); check the path"):
-        coco.read(TRAIN, Source(tmp_path / "none.json"))
-    with pytest.raises(DataError, match="neither captions nor instances"):
-        coco.read(TRAIN)
+        coco.read_captions(TRAIN, Source(tmp_path / "none.json"))
     lines = '{"image": "a", "captions": ["x"], "split": "val"}\n{"image": "a", "captions": ["y"], "split": "test"}'
     with pytest.raises(DataError, match="line 2: split: found `test`, wanted `val`"):
         jsonl.read(TRAIN, source(tmp_path, "o.jsonl", lines))

@@ -301,7 +301,7 @@ class _Checker:
             ("box outside", ((boxes < -SLACK) | (boxes > 1 + SLACK)).any(1)),
         ):
             if wrong.any():
-                self.add(kind, f"{key}: {_shown(boxes[wrong][0])}")
+                self.add(kind, f"{key}: ({', '.join(f'{side:.3f}' for side in boxes[wrong][0].tolist())})")
         if ((regions.scores < 0) | (regions.scores > 1 + SLACK)).any():
             self.add("score outside", key)
 
@@ -340,7 +340,3 @@ def _content(record: Record) -> tuple[str | None, str | None]:
     except DataError as error:
         return content, str(error)
     return content, None
-
-
-def _shown(box: Tensor) -> str:
-    return "(" + ", ".join(f"{side:.3f}" for side in box.tolist()) + ")"

@@ -54,12 +54,8 @@ class Extraction:
     failed: dict[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        parts = [f"{self.written} extracted"]
-        if self.already_there:
-            parts.append(f"{self.already_there} were there already")
-        if self.failed:
-            parts.append(f"{len(self.failed)} failed")
-        return ", ".join(parts)
+        counts = {"were there already": self.already_there, "failed": len(self.failed)}
+        return ", ".join([f"{self.written} extracted", *(f"{n} {what}" for what, n in counts.items() if n)])
 
 
 def extract(

@@ -1,14 +1,13 @@
 """COCO captions and instances (cocodataset.org/#format-data)."""
 
-from collections import defaultdict
+from typing import Any
 
 from msgspec import Struct
 
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, Skips
+from diptych.data.formats.parsing import Once
 from diptych.data.formats.values import Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
-from diptych.runtime.errors import DataError
 
 
 class CocoImage(Struct):
@@ -55,71 +54,35 @@ class _Instances(Struct):
     categories: list[_Category]
 
 
-def read(wanted: Wanted, captions: Source | None = None, instances: Source | None = None) -> list[Record]:
-    """Read `captions_*.json`, `instances_*.json` or both: one record an image, in the file's order.
+def read_captions(wanted: Wanted, file: Source) -> list[Record]:
+    """Read `captions_*.json`: one record an image, in the file's order. Empty captions are counted in `wanted.skips`.
 
-    Boxes become fractions of the image. Empty captions are counted in `wanted.skips`. A key is the image's name without
-    its ending, as in all readers of sets with COCO's images.
+    A key is the image's name without its ending, as in all readers of sets with COCO's images.
     """
-    if captions is None and instances is None:
-        raise DataError("found neither captions nor instances, wanted at least one file; give its path")
-    words: dict[int, list[str]] = {}
-    objects: dict[int, list[Object]] = {}
-    images: dict[int, CocoImage] = {}
-    places: dict[int, str] = {}
-    if captions is not None:
-        noted = captions.json.read(_Captions)
-        images, places = images_by_id(noted.images, captions.json)
-        words = _captions(noted.annotations, images, captions.json, wanted.skips)
-    if instances is not None:  # second, since only this file may have relations
-        content = instances.json.read(_Instances)
-        with_boxes, where = images_by_id(content.images, instances.json)
-        images, places = images | with_boxes, places | where
-        objects = _objects(content, images, instances.json)
-    records, once = [], Once("file name")
-    for number, image in images.items():
-        where_image, things = places[number], tuple(objects.get(number, ()))
-        once.check(image.file_name, where_image)
-        for at, (subject, _, other) in enumerate(image.relations):
-            if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
-                refuse(f"{where_image}.relations[{at}]", f"thing {wrong[0]}", f"one of the picture's {len(things)}")
-        relations, texts = tuple(image.relations), tuple(words.get(number, ()))
-        records.append(
-            wanted.record(
-                image.file_name, where_image, size=image.size, captions=texts, objects=things, relations=relations
-            )
-        )
-    return records
-
-
-def images_by_id(images: list[CocoImage], file: JsonValue) -> tuple[dict[int, CocoImage], dict[int, str]]:
-    """Return the images and their places in the file, by id. Raises DataError for an id that occurs twice."""
-    once = Once("image id")
-    for at, image in enumerate(images):
-        once.check(image.id, file.where(f"images[{at}]"))
-    return {image.id: image for image in images}, once.seen
-
-
-def _captions(
-    notes: list[_Caption], images: dict[int, CocoImage], file: JsonValue, skips: Skips
-) -> dict[int, list[str]]:
-    by_image: dict[int, list[str]] = defaultdict(list)
-    for at, note in enumerate(notes):
-        if note.image_id not in images:
-            file.refuse(f"the image id {note.image_id}", "one that `images` has", f"annotations[{at}].image_id")
-        if words := note.caption.strip():
-            by_image[note.image_id].append(words)
-        else:
-            skips.add("empty captions", file.where(f"annotations[{at}]"))
-    return by_image
-
-
-def _objects(content: _Instances, images: dict[int, CocoImage], file: JsonValue) -> dict[int, list[Object]]:
-    objects: dict[int, list[Object]] = defaultdict(list)
-    kinds = {kind.id: kind.name for kind in content.categories}
-    once = Once("annotation id")
+    content = file.json.read(_Captions)
+    images, places = images_by_id(content.images, file.json)
+    captions: dict[int, list[str]] = {number: [] for number in images}
     for at, note in enumerate(content.annotations):
-        where = file.where(f"annotations[{at}]")
+        if note.image_id not in images:
+            file.json.refuse(f"the image id {note.image_id}", "one that `images` has", f"annotations[{at}].image_id")
+        if words := note.caption.strip():
+            captions[note.image_id].append(words)
+        else:
+            wanted.skips.add("empty captions", file.json.where(f"annotations[{at}]"))
+    return [
+        wanted.record(image.file_name, places[number], size=image.size, captions=tuple(captions[number]))
+        for number, image in images.items()
+    ]
+
+
+def read_instances(wanted: Wanted, file: Source) -> list[Record]:
+    """Read `instances_*.json`: one record an image, in the file's order. Boxes become fractions of the image."""
+    content = file.json.read(_Instances)
+    images, places = images_by_id(content.images, file.json)
+    kinds, once = {kind.id: kind.name for kind in content.categories}, Once("annotation id")
+    objects: dict[int, list[Object]] = {number: [] for number in images}
+    for at, note in enumerate(content.annotations):
+        where = file.json.where(f"annotations[{at}]")
         once.check(note.id, where)
         if note.image_id not in images:
             refuse(f"{where}.image_id", f"the image id {note.image_id}", "one that `images` has")
@@ -127,4 +90,22 @@ def _objects(content: _Instances, images: dict[int, CocoImage], file: JsonValue)
             refuse(f"{where}.category_id", f"the category {note.category_id}", "one that `categories` has")
         box = box_of(note.bbox, *images[note.image_id].size, f"{where}.bbox")
         objects[note.image_id].append(Object(kinds[note.category_id], box, note.attributes, note.visible))
-    return objects
+    records = []
+    for number, image in images.items():
+        things, relations = tuple(objects[number]), tuple(image.relations)
+        for at, (subject, _, other) in enumerate(relations):
+            if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
+                refuse(f"{places[number]}.relations[{at}]", f"thing {wrong[0]}", f"one of the picture's {len(things)}")
+        fields: dict[str, Any] = {"size": image.size, "objects": things, "relations": relations}
+        records.append(wanted.record(image.file_name, places[number], **fields))
+    return records
+
+
+def images_by_id(images: list[CocoImage], file: JsonValue) -> tuple[dict[int, CocoImage], dict[int, str]]:
+    """Return the images and their places in the file, by id. Raises DataError for an id or a name that occurs twice."""
+    once, once_name = Once("image id"), Once("file name")
+    for at, image in enumerate(images):
+        where = file.where(f"images[{at}]")
+        once.check(image.id, where)
+        once_name.check(image.file_name, where)
+    return {image.id: image for image in images}, once.seen

@@ -100,32 +100,35 @@ class Source:
         """The endings of the files of a folder, in lower case."""
         return {one.suffix.lower() for one in self.path.iterdir()} if self.path.is_dir() else set()
 
-    def has(self, *names: str, ending: str = ".json") -> bool:
-        """Return True for a JSON object with these names; for `.jsonl`, if the first line is one."""
+    def _value(self, ending: str = ".json") -> Any:
+        """Return the JSON value, for `.jsonl` that of the first line; None for a file of another kind."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file() or self.is_lines != (ending == ".jsonl"):
-            return False
+            return None
         try:
-            value = self.json.value
+            return self.json.value
         except DataError:
             if self.is_lines:  # the reader of lines raises a better error
-                return False
+                return None
             raise
-        return isinstance(value, dict) and set(names) <= set(value)
+
+    def has(self, *names: str, ending: str = ".json") -> bool:
+        """Return True for a JSON object with these names; for `.jsonl`, if the first line is one."""
+        return _is_object(self._value(ending), names)
 
     def values_have(self, *names: str) -> bool:
         """Return True for a JSON object whose first value is an object with these names."""
-        if not self.has() or not self.json.value:
-            return False
-        first = next(iter(self.json.value.values()))
-        return isinstance(first, dict) and set(names) <= set(first)
+        value = self._value()
+        return isinstance(value, dict) and _is_object(next(iter(value.values()), None), names)
 
     def first_has(self, name: str, list_of: str = "") -> bool:
         """Return True if the first object of a JSON list, or of the list `list_of` in an object, has this name."""
-        if self.path.suffix.lower() != ".json" or not self.path.is_file() or self.is_lines:
-            return False
-        value = self.json.value
+        value = self._value()
         value = value.get(list_of) if list_of and isinstance(value, dict) else value
-        return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and name in value[0]
+        return isinstance(value, list) and bool(value) and _is_object(value[0], [name])
+
+
+def _is_object(value: Any, names: Sequence[str]) -> bool:
+    return isinstance(value, dict) and set(names) <= set(value)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from diptych.data.formats.manifest import ABOUT, IMAGES, SETS, SPLIT
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import bytes_of, parse_json, write_atomically
 
-FOUND_IN = ("", "*/")  # in the folder of the set, or in a folder of it
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -218,15 +216,10 @@ def known(name: str) -> PublicSet:
 
 
 def _path_of(piece: Piece, root: Path) -> Path | None:
-    paths = (path for name in piece.names for start in FOUND_IN for path in _below(root, start, name))
+    """Return the first of a piece's names in the folder of the set, or in a folder of it."""
+    folders = [root, *(folder for folder in sorted(root.iterdir()) if folder.is_dir())]
+    paths = (folder / name for name in piece.names for folder in (folders if name != "." else [root]))
     return next((path for path in paths if path.exists()), None)
-
-
-def _below(root: Path, start: str, name: str) -> Iterator[Path]:
-    if not start:
-        yield root / name
-    elif name != ".":
-        yield from (folder / name for folder in sorted(root.iterdir()) if folder.is_dir())
 
 
 def _named(path: Path, out: Path) -> str:

@@ -32,11 +32,12 @@ def read(folder: Path, split: str) -> list[Record]:
     instances = Source(folder / f"coco/instances_{split}.json")
     if split == "web":
         table = conceptual.read(wanted, Source(folder / "conceptual/web.tsv"))
-        return combined(coco.read(wanted, instances=instances), table)
+        return combined(coco.read_instances(wanted, instances), table)
     questions, answers = (Source(folder / f"vqa2/{name}_{split}.json") for name in ("questions", "annotations"))
     hypotheses = Source(folder / f"snli-ve/{split}.jsonl")
     return combined(
-        coco.read(wanted, Source(folder / f"coco/captions_{split}.json"), instances),
+        coco.read_captions(wanted, Source(folder / f"coco/captions_{split}.json")),
+        coco.read_instances(wanted, instances),
         vqa2.read(wanted, questions, answers, name=lambda number: f"{key_of(split, number)}.png"),
         refcoco.read(wanted, Source(folder / f"refcoco/refs_{split}.json")),
         vcr.read(wanted, Source(folder / f"vcr/{split}.jsonl"), Source(folder / "vcr")),

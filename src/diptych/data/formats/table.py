@@ -5,6 +5,7 @@ a reader and an entry here (docs/add-a-source.md).
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +61,16 @@ def _is_refcoco(source: Source) -> bool:
     return pickled or source.has("images", "refs") or source.first_has("ref_id")
 
 
+def _objects(*names: str) -> Callable[[Source], bool]:
+    """Recognise a JSON object with these names."""
+    return lambda source: source.has(*names)
+
+
+def _lines(*names: str) -> Callable[[Source], bool]:
+    """Recognise JSON lines whose first is an object with these names."""
+    return lambda source: source.has(*names, ending=".jsonl")
+
+
 FORMATS: dict[str, Format] = {
     "mined": Format("a folder that `diptych mine run` made", lambda source: (source.path / MINED).is_file(), _mined),
     "storybook": Format(
@@ -72,17 +83,10 @@ FORMATS: dict[str, Format] = {
         lambda source: source.has("images") and source.first_has("sentences", "images"),
         karpathy.read,
     ),
-    "instances": Format(
-        "a COCO instances .json",
-        lambda source: source.has("images", "annotations", "categories"),
-        lambda wanted, file: coco.read(wanted, instances=file),
-    ),
-    "captions": Format("a COCO captions .json", lambda source: source.has("images", "annotations"), coco.read),
+    "instances": Format("a COCO instances .json", _objects("images", "annotations", "categories"), coco.read_instances),
+    "captions": Format("a COCO captions .json", _objects("images", "annotations"), coco.read_captions),
     "vqa": Format(
-        "VQA v2's questions .json",
-        lambda source: source.has("questions", "data_subtype"),
-        vqa2.read,
-        files=("questions", "annotations"),
+        "VQA v2's questions .json", _objects("questions", "data_subtype"), vqa2.read, ("questions", "annotations")
     ),
     "gqa": Format("GQA's questions .json", lambda source: source.values_have("imageId", "question"), gqa.read),
     "visual-genome": Format(
@@ -93,32 +97,19 @@ FORMATS: dict[str, Format] = {
     "visual-genome-qa": Format(
         "its question_answers.json", lambda source: source.first_has("qas"), visual_genome.read_questions
     ),
-    "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, files=("refs", "instances")),
-    "vcr": Format(
-        "VCR's .jsonl",
-        lambda source: source.has("annot_id", "img_fn", ending=".jsonl"),
-        vcr.read,
-        files=("lines", "folder of the metadata"),
-    ),
+    "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances")),
+    "vcr": Format("VCR's .jsonl", _lines("annot_id", "img_fn"), vcr.read, ("lines", "folder of the metadata")),
     "nlvr": Format(
         "statements with NLVR2's names of one picture each, a .jsonl",
-        lambda source: source.has("identifier", "sentence", "image", ending=".jsonl"),
+        _lines("identifier", "sentence", "image"),
         nlvr.read,
     ),
     "nlvr2": Format(
-        "NLVR2's lines about pairs of pictures",
-        lambda source: source.has("identifier", "sentence", "label", ending=".jsonl"),
-        nlvr.read_pairs,
+        "NLVR2's lines about pairs of pictures", _lines("identifier", "sentence", "label"), nlvr.read_pairs
     ),
-    "snli-ve": Format(
-        "SNLI-VE's .jsonl",
-        lambda source: source.has("Flickr30K_ID", "gold_label", "sentence2", ending=".jsonl"),
-        snli_ve.read,
-    ),
+    "snli-ve": Format("SNLI-VE's .jsonl", _lines("Flickr30K_ID", "gold_label", "sentence2"), snli_ve.read),
     "vl-bert": Format(
-        "VL-BERT's lines of Conceptual Captions",
-        lambda source: source.has("image", "caption", "frcnn", ending=".jsonl"),
-        conceptual.read_lines,
+        "VL-BERT's lines of Conceptual Captions", _lines("image", "caption", "frcnn"), conceptual.read_lines
     ),
     "lines": Format("a .jsonl of your own", lambda source: source.path.suffix.lower() == ".jsonl", jsonl.read),
     "flickr8k": Format(
@@ -130,7 +121,7 @@ FORMATS: dict[str, Format] = {
         "Flickr30k Entities' folder of sentences, with a list of names",
         lambda source: source.endings >= {".txt"} and not source.endings & set(ENDINGS),
         flickr30k.read,
-        files=("folder of the sentences", "names", "folder of the boxes"),
+        ("folder of the sentences", "names", "folder of the boxes"),
         least=2,
     ),
     "conceptual": Format(

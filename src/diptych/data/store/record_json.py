@@ -1,12 +1,12 @@
 """Records without their regions as JSON, and back; what is read is validated against the types of `Record`."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, create_model
+from pydantic_core import to_jsonable_python
 
 from diptych.core import Record
 from diptych.runtime.files import parse_json
@@ -24,18 +24,7 @@ _StoredRecord: type[BaseModel] = create_model("_StoredRecord", __config__=_CONFI
 def record_to_json(record: Record) -> dict[str, Any]:
     """Return the fields that are not empty, without the regions."""
     filled = {name: value for name in _FIELDS if (value := getattr(record, name)) not in (None, (), [], {})}
-    return {name: _plain(value) for name, value in filled.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Convert paths, mappings and tuples of dataclasses to what JSON has."""
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, tuple) and value and is_dataclass(value[0]):
-        return [asdict(noun) for noun in value]
-    return value
+    return {name: str(value) if name == "image" else to_jsonable_python(value) for name, value in filled.items()}
 
 
 def record_from_json(written: bytes) -> Record:
