@@ -52,5 +52,5 @@ def test_repeats() -> None:
 def test_what_cannot_be_checked() -> None:
     with pytest.raises(DataError, match="no captions"):
         hallucinations({}, {}, NAMES)
-    with pytest.raises(DataError, match=r"nobody said what this picture shows.*\(record b\)"):
+    with pytest.raises(DataError, match=r"the objects of this image are not known.*\(record b\)"):
         hallucinations({"b": "a dog"}, {"a": {"dog"}}, NAMES)

@@ -31,8 +31,8 @@ def test_answers(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "not JSON, line 1 column 1"),
-        ('[{"image_id": 1,\n "caption": }]', "not JSON, line 2 column 13"),
+        ("", "not JSON that can be read: .*line 1 column 1"),
+        ('[{"image_id": 1,\n "caption": }]', "not JSON that can be read: .*line 2 column 13"),
         (b'[{"image_id": 1, "caption": "caf\xe9"}]', "not UTF-8 .byte 32."),
         ("[" * 100_000, "not JSON that can be read"),
         ('[{"image_id": 1, "image_id": 2, "caption": "a"}]', "one entry has 'image_id' twice"),
@@ -47,10 +47,10 @@ def test_answers(tmp_path) -> None:
         ('[{"image_id": 1, "caption": ["a"]}]', r"wanted text under 'caption', found list"),
         (f"[{ONE[1:-1]}, {ONE[1:-1]}]", r"predicted twice; keep one entry for each id \(record 1\)"),
         ('[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]', "predicted twice"),
-        ("[]", "none of its 0 ids is one of the 2 asked"),
-        ('[{"image_id": 9, "caption": "a"}]', "none of its 1 ids is one of the 2 asked; is it of this split"),
+        ("[]", "none of 0 ids is one of the 2 expected"),
+        ('[{"image_id": 9, "caption": "a"}]', "none of 1 ids is one of the 2 expected; is it of this split"),
         (ONE, r"1 of 2 ids are missing \(2\).*allow missing ones and report the coverage"),
-        ('[{"image_id": 1, "caption": "a"}, {"image_id": 9, "caption": "b"}]', r"1 of 2 ids were not asked \(9\)"),
+        ('[{"image_id": 1, "caption": "a"}, {"image_id": 9, "caption": "b"}]', r"1 of 2 ids are not expected \(9\)"),
     ],
 )
 def test_files_that_are_refused(tmp_path, content, message) -> None:

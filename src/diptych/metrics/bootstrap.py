@@ -1,8 +1,8 @@
-"""How sure a score is: percentile bootstrap (Efron, 1979; for paired comparison Koehn, EMNLP 2004).
+"""Confidence intervals of scores by percentile bootstrap (Efron, 1979; paired comparison: Koehn, EMNLP 2004).
 
-The unit that is drawn is the picture, since questions or captions of one picture stand or fall together. A score is
-any function of a sum of rows, one row a picture: the mean of CIDEr from (score, 1), BLEU from its counts. A score of a
-picture is taken as given: CIDEr's document frequencies are those of the whole set in every draw.
+Images are resampled, since questions or captions of one image are not independent. A score is any function of a sum of
+rows, one row per image: mean CIDEr from rows (score, 1), BLEU from rows of counts. The score of an image is fixed:
+CIDEr's document frequencies are those of the whole set in every draw.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +16,15 @@ from diptych.runtime.errors import DataError
 Rows = NDArray[np.float64]
 Statistic = Callable[[Rows], Rows]  # (draws, K) sums -> (draws,) scores
 
-_AT_ONCE = 4_000_000  # draws times pictures held in memory together (32 MB)
+_AT_ONCE = 4_000_000  # most draws x images in memory at a time (32 MB)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """`below_zero` is the share of draws at or below 0: of a difference, how often the first was no better."""
+    """A score with its confidence interval.
+
+    `below_zero` is the share of draws at or below 0. For a difference: how often the first system was not better.
+    """
 
     value: float
     low: float
@@ -33,18 +36,22 @@ class Interval:
 
 
 def ratio(sums: Rows) -> Rows:
-    """The mean, of rows (score, 1) or (sum of scores, number of scores)."""
+    """Return the mean from sums (..., 2) of rows (score, 1) or (sum of scores, number of scores)."""
     scores: Rows = sums[..., 0] / sums[..., 1]
     return scores
 
 
 def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) -> Rows:
-    """(sum, number) of the scores of each picture, in order of first sight; without `pictures` each is its own."""
+    """Return rows (sum of scores, number of scores), one per image in order of first occurrence.
+
+    `pictures` names the image of each score; without it each score is an image of its own. Raises DataError for
+    unequal lengths.
+    """
     values = np.asarray(scores, dtype=np.float64)
     if pictures is None:
         return np.stack([values, np.ones_like(values)], axis=1)
     if len(pictures) != len(values):
-        raise DataError(f"{len(values)} scores of {len(pictures)} pictures; wanted a picture for each score")
+        raise DataError(f"{len(values)} scores of {len(pictures)} images; wanted an image for each score")
     places: dict[str, int] = {}
     owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)
     return np.stack([np.bincount(owners, values), np.bincount(owners)], axis=1).astype(np.float64)
@@ -53,31 +60,33 @@ def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) ->
 def bootstrap_interval(
     rows: Rows, statistic: Statistic = ratio, *, draws: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Interval of one system's score. `rows` (pictures, K); equal seeds give equal intervals."""
-    drawn = [statistic(weights @ rows) for weights in _draws(len(rows), draws, seed)]
-    return _interval(_whole(rows, statistic), np.concatenate(drawn), level)
+    """Return the interval of one system's score from `rows` (images, K). Equal seeds give equal intervals.
+
+    Raises DataError for no rows, no draws, or a level outside 0..1.
+    """
+    return _interval(lambda summed: statistic(summed(rows)), _draws(len(rows), draws, seed), level)
 
 
 def paired_interval(
     first: Rows, second: Rows, statistic: Statistic = ratio, *, draws: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Interval of first minus second, both scored on the same pictures in the same order: each draw takes both."""
+    """Return the interval of first minus second, both (images, K) on the same images in the same order.
+
+    Each draw takes the same images from both. Raises DataError for unequal shapes and as `bootstrap_interval`.
+    """
     if first.shape != second.shape:
-        raise DataError(
-            f"rows of shape {first.shape} beside {second.shape}; a paired comparison needs the same pictures"
-        )
-    drawn = [statistic(weights @ first) - statistic(weights @ second) for weights in _draws(len(first), draws, seed)]
-    return _interval(_whole(first, statistic) - _whole(second, statistic), np.concatenate(drawn), level)
+        raise DataError(f"rows of shapes {first.shape} and {second.shape}; a paired comparison needs the same images")
 
+    def difference(summed: Callable[[Rows], Rows]) -> Rows:
+        return statistic(summed(first)) - statistic(summed(second))
 
-def _whole(rows: Rows, statistic: Statistic) -> float:
-    return float(statistic(rows.sum(axis=0, keepdims=True))[0])
+    return _interval(difference, _draws(len(first), draws, seed), level)
 
 
 def _draws(pictures: int, draws: int, seed: int) -> Iterator[Rows]:
-    """How often each picture is drawn: blocks of shape (some draws, pictures)."""
+    """Yield how often each image is drawn, in blocks (draws, images) of at most _AT_ONCE entries."""
     if pictures == 0 or draws < 1:
-        raise DataError(f"nothing to draw: {pictures} pictures, {draws} draws")
+        raise DataError(f"nothing to draw: {pictures} images, {draws} draws")
     generator = np.random.default_rng(seed)
     block = max(1, _AT_ONCE // pictures)
     for start in range(0, draws, block):
@@ -85,8 +94,11 @@ def _draws(pictures: int, draws: int, seed: int) -> Iterator[Rows]:
         yield times.astype(np.float64)
 
 
-def _interval(value: float, drawn: Rows, level: float) -> Interval:
+def _interval(score: Callable[[Callable[[Rows], Rows]], Rows], weights: Iterator[Rows], level: float) -> Interval:
+    """Return the interval of a score. `score` gets a function from rows to sums: over all images, or over a draw's."""
+    drawn = np.concatenate([score(one.__matmul__) for one in weights])
+    value = float(score(lambda rows: rows.sum(axis=0, keepdims=True))[0])
     if not 0 < level < 1:
-        raise DataError(f"level {level}: wanted a share between 0 and 1, such as 0.95")
+        raise DataError(f"level {level}: wanted a number between 0 and 1, such as 0.95")
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(low), float(high), float(np.mean(drawn <= 0)))
+    return Interval(value, float(low), float(high), below_zero=float(np.mean(drawn <= 0)))

@@ -1,6 +1,6 @@
-"""All caption scores of a set of pictures, as pycocoevalcap names and scales them.
+"""All caption scores of a set of images, named and scaled as by pycocoevalcap.
 
-Fractions: BLEU-1..4, ROUGE-L, METEOR and SPICE from 0 to 1, CIDEr from 0 to 10. Papers print each times 100.
+Scores are fractions: BLEU-1..4, ROUGE-L, METEOR and SPICE from 0 to 1, CIDEr from 0 to 10. Papers print each times 100.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,47 +19,47 @@ from diptych.runtime.errors import DataError
 
 @dataclass(frozen=True)
 class CaptionItems:
-    """What each picture adds to the scores, for the bootstrap: see metrics/bootstrap.py."""
+    """Contribution of each image to the scores, for the bootstrap in metrics/bootstrap.py."""
 
     keys: tuple[str, ...]
-    bleu: NDArray[np.float64]  # (pictures, 9), see bleu_counts
-    rouge: NDArray[np.float64]  # (pictures,)
-    cider: NDArray[np.float64]  # (pictures,)
+    bleu: NDArray[np.float64]  # (images, 9), see bleu_counts
+    rouge: NDArray[np.float64]  # (images,)
+    cider: NDArray[np.float64]  # (images,)
 
     def scores(self) -> dict[str, float]:
+        """Return the scores of the whole set: BLEU-1..4, ROUGE-L and CIDEr."""
         orders = bleu_scores(self.bleu.sum(axis=0))
         scores = {f"BLEU-{order}": float(score) for order, score in enumerate(orders, start=1)}
         return scores | {"ROUGE-L": float(self.rouge.mean()), "CIDEr": float(self.cider.mean())}
 
 
 def caption_items(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> CaptionItems:
-    """Scores every picture of `references`, so a prediction must be there for each."""
-    _check(predictions, references)
+    """Score every image of `references` (key -> captions) with its prediction (key -> caption).
+
+    Raises DataError where predictions and references are not of the same images, or an image has no reference.
+    """
     written, truths = _tokenised(predictions, references)
-    return CaptionItems(
-        keys=tuple(references),
-        bleu=np.stack([bleu_counts(written[key], truths[key]) for key in references]),
-        rouge=np.array([rouge_l(written[key], truths[key]) for key in references]),
-        cider=np.array(list(cider_scores(written, truths).values())),
-    )
+    bleu = np.stack([bleu_counts(written[key], truths[key]) for key in references])
+    rouge = np.array([rouge_l(written[key], truths[key]) for key in references])
+    return CaptionItems(tuple(references), bleu, rouge, np.array(list(cider_scores(written, truths).values())))
 
 
 def caption_scores(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], extra_metrics: Sequence[str] = ()
 ) -> dict[str, float]:
-    """{"BLEU-1": ..., ..., "ROUGE-L": ..., "CIDEr": ...}; `extra_metrics` may name METEOR and SPICE, which need Java.
+    """Return {"BLEU-1": ..., ..., "ROUGE-L": ..., "CIDEr": ...}, and METEOR and SPICE if `extra_metrics` names them.
 
-    Asked for one that cannot run here, it raises RecipeError before any work; `unavailable(name)` tells beforehand.
+    METEOR and SPICE need Java. Raises RecipeError before any work for one that cannot run here (see `unavailable`),
+    and DataError as `caption_items`.
     """
-    for name in extra_metrics:
-        unavailable(name, required=True)
-    return caption_items(predictions, references).scores() | java_scores(predictions, references, extra_metrics)
+    extra = java_scores(predictions, references, extra_metrics)
+    return caption_items(predictions, references).scores() | extra
 
 
 def java_scores(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> dict[str, float]:
-    """METEOR and SPICE alone. Asked for one that cannot run here, it raises RecipeError before any work."""
+    """Return METEOR and SPICE alone. Raises RecipeError before any work for one that cannot run here."""
     for name in names:
         unavailable(name, required=True)
     return {name: java_score(name, *_tokenised(predictions, references)) for name in names}
@@ -68,11 +68,7 @@ def java_scores(
 def _tokenised(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Tokens], dict[str, list[Tokens]]]:
-    written: dict[str, Tokens] = {key: tokens_of(predictions[key]) for key in references}
-    return written, {key: [tokens_of(caption) for caption in captions] for key, captions in references.items()}
-
-
-def _check(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
+    """Return tokenised predictions and references. Raises DataError unless both are of the same images."""
     if not references:
         raise DataError("no reference captions, so nothing to score")
     for key, captions in references.items():
@@ -81,7 +77,9 @@ def _check(predictions: Mapping[str, str], references: Mapping[str, Sequence[str
     missing, unknown = [key for key in references if key not in predictions], set(predictions) - set(references)
     if missing or unknown:
         raise DataError(
-            f"{len(missing)} of {len(references)} pictures have no predicted caption and {len(unknown)} predictions no "
-            "reference; narrow both to the same pictures",
+            f"{len(missing)} of {len(references)} images have no predicted caption and {len(unknown)} predictions no "
+            "reference; narrow both to the same images",
             key=(missing or sorted(unknown))[0],
         )
+    written: dict[str, Tokens] = {key: tokens_of(predictions[key]) for key in references}
+    return written, {key: [tokens_of(caption) for caption in captions] for key, captions in references.items()}

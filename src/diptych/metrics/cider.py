@@ -1,13 +1,13 @@
 """CIDEr (Vedantam et al., CVPR 2015, arXiv:1411.5726) as pycocoevalcap computes it: 0 to 10, papers print it times 100.
 
-What pycocoevalcap calls CIDEr has the clipping and the length penalty of CIDEr-D (section 5 of the paper); it differs
-from the paper's CIDEr-D only in where document frequencies come from: the references under evaluation. In training by
-reward (SCST, arXiv:1612.00563) they come from the whole training corpus. Both are `CiderD` with other frequencies.
+pycocoevalcap's CIDEr has the clipping and the length penalty of CIDEr-D (section 5 of the paper). It differs from the
+paper's CIDEr-D only in its document frequencies, which are of the references under evaluation. SCST training
+(arXiv:1612.00563) takes them from the whole training corpus. Both are `CiderD`, with different frequencies.
 
     CIDEr-D(c, references) = 10/4  sum over n = 1..4  mean over references r  exp(-(|c| - |r|)^2 / (2 * 6^2))
                              * sum over n-grams g of min(c_g, r_g) r_g / (|c_n| |r_n|)
 
-where c_g is the count of g times log(pictures / pictures with g in a reference).
+where c_g is the count of g times log(images / images with g in a reference).
 """
 
 import json
@@ -34,23 +34,24 @@ def _ngrams(tokens: Tokens) -> Iterator[Ngram]:
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """In how many of the corpus' pictures an n-gram is in some reference."""
+    """Document frequencies: for each n-gram the number of images with it in some reference."""
 
     pictures: int
     counts: Mapping[Ngram, int]
-    references: str = ""  # tells one corpus from another, where its counts are kept in a file
+    references: str = ""  # name of the corpus, saved with the counts
 
     @classmethod
     def of(cls, references: Iterable[Sequence[Tokens]], name: str = "") -> "DocumentFrequencies":
+        """Count the n-grams of a corpus: each item has the references of one image."""
         counts: Counter[Ngram] = Counter()
-        pictures = 0
+        images = 0
         for captions in references:
             counts.update(set(chain.from_iterable(map(_ngrams, captions))))
-            pictures += 1
-        return cls(pictures, counts, name)
+            images += 1
+        return cls(images, counts, name)
 
     def save(self, path: Path) -> None:
-        """JSON: {"pictures": 2, "counts": {"a dog": 1}}."""
+        """Write JSON: {"pictures": 2, "counts": {"a dog": 1}}."""
         counts = {" ".join(gram): count for gram, count in sorted(self.counts.items())}
         named = {"references": self.references} if self.references else {}
         saved = json.dumps({"pictures": self.pictures, **named, "counts": counts}, ensure_ascii=False)
@@ -58,52 +59,54 @@ class DocumentFrequencies:
 
     @classmethod
     def load(cls, path: Path) -> "DocumentFrequencies":
+        """Read a file written by `save`. Raises DataError."""
         wanted = f'{path}: wanted {{"pictures": 2, "counts": {{"a dog": 1}}}} as DocumentFrequencies.save writes'
         try:
             saved = json.loads(text_of(path))
             pictures, counts, name = saved["pictures"], saved["counts"], str(saved.get("references", ""))
-            sane = type(pictures) is int and all(
-                type(count) is int and 0 < count <= pictures for count in counts.values()
-            )
+            wrong = [one for one in counts.values() if type(one) is not int or not 0 < one <= pictures]
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DataError(f"{wanted}; {type(error).__name__}: {error}") from error
-        if not sane:
+        if type(pictures) is not int or wrong:
             raise DataError(f"{wanted}; found counts that are not whole numbers from 1 to the number of pictures")
         return cls(pictures, {tuple(gram.split(" ")): count for gram, count in counts.items()}, name)
 
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A caption as its n-grams' weights, the norm of each order, and its length."""
+    """A caption as TF-IDF weights of its n-grams, the norm of each order, and its length."""
 
     weights: Mapping[Ngram, float]
     norms: Sequence[float]
-    length: int  # in bigrams, as pycocoevalcap has it, which shows only where one caption has no words
+    length: int  # number of bigrams, as in pycocoevalcap; it matters only where a caption has no words
 
 
 class CiderD:
-    """Scores captions of known pictures. References are weighed once, at a picture's first score, and kept."""
+    """Scorer for captions of known images. References are weighted once, at an image's first score, and cached."""
 
     def __init__(self, frequencies: DocumentFrequencies, references: Mapping[str, Sequence[Tokens]]) -> None:
         self._references = references
         whole = math.log(max(frequencies.pictures, 1))
         by_count = {count: whole - math.log(count) for count in set(frequencies.counts.values())}
         self._rarity = {gram: by_count[count] for gram, count in frequencies.counts.items()}
-        self._unseen = whole  # an n-gram of no reference counts as one seen in a single picture
+        self._unseen = whole  # an n-gram without a reference counts as if it were in one image
         self._weighed: dict[str, list[_Weighed]] = {}
 
     def score(self, key: str, caption: Tokens) -> float:
-        """One caption of the picture `key`, from 0 to 10. A caption without words scores 0."""
+        """Return the score of a caption of the image `key`, 0 to 10; 0 for a caption without words.
+
+        Raises DataError for an image without references.
+        """
         references = self._weighed.get(key)
         if references is None:
             if not self._references.get(key):
-                raise DataError("no reference captions to score against; leave the picture out or give it one", key=key)
+                raise DataError("no reference captions to score against; leave the image out or give it one", key=key)
             references = self._weighed[key] = [self._weigh(reference) for reference in self._references[key]]
         weighed = self._weigh(caption)
         return 10 * sum(_similarity(weighed, reference) for reference in references) / len(references)
 
     def scores(self, keys: Iterable[str], captions: Iterable[Tokens]) -> NDArray[np.float64]:
-        """Shape (N,), one score a pair; a key may come again, as it does with several samples a picture."""
+        """Return scores (N,), one per pair; keys may repeat, as with several samples per image."""
         return np.array([self.score(key, caption) for key, caption in zip(keys, captions, strict=True)])
 
     def _weigh(self, caption: Tokens) -> _Weighed:
@@ -116,18 +119,21 @@ class CiderD:
 
 
 def _similarity(caption: _Weighed, reference: _Weighed) -> float:
-    """Clipped cosine, mean over orders, times the length penalty: 0 to 1."""
+    """Return the clipped cosine, mean over orders, times the length penalty: 0 to 1."""
     products = [0.0] * len(ORDERS)
     ours, theirs = caption.weights, reference.weights
     for gram in ours.keys() & theirs.keys():
         products[len(gram) - 1] += min(ours[gram], theirs[gram]) * theirs[gram]
-    # Where a norm is 0 so is the product: each n-gram of that order is in every picture, or there is none.
+    # A norm is 0 where every n-gram of that order is in every image, or there is none; then the product is 0 too.
     pairs = zip(products, caption.norms, reference.norms, strict=True)
     cosine = sum(product / (mine * their) for product, mine, their in pairs if product)
     return cosine / len(ORDERS) * math.exp(-((caption.length - reference.length) ** 2) / (2 * _SIGMA**2))
 
 
 def cider_scores(predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> dict[str, float]:
-    """CIDEr of each picture predicted; the corpus score is the mean. Document frequencies are of these references."""
+    """Return CIDEr of each predicted image, with document frequencies of their references.
+
+    The corpus score is the mean. Raises DataError for an image without references.
+    """
     scorer = CiderD(DocumentFrequencies.of(references[key] for key in predictions), references)
     return {key: scorer.score(key, caption) for key, caption in predictions.items()}

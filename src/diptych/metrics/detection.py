@@ -1,4 +1,4 @@
-"""Mean average precision of found regions, by COCO's own code."""
+"""Mean average precision of detected regions, by pycocotools."""
 
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -8,13 +8,14 @@ from typing import Any
 from diptych.core import Record, Regions
 from diptych.runtime.extras import requires_extra
 
-SCALE = 1000  # COCO's code counts in pixels, and calls objects under 32 x 32 small; ours are fractions
+SCALE = 1000  # boxes are fractions; pycocotools takes pixels, and calls objects under 32 x 32 small
 
 
 def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: Sequence[str]) -> dict[str, float]:
-    """mAP (IoU .5 to .95), mAP50 and mAP75 in percent, over the kinds that occur; `kinds` names `Regions.classes`.
+    """Return mAP (IoU .5 to .95), mAP50 and mAP75 in percent, over the kinds that occur.
 
-    A region is of the kind of its highest probability, "background" apart, and is ranked by its score.
+    `kinds` names the columns of `Regions.classes`. The kind of a region is its most probable one except "background";
+    regions are ranked by their scores.
     """
     with requires_extra("mAP", "detection"):
         from pycocotools.coco import COCO
@@ -25,7 +26,7 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
         for thing in record.objects
     ]
     columns = [column for column, kind in enumerate(kinds) if kind != "background"]
-    found = [
+    detected = [
         _annotation(image, columns[best], box) | {"score": score}
         for image, regions in enumerate(seen)
         if regions.classes is not None
@@ -33,7 +34,7 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
             regions.classes[:, columns].argmax(1).tolist(), regions.boxes.tolist(), regions.scores.tolist(), strict=True
         )
     ]
-    if not found or not truths:
+    if not detected or not truths:
         return {"mAP": 0.0, "mAP50": 0.0, "mAP75": 0.0}
     with redirect_stdout(StringIO()):
         truth = COCO()
@@ -44,7 +45,7 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
             "annotations": [annotation | {"id": number} for number, annotation in enumerate(truths, start=1)],
         }
         truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(found), "bbox")
+        evaluation = COCOeval(truth, truth.loadRes(detected), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()

@@ -1,7 +1,7 @@
-"""METEOR (Denkowski and Lavie, 2014) and SPICE (Anderson et al., 2016): the authors' Java through pycocoevalcap.
+"""METEOR (Denkowski and Lavie, 2014) and SPICE (Anderson et al., 2016), by the authors' Java in pycocoevalcap.
 
-Both from 0 to 1. They need Java and the extra `java-metrics`; SPICE also Stanford CoreNLP 3.6.0, which is not in
-pycocoevalcap's wheel. Nothing is downloaded here: what is missing is said.
+Both are 0 to 1. They need Java and the extra `java-metrics`. SPICE also needs Stanford CoreNLP 3.6.0, which is not in
+pycocoevalcap's wheel. Nothing is downloaded here: errors name what is missing.
 """
 
 import contextlib
@@ -20,7 +20,10 @@ JAVA_METRICS = ("METEOR", "SPICE")
 
 
 def unavailable(name: str, *, required: bool = False) -> str | None:
-    """Why this score cannot be had on this machine and the way out, or None where it can; raised where `required`."""
+    """Return why a score cannot run on this machine and what to install, or None if it can.
+
+    Raises RecipeError with that reason instead if `required`.
+    """
     reason = _reason(name)
     if reason and required:
         raise RecipeError(reason)
@@ -40,6 +43,7 @@ def _reason(name: str) -> str | None:
 
 
 def without_models(package: Path) -> str | None:
+    """Return what to do where the package lacks Stanford CoreNLP, which SPICE needs, or None."""
     if list((package / "spice" / "lib").glob("stanford-corenlp-3.6.0*.jar")):
         return None
     return (
@@ -49,8 +53,10 @@ def without_models(package: Path) -> str | None:
 
 
 def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> float:
-    """The corpus score of tokenised captions."""
-    unavailable(name, required=True)
+    """Return METEOR or SPICE of a corpus of tokenised captions, by key.
+
+    The caller has checked that it can run here (`unavailable`). Raises DiptychError if the Java program fails.
+    """
     written = {key: [" ".join(tokens)] for key, tokens in predictions.items()}
     truths = {key: [" ".join(tokens) for tokens in references[key]] for key in predictions}
     try:
@@ -70,18 +76,14 @@ def _meteor(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -
     try:
         return float(scorer.compute_score(truths, written)[0])
     finally:
-        # Its destructor would wait for ever for a lock held at a failure, trip over a dead pipe and leave two open.
+        # After a failure its destructor would wait for its own lock for ever, fail on a dead pipe and leave two open.
         if scorer.lock.locked():
             scorer.lock.release()
-        _end(scorer.meteor_p)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with contextlib.suppress(OSError):  # what was still to be written has no reader any more
+        process: subprocess.Popen[bytes] = scorer.meteor_p
+        process.kill()
+        process.wait()
+        for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+            with contextlib.suppress(OSError):  # unwritten bytes have no reader any more
                 pipe.close()
 
 

@@ -1,14 +1,14 @@
-"""Files of predictions in the formats of the COCO caption and VQA servers, and COCO's file of reference captions.
+"""Prediction files in the formats of the COCO caption and VQA servers, and COCO's file of reference captions.
 
     captions   [{"image_id": 404464, "caption": "a man by a building"}, ...]
     answers    [{"question_id": 458752000, "answer": "net"}, ...]
     references {"images": [{"id": 404464}, ...], "annotations": [{"image_id": 404464, "caption": "..."}, ...]}
 
-Ids are whole numbers or strings in the file and strings here.
+Ids are whole numbers or strings in the file, and strings here.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,51 +19,44 @@ from diptych.runtime.files import text_of
 
 @dataclass(frozen=True)
 class Results:
-    """What a file predicts for the items that were asked."""
+    """Predictions of a file for the expected ids."""
 
     predictions: Mapping[str, str]
-    missing: tuple[str, ...]  # asked, not predicted
-    unknown: tuple[str, ...]  # predicted, not asked
-    empty: tuple[str, ...]  # predicted as nothing; they score 0
+    missing: tuple[str, ...]  # expected, not predicted
+    unknown: tuple[str, ...]  # predicted, not expected
+    empty: tuple[str, ...]  # predicted as empty text; they score 0
 
     @property
     def coverage(self) -> float:
-        """The share of what was asked that is predicted, 0 to 1. A score below coverage 1 is of another set."""
+        """The predicted share of the expected ids, 0 to 1. Below 1 the score is of a different set."""
         return len(self.predictions) / (len(self.predictions) + len(self.missing))
 
 
 def read_caption_results(
-    path: Path, asked: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
+    path: Path, expected: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
 ) -> Results:
-    """Predicted captions by picture. Raises DataError for anything that would make the score another than it seems."""
-    return _checked(
-        path, _pairs(path, _list(path, _json(path)), "image_id", "caption"), asked, allow_missing, allow_unknown
-    )
+    """Read predicted captions by image id. Raises DataError for anything that would make the score misleading."""
+    return _checked(path, _pairs(path, _json(path), "image_id", "caption"), expected, allow_missing, allow_unknown)
 
 
 def read_answer_results(
-    path: Path, asked: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
+    path: Path, expected: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
 ) -> Results:
-    """Predicted answers by question, likewise."""
-    return _checked(
-        path, _pairs(path, _list(path, _json(path)), "question_id", "answer"), asked, allow_missing, allow_unknown
-    )
+    """Read predicted answers by question id. Raises DataError as `read_caption_results`."""
+    return _checked(path, _pairs(path, _json(path), "question_id", "answer"), expected, allow_missing, allow_unknown)
 
 
 def read_references(path: Path) -> dict[str, tuple[str, ...]]:
-    """Reference captions by picture, in the file's order; a picture that is listed but has none is an error."""
+    """Read reference captions by image id, in the file's order. Raises DataError for an image without any."""
     content = _json(path)
     if not isinstance(content, dict) or "annotations" not in content:
-        raise DataError(
-            f'{path}: wanted COCO\'s form {{"images": [...], "annotations": [...]}}, found {_found(content)}'
-        )
+        raise _mismatch(f"{path}", 'COCO\'s form {"images": [...], "annotations": [...]}', content)
     references: dict[str, list[str]] = {}
-    for key, caption in _pairs(path, _list(path, content["annotations"]), "image_id", "caption"):
+    for key, caption in _pairs(path, content["annotations"], "image_id", "caption"):
         references.setdefault(key, []).append(caption)
-    for number, image in enumerate(_list(path, content.get("images", []))):
-        key = _key(path, number, image, "id")
+    for key, _, _ in _entries(path, content.get("images", []), "id"):
         if key not in references:
-            raise DataError(f"{path}: a picture has no reference caption; take it out of images or caption it", key=key)
+            raise DataError(f"{path}: an image has no reference caption; remove it from images or caption it", key=key)
     if not references:
         raise DataError(f"{path}: no reference captions")
     return {key: tuple(captions) for key, captions in references.items()}
@@ -76,9 +69,7 @@ def _json(path: Path) -> Any:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not JSON, line {error.lineno} column {error.colno}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # the error names line and column
         raise DataError(f"{path}: not JSON that can be read: {error}") from error
 
 
@@ -90,55 +81,51 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entry
 
 
-def _list(path: Path, content: Any) -> list[Any]:
-    if not isinstance(content, list):
-        raise DataError(f"{path}: wanted a list of entries, found {_found(content)}")
-    return content
-
-
-def _pairs(path: Path, entries: list[Any], key_name: str, value_name: str) -> list[tuple[str, str]]:
-    pairs = []
-    for number, entry in enumerate(entries):
-        key = _key(path, number, entry, key_name)
+def _pairs(path: Path, content: Any, key_name: str, value_name: str) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each entry of a list."""
+    for key, entry, where in _entries(path, content, key_name):
         value = entry.get(value_name)
         if not isinstance(value, str):
-            raise DataError(f"{path}: entry {number}: wanted text under {value_name!r}, found {_found(value)}", key=key)
-        pairs.append((key, value))
-    return pairs
+            raise _mismatch(where, f"text under {value_name!r}", value, key)
+        yield key, value
 
 
-def _key(path: Path, number: int, entry: Any, name: str) -> str:
-    if not isinstance(entry, dict):
-        raise DataError(f"{path}: entry {number}: wanted an object with {name!r}, found {_found(entry)}")
-    key = entry.get(name)
-    if type(key) not in (int, str):  # True is an int too, and no id
-        raise DataError(f"{path}: entry {number}: wanted a whole number or text under {name!r}, found {_found(key)}")
-    return str(key)
+def _entries(path: Path, content: Any, key_name: str) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield id, entry and place of each entry of a list."""
+    if not isinstance(content, list):
+        raise _mismatch(f"{path}", "a list of entries", content)
+    for number, entry in enumerate(content):
+        where = f"{path}: entry {number}"
+        if not isinstance(entry, dict):
+            raise _mismatch(where, f"an object with {key_name!r}", entry)
+        key = entry.get(key_name)
+        if type(key) not in (int, str):  # isinstance would take True as an int
+            raise _mismatch(where, f"a whole number or text under {key_name!r}", key)
+        yield str(key), entry, where
 
 
-def _found(value: Any) -> str:
-    shown = repr(value)
-    return f"{type(value).__name__} {shown if len(shown) <= 60 else shown[:57] + '...'}"
+def _mismatch(where: str, wanted: str, value: Any, key: str | None = None) -> DataError:
+    text = repr(value)
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    return DataError(f"{where}: wanted {wanted}, found {type(value).__name__} {shown}", key=key)
 
 
 def _checked(
-    path: Path, pairs: list[tuple[str, str]], asked: Collection[str], allow_missing: bool, allow_unknown: bool
+    path: Path, pairs: Iterable[tuple[str, str]], expected: Collection[str], allow_missing: bool, allow_unknown: bool
 ) -> Results:
-    wanted = set(asked)
-    found: dict[str, str] = {}
+    wanted, predicted = set(expected), dict[str, str]()
     for key, value in pairs:
-        if key in found:
+        if key in predicted:
             raise DataError(f"{path}: predicted twice; keep one entry for each id", key=key)
-        found[key] = value
-    predictions = {key: value for key, value in found.items() if key in wanted}
-    missing = tuple(key for key in asked if key not in found)
-    unknown = tuple(key for key in found if key not in wanted)
+        predicted[key] = value
+    predictions = {key: value for key, value in predicted.items() if key in wanted}
+    missing = tuple(key for key in expected if key not in predicted)
+    unknown = tuple(key for key in predicted if key not in wanted)
+    ids = f"of {len(predicted)} ids"
     if not predictions:
-        raise DataError(f"{path}: none of its {len(found)} ids is one of the {len(wanted)} asked; is it of this split?")
+        raise DataError(f"{path}: none {ids} is one of the {len(wanted)} expected; is it of this split?")
     if unknown and not allow_unknown:
-        raise DataError(
-            f"{path}: {len(unknown)} of {len(found)} ids were not asked ({_some(unknown)}); is it of this split?"
-        )
+        raise DataError(f"{path}: {len(unknown)} {ids} are not expected ({_some(unknown)}); is it of this split?")
     if missing and not allow_missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(wanted)} ids are missing ({_some(missing)}); "

@@ -1,7 +1,7 @@
-"""Recall at K of retrieval both ways, as Karpathy and Fei-Fei (CVPR 2015) report it: 0 to 1, papers print it times 100.
+"""Recall at K of text and image retrieval (Karpathy and Fei-Fei, CVPR 2015): 0 to 1, papers print it times 100.
 
-A picture may have several captions (five in Flickr30k and COCO). A search for captions succeeds at K where any caption
-of the picture is among the first K; a search for a picture where its only picture is.
+An image may have several captions (five in Flickr30k and COCO). A search for captions succeeds at K if any caption of
+the image is among the first K, a search for images if the caption's only image is.
 """
 
 from collections.abc import Sequence
@@ -13,32 +13,34 @@ from numpy.typing import ArrayLike, NDArray
 
 from diptych.runtime.errors import DataError
 
-# What a query asks for, and what finding it is called: a picture asks for captions (papers: TR), a caption for
-# pictures (IR).
+# Name of retrieval by what is searched: captions with an image (TR in papers), images with a caption (IR).
 RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
 
 
 @dataclass(frozen=True)
 class RetrievalRanks:
-    """How many wrong items come before the first right one, from 0. A wrong one with an equal score comes before it."""
+    """Ranks of the first right item, from 0. Wrong items with an equal score rank before it."""
 
-    of_captions: NDArray[np.int64]  # (pictures,), searching captions with a picture
-    of_pictures: NDArray[np.int64]  # (captions,), searching pictures with a caption
+    of_captions: NDArray[np.int64]  # (images,), searching captions with an image
+    of_pictures: NDArray[np.int64]  # (captions,), searching images with a caption
 
 
 def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> RetrievalRanks:
-    """`scores` has a row a picture and a column a caption; `picture_of` names the row that each caption belongs to."""
+    """Rank both ways from `scores` (images, captions); `picture_of` (captions,) is the row of each caption's image.
+
+    Raises DataError for shapes that do not fit, NaN, and an image without a caption.
+    """
     table = np.asarray(scores, dtype=np.float64)
     owners = np.asarray(picture_of, dtype=np.int64)
     if table.ndim != 2 or owners.shape != table.shape[1:]:
         raise DataError(
-            f"scores of shape {table.shape} with {owners.size} captions; wanted one row a picture, one column a caption"
+            f"scores of shape {table.shape} with {owners.size} captions; wanted a row per image, a column per caption"
         )
     if np.isnan(table).any():
         raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
     if set(owners.tolist()) != set(range(len(table))):
         raise DataError(
-            f"captions belong to pictures {sorted(set(owners.tolist()))[:5]}..., not to each of 0..{len(table) - 1}"
+            f"captions belong to images {sorted(set(owners.tolist()))[:5]}..., not to each of 0..{len(table) - 1}"
         )
     own = owners[None, :] == np.arange(len(table))[:, None]
     best = np.where(own, table, -np.inf).max(axis=1, keepdims=True)
@@ -48,26 +50,30 @@ def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> RetrievalRa
 
 
 def recalls(ranks: RetrievalRanks, at: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
-    """{"text retrieval R@1": ..., "image retrieval R@1": ..., ...}: in papers TR and IR."""
+    """Return {"text retrieval R@1": ..., "image retrieval R@1": ..., ...}: TR and IR in papers."""
     both = {"captions": ranks.of_captions, "pictures": ranks.of_pictures}
     return {f"{RECALLS[asks]} R@{k}": float(np.mean(rank < k)) for asks, rank in both.items() for k in at}
 
 
 def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
-    """How many wrong ones come before the first right one, from 0, for one query; ties count against it.
+    """Return the rank of the first right item of one query, from 0; ties count against it.
 
-    What a shortlist left out has the score -inf: a right one that was left out comes after everything wrong.
+    `scores` and `right` (booleans) are (items,). Items outside a shortlist have the score -inf, so a right one of them
+    ranks after all wrong ones. Raises DataError for unequal shapes, NaN, and no right item.
     """
     values, own = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=bool)
     if values.shape != own.shape or values.ndim != 1:
-        raise DataError(f"scores of shape {values.shape} with marks of shape {own.shape}; wanted a mark for each score")
+        raise DataError(f"scores of shape {values.shape}, `right` of shape {own.shape}; wanted one of each per item")
     if np.isnan(values).any():
         raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
     if not own.any():
-        raise DataError("no right answer is among what was ranked, so the query has no rank")
+        raise DataError("no right answer is among the ranked items, so the query has no rank")
     return int((values[~own] >= values[own].max()).sum())
 
 
 def recall_by_chance(right: int, of: int, at: int) -> float:
-    """Recall at K of a ranking drawn at random, with `right` right ones among `of`: 1 - C(of - right, K) / C(of, K)."""
+    """Return the expected recall at K of a random ranking of `of` items, `right` of them right.
+
+    It is 1 - C(of - right, K) / C(of, K).
+    """
     return 1.0 if at >= of else 1 - comb(of - right, at) / comb(of, at)

@@ -1,7 +1,7 @@
 """ROUGE-L (Lin, 2004) as coco-caption computes it: 0 to 1, papers print it times 100.
 
-Precision and recall of the longest common subsequence, each its best over the references (not of one reference),
-joined with beta = 1.2, which leans towards recall.
+It joins precision and recall of the longest common subsequence with beta = 1.2, which favours recall. Each is the best
+over all references, so the two may be of different references.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ _BETA = 1.2
 
 
 def rouge_l(prediction: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Of one picture; the corpus score is the mean. Without words on either side it is 0."""
+    """Return the score of one image; the corpus score is the mean. It is 0 without words on either side."""
     common = [(longest_common(prediction, reference), len(reference)) for reference in references if reference]
     if not prediction or not common:
         return 0.0
@@ -24,11 +24,11 @@ def rouge_l(prediction: Sequence[str], references: Sequence[Sequence[str]]) -> f
 
 
 def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest common subsequence, by Hunt and Szymanski (1977): quick where few words repeat."""
+    """Return the length of the longest common subsequence (Hunt and Szymanski, 1977: fast where few words repeat)."""
     places = defaultdict(list)
     for place, token in enumerate(second):
         places[token].append(place)
-    ends: list[int] = []  # ends[n]: where the common subsequence of n + 1 words that ends earliest in `second` ends
+    ends: list[int] = []  # ends[n]: least end in `second` of a common subsequence of n + 1 words
     for token in first:
         for place in reversed(places.get(token, ())):
             rank = bisect_left(ends, place)
