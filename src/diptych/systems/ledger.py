@@ -93,14 +93,6 @@ class PaperTable:
         """Each column's part and name."""
         return tuple((part, column) for part in self.parts for column in part.columns)
 
-    def reported(self, row: PaperRow) -> dict[str, dict[str, str]]:
-        """Return the numbers that the paper reports in a row, by title of the part and name of the column."""
-        numbers: dict[str, dict[str, str]] = {}
-        for (part, column), number in zip(self.columns, row.numbers, strict=True):
-            if number != NOT_REPORTED:
-                numbers.setdefault(part.title, {})[column] = number
-        return numbers
-
 
 class Paper(BaseModel):
     """The tables of one paper, as its file has them and with their commands written out."""
@@ -198,8 +190,12 @@ class LedgerRow:
 
     @property
     def reported(self) -> dict[str, dict[str, str]]:
-        """The reported numbers, by title of the part and name of the column."""
-        return self.table.reported(self.row)
+        """The numbers that the paper reports, by title of the part and name of the column."""
+        numbers: dict[str, dict[str, str]] = {}
+        for (part, column), number in zip(self.table.columns, self.row.numbers, strict=True):
+            if number != NOT_REPORTED:
+                numbers.setdefault(part.title, {})[column] = number
+        return numbers
 
 
 def entries(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:

@@ -127,20 +127,15 @@ RECIPES: tuple[Preset | StagedPreset, ...] = (
         "Table 4, part 3: retrieval on Flickr30k with 36 regions of a picture.",
         model={"max_regions": 36},
     ),
-    RETRIEVAL.but(
-        "image-bert/retrieval/binary+choice+triplet",
-        "Table 4, part 4: retrieval on Flickr30k by all three losses.",
-        objectives={"choice": 1.0, "triplet": 1.0},
-    ),
-    RETRIEVAL.but(
-        "image-bert/retrieval/choice",
-        "Table 4, part 4: retrieval on Flickr30k by the multi-class loss alone.",
-        objectives={"binary": 0.0, "choice": 1.0},
-    ),
-    RETRIEVAL.but(
-        "image-bert/retrieval/triplet",
-        "Table 4, part 4: retrieval on Flickr30k by the triplet loss alone.",
-        objectives={"binary": 0.0, "triplet": 1.0},
+    *(
+        RETRIEVAL.but(
+            f"image-bert/retrieval/{name}", f"Table 4, part 4: retrieval on Flickr30k by {what}.", objectives=losses
+        )
+        for name, what, losses in (
+            ("binary+choice+triplet", "all three losses", {"choice": 1.0, "triplet": 1.0}),
+            ("choice", "the multi-class loss alone", {"binary": 0.0, "choice": 1.0}),
+            ("triplet", "the triplet loss alone", {"binary": 0.0, "triplet": 1.0}),
+        )
     ),
     RETRIEVAL.but(
         "image-bert/retrieval/coco",

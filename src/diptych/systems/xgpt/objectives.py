@@ -82,34 +82,22 @@ class XgptObjectives(Objectives):
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """Return the schedule: one update per task with a weight, in turn."""
+        smoothing: dict[str, Any] = {"label_smoothing": self.label_smoothing}
+        spans = (self.span_share, self.span_length, self.span_at_least)
+        share, both_ways = self.fragment_share, ((BIDIRECTIONAL, 1.0),)
+        masked: dict[str, Any] = {"rate": self.word_share, "attention": both_ways, "hides_end": False, "alone": True}
+        objectives: dict[str, Objective] = {
+            "captions": GenerateText(vocabulary, reads="nothing", **smoothing),
+            "fragments": GenerateFragment(vocabulary, share, context=self.fragment_context, **smoothing),
+            "denoising": Denoise(vocabulary, *spans, self.masks, self.grounded, **smoothing),
+            "regions": GenerateRegions(vocabulary, self.region_error),
+            "text_words": MaskedLanguage(vocabulary, **masked, **smoothing),
+            "text_fragments": GenerateFragment(vocabulary, share, alone=True, name="text_fragment", **smoothing),
+        }
         updates = []
         for name, weight in self.weights().items():
             if weight:
-                objective = self._objective(name, vocabulary)
-                objective = objective if name == "regions" else per(self.loss_per, objective)  # Eq. 5 has its own 1/N
-                updates.append((OneForward((objective,), {objective.name: weight}), 1.0))
+                own = objectives[name]
+                objective = own if name == "regions" else per(self.loss_per, own)  # Eq. 5 has its own 1/N
+                updates.append((OneForward((objective,), {own.name: weight}), 1.0))
         return Schedule(tuple(updates), order="in turn" if len(updates) > 1 else "together")
-
-    def _objective(self, name: str, vocabulary: Vocabulary) -> Objective:
-        smoothing: dict[str, Any] = {"label_smoothing": self.label_smoothing}
-        match name:
-            case "captions":
-                return GenerateText(vocabulary, reads="nothing", **smoothing)
-            case "fragments":
-                return GenerateFragment(vocabulary, self.fragment_share, context=self.fragment_context, **smoothing)
-            case "denoising":
-                spans = (self.span_share, self.span_length, self.span_at_least)
-                return Denoise(vocabulary, *spans, self.masks, self.grounded, **smoothing)
-            case "regions":
-                return GenerateRegions(vocabulary, self.region_error)
-            case "text_words":
-                both_ways = ((BIDIRECTIONAL, 1.0),)
-                masked: dict[str, Any] = {
-                    "rate": self.word_share,
-                    "attention": both_ways,
-                    "hides_end": False,
-                    "alone": True,
-                }
-                return MaskedLanguage(vocabulary, **masked, **smoothing)
-            case _:
-                return GenerateFragment(vocabulary, self.fragment_share, alone=True, name="text_fragment", **smoothing)
