@@ -182,7 +182,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("a beam wider than the vocabulary", nothing, "caption 0.png --model demo --beams 99999", 2, "words to choose from; set it to"),
     ("drawn and searched", nothing, "caption 0.png --model demo --sample --beams 3", 2, "set beams=1, and captions=N"),
     ("top-p of nothing drawn", nothing, "caption 0.png --model demo --top-p 0.9", 2, "none are drawn; add sample=true"),
-    ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no pictures in none"),
+    ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no images in none"),
     ("empty question", nothing, "ask 0.png EMPTY --model demo", 1, "has not learnt vqa"),
     ("a file where the run should be", file("out", b""), TUNED, 1, "cannot use out: File exists"),
     ("a file where the store should be", file("out", b""), SEEN, 1, "cannot use out: File exists"),

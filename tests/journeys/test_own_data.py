@@ -133,7 +133,7 @@ def test_one_bad_picture_does_not_stop_the_others(begun: Path, run: Callable[...
     result = run("caption", "photos/cut.jpg", "none.jpg", "empty*", "photos/001.jpg", "--model", "demo/pretrain")
     assert result.code == 0
     assert [line.split(":")[0] for line in result.out.splitlines()] == ["photos/001.jpg"]
-    assert all(name in result.error for name in ("photos/cut.jpg", "none.jpg", "no pictures in empty*"))
+    assert all(name in result.error for name in ("photos/cut.jpg", "none.jpg", "no images in empty*"))
     result = run("caption", "photos/cut.jpg", "none.jpg", "--model", "demo/pretrain", "--out", "o.txt")
     assert (result.code, "none of 2 pictures" in result.error, Path("o.txt").exists()) == (1, True, False)
 

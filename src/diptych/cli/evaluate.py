@@ -123,7 +123,8 @@ def _refuse_idle(context: typer.Context, results: Path | None, model: str | None
 def _check_submit(scored: ModelOptions, file: ResultsOptions, retrieval: RetrievalOptions) -> None:
     """Raise RecipeError if --submit lacks --predictions or comes with --results or --task.
 
-    Raises DiptychError if --predictions cannot be written."""
+    Raises DiptychError if --predictions cannot be written.
+    """
     refuse_unwritable(scored.predictions)
     other = scored.predictions is None or file.results is not None or retrieval.task is not None
     if scored.submit is not None and other:

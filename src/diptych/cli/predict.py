@@ -1,4 +1,4 @@
-"""The verbs that apply a model to a user's pictures, such as caption and ask: each is made of how its task is asked."""
+"""The verbs that apply a model to images, such as caption and ask, made from the interface of each task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from diptych.tasks import TaskSpec
     from diptych.tasks.interface import Form, Prediction, TaskAnswer, TaskInterface
 
-IN_FLIGHT = 16  # requests to a service at once, and pictures in a batch
+IN_FLIGHT = 16  # concurrent requests to a service, and images in a batch
 Pictures = Annotated[list[str], Argument(help="Image files, folders, or patterns such as 'photos/*.jpg'.")]
 OnePicture = Annotated[Path, Argument(help="Image file to read.")]
 Server = Annotated[str | None, Option(metavar="URL", help="Address of a service (diptych serve) to ask instead.")]
@@ -41,22 +41,22 @@ Refuse = Callable[[object, DataError], object]
 
 
 class TaskVerbs(TyperGroup):
-    """The verbs of the command line, and those of the tasks, which are made when one is asked for."""
+    """The group of all verbs; those of tasks are built when they are first used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(dict.fromkeys([*super().list_commands(ctx), *written_verbs()]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name in written_verbs():
+        if (command := super().get_command(ctx, cmd_name)) is not None:
+            return command
+        if cmd_name in written_verbs():
             return TaskVerb(cmd_name, help=written_verbs()[cmd_name])
-        if found is None:
-            load_plugins()
-        return make_verb(cmd_name) if found is None and "diptych.tasks" in sys.modules else found
+        load_plugins()
+        return make_verb(cmd_name) if "diptych.tasks" in sys.modules else None
 
 
 class TaskVerb(TyperCommand):
-    """A verb of which `--help` of all verbs needs a sentence alone."""
+    """A placeholder with one sentence of help, replaced by the full verb when it is used."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         assert self.name is not None
@@ -67,12 +67,12 @@ class TaskVerb(TyperCommand):
 
 @cache
 def written_verbs() -> dict[str, str]:
-    """The verbs of Diptych's own tasks and their help, as the source has them: importing tasks would load torch."""
-    found = find_spec("diptych")
-    assert found is not None
-    assert found.origin is not None
+    """Return the verbs of Diptych's own tasks and their help, read from the sources: importing tasks loads torch."""
+    package = find_spec("diptych")
+    assert package is not None
+    assert package.origin is not None
     verbs = {}
-    for path in sorted((Path(found.origin).parent / "tasks").glob("*.py")):
+    for path in sorted((Path(package.origin).parent / "tasks").glob("*.py")):
         text = text_of(path)
         if "interface.TaskInterface(" not in text:
             continue
@@ -96,7 +96,7 @@ def make_verb(name: str) -> Any:
 
 
 def _command(spec: TaskSpec) -> Callable[..., None]:
-    """A function with a parameter for each argument and option."""
+    """Return the function of a verb, with a parameter for each argument and option."""
     interface = spec.required_interface
     fields = {form.argument or form.option or name: (name, form) for name, form in interface.forms.items()}
 
@@ -130,7 +130,7 @@ def _given(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> insp
 
 
 def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) -> inspect.Parameter:
-    """The argument or option of a request's field. Limits above are a service's: none holds for an opened model."""
+    """Make the argument or option of a request's field. Upper limits apply to services only, not to opened models."""
     of, listed = interface.request.model_fields[name], name in interface.list_fields
     kind, text = _plain(of.annotation), form.help or of.description
     if form.argument:
@@ -143,13 +143,13 @@ def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) 
 
 
 def _plain(annotation: Any) -> Any:
-    """The type of an annotation, without None and limits."""
+    """Return the type of an annotation, without None and limits."""
     parts = [one for one in get_args(annotation) if one is not type(None) and not hasattr(one, "ge") and one]
     return _plain(parts[0]) if parts else annotation
 
 
 def _requests(interface: TaskInterface, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """One, or one for each of the words of an argument that may be given several times."""
+    """Return the fields of each request: one, or one per value of an argument that may be repeated."""
     each = next((name for name, form in interface.forms.items() if form.each), None)
     given = {
         name: tuple(value or ()) if name in interface.list_fields else value
@@ -162,7 +162,7 @@ def _requests(interface: TaskInterface, values: dict[str, Any]) -> list[dict[str
 def _ask(
     spec: TaskSpec,
     names: list[str],
-    asked: list[dict[str, Any]],
+    fields: list[dict[str, Any]],
     *,
     model: str | None,
     server: str | None,
@@ -173,7 +173,7 @@ def _ask(
     out: Path | None = None,
     show: Path | None = None,
 ) -> None:
-    """Ask, and print or write what is answered."""
+    """Send the requests to a model or a service, and print or write the answers."""
     interface, refused = spec.required_interface, list[DataError]()
     refuse_unwritable(out)
     several = not any(form.argument for form in interface.forms.values())
@@ -187,29 +187,29 @@ def _ask(
     pictures = _find(names, refuse) if several else [Path(name) for name in names]
     if server is not None:
         if show is not None or features is not None:
-            raise RecipeError("--show and --features want the model itself; leave out --server")
+            raise RecipeError("--show and --features need the model itself; leave out --server")
         if (device, precision) != ("auto", "auto"):
-            raise RecipeError("--device and --precision are the service's own choice; leave out --server")
-        answers = _from_server(interface, server, pictures, [{**one, "model": model} for one in asked], refuse)
+            raise RecipeError("--device and --precision are set by the service; leave them out, or leave out --server")
+        answers = _from_server(interface, server, pictures, [{**one, "model": model} for one in fields], refuse)
     else:
         if model is None:
-            raise RecipeError("no model is named: give --model FOLDER, or --server URL of a running service")
+            raise RecipeError("Missing --model FOLDER (or --server URL of a running service)")
         from diptych.serving import load
 
         predictor = load(model, features, device=device, precision=precision)
-        answers = _from_model(spec, predictor, pictures, asked, show, refuse)
+        answers = _from_model(spec, predictor, pictures, fields, show, refuse)
     lines: list[str] = []
     if "box" in interface.response.model_fields:
-        title = " ".join(map(str, asked[0].values()))
-        answers = (_draw_box(told, title, out) for told in answers)
-    for told in answers:
+        title = " ".join(map(str, fields[0].values()))
+        answers = (_draw_box(answer, title, out) for answer in answers)
+    for answer in answers:
         assert interface.lines is not None
-        printed = [told.line()] if as_json else list(map(printable, interface.lines(told, len(asked) == 1)))
+        printed = [answer.line()] if as_json else list(map(printable, interface.lines(answer, len(fields) == 1)))
         lines += printed
         if out is None or not several:
             print("\n".join(printed), flush=True)
     if not lines:
-        raise DataError(f"none of {len(refused)} pictures could be read; the reasons are above")
+        raise DataError(f"none of {len(refused)} images could be read; the reasons are above")
     if out is not None and several:
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
         print(f"{len(lines)} lines in {out}")
@@ -219,40 +219,41 @@ def _from_model(
     spec: TaskSpec,
     predictor: Predictor,
     pictures: Sequence[Path],
-    asked: Sequence[dict[str, Any]],
+    fields: Sequence[dict[str, Any]],
     show: Path | None,
     refuse: Refuse,
 ) -> Iterator[TaskAnswer]:
+    """Yield answers of an opened model, in the order of the images."""
     from diptych.runtime.configs import derive
     from diptych.tasks.interface import Prediction, seed_sampling
 
     drawn, interface = ShownFolder(show), spec.required_interface
-    requests = [interface.request.model_construct(**one) for one in asked]
+    requests = [interface.request.model_construct(**one) for one in fields]
     seed_sampling(requests[0])
     left = iter(pictures)
     while batch := list(islice(left, IN_FLIGHT)):
         records = predictor.extract(batch, refuse)
         pairs = [(record, request) for record in records for request in requests]
         for (record, request), answer in zip(pairs, predictor.answers(spec, pairs) if pairs else (), strict=True):
-            told = interface.build_message(answer, request, str(record.image))
+            message = interface.build_message(answer, request, str(record.image))
             try:
                 shown = drawn.write(answer) if isinstance(answer, Prediction) else None
-            except DataError as error:  # regions were given, and there is no picture to draw them on
+            except DataError as error:  # the regions were given, and there is no image to draw on
                 refuse(answer, error)
                 shown = None
-            yield told if shown is None else derive(told, shown=shown)
+            yield message if shown is None else derive(message, shown=shown)
 
 
 def _from_server(
-    interface: TaskInterface, url: str, pictures: Sequence[Path], asked: Sequence[dict[str, Any]], refuse: Refuse
+    interface: TaskInterface, url: str, pictures: Sequence[Path], fields: Sequence[dict[str, Any]], refuse: Refuse
 ) -> Iterator[TaskAnswer]:
-    """In the order of the pictures; several are on their way, so that the service can put them together."""
+    """Yield answers in the order of the images; several requests run at once, so that the service can batch them."""
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from diptych.runtime.configs import validated
     from diptych.serving.client import Client
 
-    client, requests = Client(url), [validated(interface.request, one, "options") for one in asked]
+    client, requests = Client(url), [validated(interface.request, one, "options") for one in fields]
     with ThreadPoolExecutor(IN_FLIGHT) as threads:
         waiting: deque[tuple[Path, Future[TaskAnswer]]] = deque()
         left = ((picture, request) for picture in pictures for request in requests)
@@ -272,28 +273,28 @@ def _from_server(
                 future.cancel()
 
 
-def _draw_box(told: Any, title: str, out: Path | None) -> TaskAnswer:
-    """Write the picture with the box of an answer; the answer with the name of the file."""
+def _draw_box(answer: Any, title: str, out: Path | None) -> TaskAnswer:
+    """Write the image with the box of an answer, and return the answer with the name of the file."""
     from diptych.runtime.configs import derive
     from diptych.serving.drawing import draw_box
     from diptych.vision.pictures import open_picture, write_png
 
-    picture, drawn = open_picture(Path(told.picture)), out or Path(f"{Path(told.picture).stem}-found.png")
-    (left, top, width, height), (_, tall, wide) = told.box, picture.shape
+    picture, drawn = open_picture(Path(answer.picture)), out or Path(f"{Path(answer.picture).stem}-found.png")
+    (left, top, width, height), (_, tall, wide) = answer.box, picture.shape
     corners = left / wide, top / tall, (left + width) / wide, (top + height) / tall
     write_png(draw_box(picture, corners, title), drawn)
-    shown: TaskAnswer = derive(told, shown=str(drawn))
+    shown: TaskAnswer = derive(answer, shown=str(drawn))
     return shown
 
 
 class ShownFolder:
-    """The folder of `--show`: a PNG for each prediction, named as its picture; no name twice."""
+    """The folder of `--show`: a PNG per prediction, named after its image, with a number if the name is taken."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder, self._names = folder, set[str]()
 
     def write(self, prediction: Prediction) -> str | None:
-        """The file, where there is a folder."""
+        """Draw a prediction and return the file; None without a folder."""
         if self.folder is None:
             return None
         from diptych.serving.drawing import draw
@@ -309,10 +310,10 @@ class ShownFolder:
 
 
 def _find(names: list[str], refuse: Refuse) -> list[Path]:
-    """Each picture once, in the order in which they were named. A folder or a pattern without pictures is refused."""
+    """Return each image once, in the given order. Folders and patterns without images are passed to `refuse`."""
     from diptych.vision.pictures import ENDINGS, find_pictures
 
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     for name in names:
         path = Path(name)
         if path.is_dir():
@@ -322,6 +323,6 @@ def _find(names: list[str], refuse: Refuse) -> list[Path]:
         else:
             here = [path]
         if not here:
-            refuse(name, DataError(f"no pictures in {name}"))
-        found |= dict.fromkeys(here)
-    return list(found)
+            refuse(name, DataError(f"no images in {name}"))
+        paths |= dict.fromkeys(here)
+    return list(paths)

@@ -1,4 +1,4 @@
-"""A recipe's model made small, and records for it to learn by heart."""
+"""A recipe with a small model, and toy records to overfit it to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from diptych.systems import SYSTEMS, Recipe, find_recipe
 from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.run import ask
 
-KINDS, FEATURES = 4, 6  # classes of a region, and values that describe it
+KINDS, FEATURES = 4, 6  # region classes, and values of a region's features
 SIZES = {
     "width": 32,
     "heads": 2,
@@ -31,11 +31,11 @@ SIZES = {
     "attention_dropout": 0.0,
     "init_std": 0.1,
 }
-LAYERS = 2  # of each stack at most
+LAYERS = 2  # most layers of each stack
 
 
 def toy_regions(count: int, seed: int = 0) -> Regions:
-    """Random boxes, each with a class and features that tell the class."""
+    """Return `count` random boxes (fractions), each with a class and features from which the class can be inferred."""
     random = torch.Generator().manual_seed(seed)
     corner = torch.rand(count, 2, generator=random) * 0.5
     kinds = torch.randint(0, KINDS, (count,), generator=random)
@@ -48,7 +48,7 @@ def toy_regions(count: int, seed: int = 0) -> Regions:
     )
 
 
-# Eight pictures, each with a caption of its own and one question for all: only the picture tells the answer.
+# Eight images with different captions and the same question, which only the image can answer.
 _WORDS = ("dog", "bird", "tree", "person")
 NAMES = tuple(f"{first} {second}" for first in _WORDS for second in _WORDS)[:8]
 EIGHT = tuple(
@@ -63,14 +63,14 @@ EIGHT = tuple(
 
 
 def small(model: ModelConfig, shape: Mapping[str, Any]) -> ModelConfig:
-    """Of the sizes of a test; `shape` has other ones by name."""
+    """Shrink a model's configuration to test sizes; `shape` overrides them by name."""
     layers = {name: min(value, LAYERS) for name, value in model if name.endswith("layers")}
     return derive(model, **{**SIZES, **layers, **shape})
 
 
 @dataclass(frozen=True)
 class Case:
-    """A recipe, its model made small, and what it trains on."""
+    """A recipe with a small model, its objectives, and the records and samples that it trains on."""
 
     recipe: Recipe
     spec: TaskSpec
@@ -90,8 +90,10 @@ class Case:
         schedule: Schedule | None = None,
         shape: Mapping[str, Any] | None = None,
     ) -> Case:
-        """`recipe` may be a name; `tokens` default to the words of the records, `schedule` to the recipe's; `shape`
-        has settings of the model that the test needs smaller."""
+        """Make a case of a recipe or its name.
+
+        `tokens` default to the words of the records, `schedule` to the recipe's; `shape` overrides model settings.
+        """
         load_plugins()
         recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
         spec, system = find_task(recipe.task), SYSTEMS[recipe.system]
@@ -114,20 +116,22 @@ class Case:
         return cls(recipe, spec, task, tokens, model, schedule, records, samples)
 
     def questions(self) -> Batch:
-        """What the task asks of all records."""
+        """Return the task's queries for all records, as one batch."""
         return collate([replace(q, regions=r.regions) for r in self.records for q in self.task.queries(r)])
 
     def predictions(self) -> list[dict[str, Any]]:
-        said = ask(self.task, self.model.eval(), list(self.records), batch_size=3)  # groups are cut apart
+        """Return the task's prediction for each query of all records."""
+        predicted = ask(self.task, self.model.eval(), list(self.records), batch_size=3)  # splits groups
         self.model.train()
-        return said
+        return predicted
 
     def scores(self) -> dict[str, float]:
+        """Return the task's scores on all records."""
         return self.task.score(self.predictions(), self.records)
 
 
 def sizes(records: Iterable[Record]) -> tuple[int, int]:
-    """Values of a region's features, and classes of regions."""
-    seen = next(record.regions for record in records if record.regions is not None)
-    assert seen.features is not None, "the records need regions with features"
-    return seen.features.shape[1], 0 if seen.classes is None else seen.classes.shape[1]
+    """Return the number of feature values and the number of classes of the records' regions."""
+    regions = next(record.regions for record in records if record.regions is not None)
+    assert regions.features is not None, "the records need regions with features"
+    return regions.features.shape[1], 0 if regions.classes is None else regions.classes.shape[1]

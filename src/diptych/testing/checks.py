@@ -1,4 +1,4 @@
-"""Whether a few samples can be learnt by heart, and whether no more rows are read than heads and objectives name."""
+"""Check that a model can overfit a few samples, and reads no rows that its heads and objectives do not name."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,15 +13,15 @@ from diptych.models import SystemModel, rows
 from diptych.models.rows import Rows
 from diptych.testing.case import Case
 
-LEARNT = 0.05  # nats a word or an answer; one of eight guessed costs 2
-LOOKS = 50  # steps from one look at the answers to the next
-RUBBISH = 1e4  # in rows that are cut
+LEARNT = 0.05  # nats per word or answer; a guess among eight costs 2
+CHECK_EVERY = 50  # steps between checks of the answers
+RUBBISH = 1e4  # value put into rows that are cut
 
 
 def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) -> Iterator[dict[str, float]]:
-    """The mean loss of each objective, of all updates together, before each step.
+    """Train on all samples, and yield the mean loss of each objective before each step.
 
-    The batches stay as they are; with `anew`, what is hidden and which pairs are wrong is drawn at each step.
+    The batches are prepared once; with `anew`, masks and mismatched pairs are drawn again at each step.
     """
     case.model.train()
     updates, rng = [update for update, _ in case.schedule.updates], Random(0)
@@ -44,7 +44,7 @@ def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) ->
 
 
 def answers_rightly(case: Case) -> bool:
-    """Whether the score that chooses the task's weights is full, where a task is answered at all."""
+    """True if the task's validation score is 100, or if the task is pre-training, which has no answers."""
     return case.spec.pretrains or case.scores()[case.spec.training.watched] >= 100
 
 
@@ -56,22 +56,24 @@ def check_overfit(
     anew: bool = False,
     right: Callable[[Case], bool] = answers_rightly,
 ) -> None:
-    """All samples are learnt by heart: each loss falls below `enough`, which may be made from the losses at the start,
-    and the answers are `right`."""
+    """Check that the model overfits: each loss falls below `enough`, and the answers are `right`.
+
+    `enough` is in nats, or a function of the losses at the start.
+    """
     start: dict[str, float] = {}
-    for step, found in enumerate(learn(case, steps, lr, anew), start=1):
-        start = start or found
+    for step, losses in enumerate(learn(case, steps, lr, anew), start=1):
+        start = start or losses
         least = enough(start) if callable(enough) else enough
-        low = all(loss < least for loss in found.values())
-        if low and (case.spec.pretrains or step % LOOKS == 0) and right(case):
+        low = all(loss < least for loss in losses.values())
+        if low and (case.spec.pretrains or step % CHECK_EVERY == 0) and right(case):
             return
     name = f"{case.recipe.name}: after {steps} steps"
-    assert low, f"{name} the losses are {found}, wanted below {least:.3g}; they were {start}"
-    assert right(case), f"{name} not all answers are right; the losses are {found}"
+    assert low, f"{name} the losses are {losses}, wanted below {least:.3g}; they were {start}"
+    assert right(case), f"{name} not all answers are right; the losses are {losses}"
 
 
 def costs(model: SystemModel, update: Update, batch: Batch) -> list[Tensor]:
-    """Of each pass the losses, then each weight's gradient of their sum."""
+    """Return the losses of each pass, then the gradient of their sum for each weight."""
     torch.manual_seed(0)
     model.zero_grad()
     losses = list(update.losses(model, batch))
@@ -81,33 +83,35 @@ def costs(model: SystemModel, update: Update, batch: Batch) -> list[Tensor]:
 
 
 def uncut(run: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
-    """What `run` computes if no row is cut, of padding or of what nothing asks for."""
+    """Return what `run` computes if no rows are cut, neither padding nor rows that no head needs."""
     with patch.object(rows, "special_tokens_read", lambda *_: None), patch.object(rows, "WORTH", 0.0):
         return run()
 
 
 def rows_cut(run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
-    """How many rows `run` cuts. With rubbish in them it has to compute what is `wanted`."""
+    """Return the number of rows that `run` cuts. With rubbish in them it must still compute `wanted`."""
     cut = 0
 
-    def put(self: Rows, found: Tensor) -> Tensor:
+    def put(self: Rows, states: Tensor) -> Tensor:
         nonlocal cut
         if self.home is None:
-            return found.reshape(self.batch, self.length, -1)
+            return states.reshape(self.batch, self.length, -1)
         cut += self.batch * self.length - len(self.home)
-        nothing = found.new_full((self.batch * self.length, *found.shape[1:]), RUBBISH)
-        return nothing.index_copy(0, self.home, found).reshape(self.batch, self.length, -1)
+        nothing = states.new_full((self.batch * self.length, *states.shape[1:]), RUBBISH)
+        return nothing.index_copy(0, self.home, states).reshape(self.batch, self.length, -1)
 
     with patch.object(Rows, "put", put):
-        found = run()
-    for one, other in zip(found, wanted, strict=True):
+        actual = run()
+    for one, other in zip(actual, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     return cut
 
 
 def check_masks(case: Case) -> int:
-    """Each objective names in `request` all that its loss reads, and no layer reads padding: losses and gradients are
-    the same with rubbish in all other rows. Returns how many rows were cut."""
+    """Check that each objective names in `request` all states its loss reads, and that no layer reads padding.
+
+    Losses and gradients must be the same with rubbish in all other rows. Returns the number of rows that were cut.
+    """
     case.model.train()
     cut = 0
     for update, _ in case.schedule.updates:
@@ -118,24 +122,27 @@ def check_masks(case: Case) -> int:
 
 
 def check_heads(case: Case) -> int:
-    """Each head names in `reads` all that it reads: losses, gradients and what the heads answer are the same with
-    rubbish in all other rows. Returns how many rows were cut."""
-    update, asked = case.schedule.at(0), case.questions()
+    """Check that each head names in `reads` all states it reads.
+
+    Losses, gradients and outputs of the heads must be the same with rubbish in all other rows. Returns the number of
+    rows that were cut.
+    """
+    update, queries = case.schedule.at(0), case.questions()
     batch = collate(update.prepare(list(case.samples), Random(0)))
 
     def answered() -> list[Tensor]:
-        seen: list[Tensor] = []
+        read: list[Tensor] = []
 
-        def keep(_module: nn.Module, _inputs: object, found: Tensor) -> None:
-            """A score a region counts where there is a region."""
-            regions = asked.regions_present
-            seen.append(found.view_as(regions)[regions] if found.numel() == regions.numel() else found)
+        def keep(_module: nn.Module, _inputs: object, scores: Tensor) -> None:
+            """Keep the head's output; of one score per region, only those of regions that are not padding."""
+            regions = queries.regions_present
+            read.append(scores.view_as(regions)[regions] if scores.numel() == regions.numel() else scores)
 
         for name in update.objectives[0].heads:
             hook = case.model.heads[name].register_forward_hook(keep)
             with torch.no_grad():
-                case.task.predict(case.model.eval(), asked)
+                case.task.predict(case.model.eval(), queries)
             hook.remove()
-        return costs(case.model.train(), update, batch) + seen
+        return costs(case.model.train(), update, batch) + read
 
     return rows_cut(answered, uncut(answered))

@@ -1,4 +1,4 @@
-"""Whether a run that is killed resumes to the same bits, and whether two processes train as one."""
+"""Check that a killed run resumes bit for bit, and that two processes train like one."""
 
 import json
 import time
@@ -26,19 +26,19 @@ from diptych.training.checkpoint import steps_in
 from diptych.training.ranks import join_ranks
 from diptych.training.trainer import CHECKPOINTS
 
-# With these, 1, 2 or 4 processes train to the same weights.
+# With these settings, 1, 2 or 4 processes train to the same weights.
 ALIKE = {
     "training.steps": 6, "training.checkpoint_every": 3, "training.batch": 8, "training.log_every": 1,
     "training.validate_every": "null", "training.patience": "null", "training.average_best": 1,
     "training.precision": "fp32", "training.device": "cpu", "data.split": "train",
     "model.dropout": 0, "model.attention_dropout": 0,
-    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # Adam would make much of rounding
+    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # Adam would amplify rounding errors
 }  # fmt: skip
 KILLED = {"training.steps": 12, "training.checkpoint_every": 2, "optimizer.kind": "adamw", "optimizer.lr": 1e-3}
 
 
 def toy_store(folder: Path, records: Sequence[Record] = EIGHT) -> Path:
-    """A store of records whose regions are there: the last one is to validate on, the others to train on."""
+    """Write a store of records with regions: the last one in the split val, the others in train."""
     features, classes = sizes(records)
     contract = FeatureContract("given", "", features, tuple(f"class {number}" for number in range(classes)))
     with StoreWriter(folder, contract) as writer:
@@ -48,7 +48,7 @@ def toy_store(folder: Path, records: Sequence[Record] = EIGHT) -> Path:
 
 
 def toy_recipe(recipe: Recipe | str, shape: Mapping[str, Any] | None = None, **settings: Any) -> Recipe:
-    """Of a recipe, or of one by its name, a few steps of a small model with the settings ALIKE and these."""
+    """Return a recipe with a small model, few steps and the settings ALIKE, overridden by `settings`."""
     load_plugins()
     recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
     made = derive(recipe, model=small(recipe.model, shape or {}).model_dump(), init=None)
@@ -58,7 +58,7 @@ def toy_recipe(recipe: Recipe | str, shape: Mapping[str, Any] | None = None, **s
 def check_resume(
     recipe: Recipe | str, folder: Path, records: Sequence[Record] = EIGHT, start: Path | None = None, **options: Any
 ) -> None:
-    """A run that is killed (SIGKILL) and resumed ends with the losses and weights of one that was not, bit by bit.
+    """Check that a killed (SIGKILL) and resumed run ends with the same losses and weights, bit for bit.
 
     `start` is a model folder to begin from; `options` are those of `toy_recipe`.
     """
@@ -79,7 +79,7 @@ def check_resume(
 def check_ranks(
     recipe: Recipe | str, folder: Path, records: Sequence[Record] = EIGHT, start: Path | None = None, **options: Any
 ) -> None:
-    """Two processes train to the losses and weights of one, but for rounding; arguments as of `check_resume`."""
+    """Check that two processes train like one, except for rounding. The arguments are those of `check_resume`."""
     store, chosen = toy_store(folder / "store", records), toy_recipe(recipe, **{"training.batch": 4, **options})
     _train(chosen, store, folder / "one", start)
     together(_train, chosen, store, folder / "two", start, processes=2)
@@ -87,11 +87,11 @@ def check_ranks(
 
 
 def assert_alike(one: Path, other: Path, exactly: bool = False) -> None:
-    """Two runs have the same losses, gradient norms and weights."""
+    """Assert that two runs have the same losses, gradient norms and weights."""
     same = torch.testing.assert_close
     same(_losses(other), _losses(one), rtol=0 if exactly else 1e-4, atol=0)
-    found, wanted = (load_file(folder / INNER / WEIGHTS) for folder in (other, one))
-    same(found, wanted, rtol=0 if exactly else 1e-3, atol=0 if exactly else 1e-5)
+    actual, wanted = (load_file(folder / INNER / WEIGHTS) for folder in (other, one))
+    same(actual, wanted, rtol=0 if exactly else 1e-3, atol=0 if exactly else 1e-5)
 
 
 def _train(recipe: Recipe, store: Path, out: Path, start: Path | None) -> None:

@@ -1,5 +1,5 @@
-// The page: a picture, a task, a question; what the models answer; what was asked in this visit; a link to the settings.
-// It knows no task by name: /v1/forms lists the fields of each, and an answer comes as what is to be shown.
+// The page: an image, a task and its fields; the models' answers; the requests of this visit; a link to the settings.
+// It knows no task by name: /v1/forms lists the fields of each task, and answers arrive arranged for display (PageView).
 import { element, shown } from "/view.js";
 
 const VIEW = "application/vnd.diptych.page+json";
@@ -22,7 +22,7 @@ function take(file) {
   chosen.src = state.address;
   chosen.alt = `The chosen picture, ${file.name || "pasted"}`;
   chosen.hidden = false;
-  say("The picture is there.");
+  say("The picture is loaded.");
 }
 
 async function takeExample(name, address) {
@@ -125,7 +125,7 @@ function remember() { history.replaceState(null, "", `#${new URLSearchParams({ t
 function restore() {
   const { task, ...rest } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   const all = offered();
-  if (!all.length) { complain("The models of this service have learnt no task that can be asked."); return; }
+  if (!all.length) { complain("The models of this service were trained for no task of this page."); return; }
   choose(all.includes(task) ? task : all[0], rest);
 }
 
@@ -164,7 +164,7 @@ async function ask(event) {
   const missing = fields.find(({ name, wanted }) => wanted && !byId(`field-${name}`).value.trim());
   complain("");
   if (pictured && !state.picture) { complain("Choose a picture first."); byId("file").focus(); return; }
-  if (missing) { complain(`${missing.label}: say it in words first.`); byId(`field-${missing.name}`).focus(); return; }
+  if (missing) { complain(`${missing.label}: enter a text first.`); byId(`field-${missing.name}`).focus(); return; }
   const models = chosenModels();
   if (!models.length) { complain("Tick a model first."); return; }
   remember();
@@ -173,7 +173,7 @@ async function ask(event) {
   state.asking?.abort();
   state.asking = new AbortController();
   byId("go").disabled = true;
-  say(pictured ? "The picture was sent; the model is working…" : "Searching the pictures…");
+  say(pictured ? "The picture was sent; the model is computing…" : "Searching the pictures…");
   const picture = state.address;
   const answers = await Promise.allSettled(models.map((model) => post(task, model, asked)));
   byId("go").disabled = false;
@@ -209,7 +209,7 @@ function keep(task, picture, line, nodes) {
 // What the models are
 
 function about(model) {
-  const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => state.forms[task].name).join(", ") || "nothing that can be asked"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Tells apart", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
+  const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => state.forms[task].name).join(", ") || "no task of this page"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Classes", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
   return [element("h3", {}, model.name), element("table", { class: "facts" }, element("tbody", {}, ...facts.filter(([, value]) => value).map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))))];
 }
 
@@ -219,7 +219,7 @@ async function start() {
   byId("form").addEventListener("change", remember);
   byId("link").addEventListener("click", copyLink);
   const found = await Promise.all([fetch("/v1/models"), fetch("/v1/forms")]);
-  if (!found.every((one) => one.ok)) { complain("The models could not be asked for; reload the page."); return; }
+  if (!found.every((one) => one.ok)) { complain("The list of models could not be loaded; reload the page."); return; }
   const [{ models, examples }, forms] = await Promise.all(found.map((one) => one.json()));
   state.forms = Object.fromEntries(forms.map((one) => [one.task, one]));
   state.models = models;

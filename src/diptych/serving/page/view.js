@@ -1,4 +1,4 @@
-// How answers are shown: words that light up regions, regions that light up words, boxes, tables, sheets.
+// Show answers: words that highlight regions, regions that highlight words, boxes, tables, sheets.
 
 export function element(name, given = {}, ...inside) {
   const made = document.createElement(name);
@@ -29,7 +29,7 @@ function canvas(picture, alt) {
   return element("div", { class: "canvas" }, element("img", { src: picture, alt }));
 }
 
-// The words one after another; resolves when the last is there.
+// Show the words one after another; resolves after the last.
 async function appear(buttons, into) {
   for (const button of buttons) {
     into.append(button);
@@ -80,7 +80,7 @@ function explained(picture, text, told) {
     boxes.forEach((box) => { box.classList.remove("lit"); box.firstChild.style.fillOpacity = 0; });
     buttons.forEach((button) => button.classList.remove("lit"));
   }
-  // The smallest on top, so that each can be pointed at.
+  // The smallest regions on top, so that each can be pointed at.
   const area = (box) => told.regions[boxes.indexOf(box)].box[2] * told.regions[boxes.indexOf(box)].box[3];
   overlay.append(...[...boxes].sort((one, other) => area(other) - area(one)));
   shown.append(overlay);
@@ -106,7 +106,7 @@ function sheet(pictures, summary) {
   return element("ol", { class: "sheet" }, ...pictures.map(([name, score], row) => element("li", {}, element("img", { src: `/v1/pictures/${name}`, alt: `Number ${row + 1} for: ${summary}`, loading: "lazy" }), score.toFixed(3))));
 }
 
-// Of an answer (PageView in tasks/interface.py): nodes to show, a line for the list of the visit, and when all words are there.
+// Return the nodes of an answer (PageView in tasks/interface.py), its summary, and a promise for when all words are shown.
 export function shown(view, picture) {
   const { summary, words, explanation, box, verdicts, notes, items, tables } = view;
   let nodes = [], ready = Promise.resolve();
