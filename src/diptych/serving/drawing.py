@@ -95,9 +95,8 @@ def label_of(prediction: Prediction, group: list[int]) -> str:
     if classes is not None and prediction.class_names:
         best = int(classes[group[0]].argmax())
         name = f"{prediction.class_names[best]} {float(classes[group[0], best]):.2f}"
-    return name + (
-        "" if not more else f", and {more} regions that cover it" if more > 1 else ", and 1 region that covers it"
-    )
+    cover = "1 region that covers" if more == 1 else f"{more} regions that cover"
+    return f"{name}, and {cover} it" if more else name
 
 
 def _inside(box: list[float], image: Image.Image) -> tuple[float, float, float, float]:

@@ -150,9 +150,7 @@ class Predictor:
         self._task(spec)  # fails before an image is opened if the model lacks the task
         record = self.extract([picture])[0]
         kind = spec.required_interface.request
-        return self.answers(
-            spec, [(record, kind.model_construct(**one)) for one in requests]
-        )  # limits: only a service's
+        return self.answers(spec, [(record, kind.model_construct(**one)) for one in requests])  # without limits
 
     def answers(self, spec: TaskSpec, requests: Sequence[tuple[Record, TaskRequest]]) -> list[Any]:
         """Return the task's answer to each request about a record with regions, computed in one batch."""

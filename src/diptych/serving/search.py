@@ -169,9 +169,8 @@ class RegionCache:
                 if not set(contents) <= self.failed.keys():  # the error is not about the images
                     raise
                 return CachedRecords(None, {}, model)
-        return CachedRecords(
-            Store(self.folder), {record.key: record.image for record in records if record.image}, model
-        )
+        paths = {record.key: record.image for record in records if record.image}
+        return CachedRecords(Store(self.folder), paths, model)
 
 
 class CachedRecords:
@@ -259,9 +258,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
             f"diptych finetune retrieval --model {folder.folder}"
         )
     elif (shortlist is None) != (by is None):
-        problem = (
-            "a shortlist needs its size and the model that picks it: give both --shortlist N and --shortlist-by MODEL"
-        )
+        problem = "a shortlist needs a size and a model: give both --shortlist N and --shortlist-by MODEL"
     elif by is not None and not can_match(folder.model):
         problem = (
             f"{folder.folder} makes a vector of each image, so a query costs it one pass; a shortlist is for a model "

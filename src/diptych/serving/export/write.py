@@ -38,6 +38,7 @@ from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
 
 Format = Literal["torch", "onnx"]
+Exportable = StorybookDetector | Grid
 FACTS, RUNNER = "program.json", "run.py"
 ENDINGS = {"torch": "pt2", "onnx": "onnx"}
 INLINE = 2**30  # bytes of weights; larger ONNX models keep them in a second file
@@ -87,7 +88,7 @@ def _task(folder: ModelFolder) -> str:
     return tasks[0]
 
 
-def _detector(folder: ModelFolder) -> StorybookDetector | Grid:
+def _detector(folder: ModelFolder) -> Exportable:
     if folder.detector is None:
         raise ServingError(f"{folder.folder} has no detector/ folder, so nothing would turn images into regions")
     detector = load_detector(folder.detector)
@@ -116,9 +117,7 @@ def _detect(detector: StorybookDetector | Grid, form: Format) -> tuple[nn.Module
     return Detect(detector, candidates, reduced), detector.network.shape.side
 
 
-def _programs(
-    folder: ModelFolder, detector: StorybookDetector | Grid, task: str, form: Format
-) -> Iterator[TracedProgram]:
+def _programs(folder: ModelFolder, detector: Exportable, task: str, form: Format) -> Iterator[TracedProgram]:
     """Yield each program with its name, example inputs, their names, and their dynamic dimensions."""
     any_size = torch.export.Dim.DYNAMIC
     rows, pairs = {0: any_size}, {0: any_size, 1: any_size}

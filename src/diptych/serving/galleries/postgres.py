@@ -135,17 +135,14 @@ class PostgresVectors:
     def _make(self, connection: Any, width: int) -> None:
         """Create the tables for the first vectors; other processes wait meanwhile."""
         if width > MOST_WIDE:
-            raise GalleryError(
-                f"vectors of {width} values; pgvector can index at most {MOST_WIDE}; leave out --gallery"
-            )
+            raise GalleryError(f"vectors of {width} values; pgvector indexes at most {MOST_WIDE}; leave out --gallery")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._is_ready(connection):
             return
         connection.execute("CREATE TABLE IF NOT EXISTS diptych_gallery (model text NOT NULL, width int NOT NULL)")
         connection.execute("INSERT INTO diptych_gallery VALUES (%s, %s)", (self.model, width))
-        connection.execute(
-            f"CREATE TABLE diptych_vectors (content bytea PRIMARY KEY, vector vector({int(width)}) NOT NULL)"
-        )
+        columns = f"content bytea PRIMARY KEY, vector vector({int(width)}) NOT NULL"
+        connection.execute(f"CREATE TABLE diptych_vectors ({columns})")
 
     def _connected(self) -> Any:
         """Return the open connection, or a new one if the database has closed it."""
@@ -155,9 +152,8 @@ class PostgresVectors:
                 return self._kept[0]
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
                 _close(self._kept)
-        connection = self._psycopg.connect(
-            self.address, connect_timeout=PATIENCE, tcp_user_timeout=1000 * ANSWERED, autocommit=True
-        )
+        limits = {"connect_timeout": PATIENCE, "tcp_user_timeout": 1000 * ANSWERED}
+        connection = self._psycopg.connect(self.address, **limits, autocommit=True)
         try:
             connection.execute(f"SET statement_timeout = '{ANSWERED}s'")
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")

@@ -70,9 +70,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._ours(host):
-            raise RequestRefused(
-                421, f"this service is not {host[:100]!r}; use its address, or start it with --allow-host", "host"
-            )
+            raise RequestRefused(421, f"this service is not {host[:100]!r}; use its address, or --allow-host", "host")
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(

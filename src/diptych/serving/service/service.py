@@ -80,9 +80,8 @@ class Service:
         elif self.gallery is None and not interfaces()[task].pictured:
             advice = "the service was started without --pictures FOLDER, which can be searched"
         else:
-            advice = "its tasks: " + (
-                ", ".join(sorted({one for tasks in self.tasks.values() for one in tasks})) or "none"
-            )
+            all_tasks = sorted({one for tasks in self.tasks.values() for one in tasks})
+            advice = "its tasks: " + (", ".join(all_tasks) or "none")
         verb = "answers" if request.model is None else "answer"
         raise RequestRefused(422, f"{which} {verb} {task}; {advice} (GET /v1/models)", where="model")
 
