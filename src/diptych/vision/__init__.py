@@ -1,1 +1,1 @@
-"""From a picture to its regions: detectors, grids, features of others, region selection."""
+"""Image to regions: image files, detectors, grids, backbones, published features, region selection."""

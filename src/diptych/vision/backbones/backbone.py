@@ -64,6 +64,7 @@ class Backbone(nn.Module):
         return next(chain(self.parameters(), self.buffers())).device
 
     def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> Float[Tensor, "B F h w"]:
+        """Return the last maps of images (0 to 255)."""
         pixels = normalize(squares.float() / 255, list(self.opened.mean), list(self.opened.deviation))
         return cast(Tensor, self.trunk(pixels))
 
@@ -96,7 +97,10 @@ class Backbone(nn.Module):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any], weights: Mapping[str, Tensor], source: str) -> Backbone:
-        """Raises KeyError, TypeError or ValueError for a bad description, CheckpointError for other weights."""
+        """Build the network of a description and fill in its weights.
+
+        Raises KeyError, TypeError or ValueError for a bad description, CheckpointError for other weights.
+        """
         name = described["backbone"]
         mean, deviation = (cast(Three, tuple(map(float, described[key]))) for key in ("mean", "deviation"))
         trunk = _library(name)[0].built(described)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError
 from diptych.vision.backbones.onnx_graph import Feed, Graph
-from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, as_map, three
+from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, as_map, refuse_unknown, three
 
 KEYS = ("input", "layout", "colours", "side", "mean", "deviation", "map")
 
@@ -43,9 +43,7 @@ class _LastMap(nn.Module):
 
 def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object]) -> OpenedNetwork:
     """Open a file; `report` receives a line for each setting inferred from names and shapes. Raises RecipeError."""
-    for key in settings:
-        if key not in KEYS:
-            raise RecipeError(f"no setting {key!r} of an ONNX backbone; {nearest(key, KEYS)}")
+    refuse_unknown(settings, KEYS, "an ONNX backbone")
     graph = Graph.read(path)
     feed = Feed.guess(graph, settings)
     height, width = feed.side(graph)

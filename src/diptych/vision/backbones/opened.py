@@ -1,6 +1,6 @@
-"""What a library's module returns for a backbone: the network, and how images are normalised for it."""
+"""The form in which each library's module returns a network, and helpers that the modules share."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isqrt
@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from diptych.runtime.downloads import downloading, first_line
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 
 # ImageNet's; every backbone of torchvision and most of timm's were trained with them.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -50,6 +50,13 @@ def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[N
             f"{weights} holds no weights of {name} ({first_line(error)}); give a file of them, .safetensors or .pt "
             "without anything but tensors"
         ) from error
+
+
+def refuse_unknown(settings: Iterable[str], known: Collection[str], what: str) -> None:
+    """Raise RecipeError for the first setting that is not known."""
+    for key in settings:
+        if key not in known:
+            raise RecipeError(f"no setting {key!r} of {what}; {nearest(key, known)}")
 
 
 def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:

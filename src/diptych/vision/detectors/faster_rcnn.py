@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal, cast
-from urllib.error import URLError
 
 import torch
 from jaxtyping import Float
@@ -35,7 +34,8 @@ from diptych.core import (
     Sample,
     Update,
 )
-from diptych.runtime.errors import CheckpointError, DataError, RecipeError, nearest
+from diptych.runtime.downloads import downloading
+from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.detectors.detection_batch import DetectionBatch
 from diptych.vision.detectors.detector import Picture, regions_of
@@ -44,12 +44,8 @@ from diptych.vision.detectors.selection import EXACTLY_100, Selection
 from diptych.vision.detectors.weights import fill, fingerprint, restored, write_detector
 
 KIND = "faster-rcnn"
-WHOLE_NETWORKS = (
-    "fasterrcnn_resnet50_fpn",
-    "fasterrcnn_resnet50_fpn_v2",
-    "fasterrcnn_mobilenet_v3_large_fpn",
-    "fasterrcnn_mobilenet_v3_large_320_fpn",
-)
+WHOLE_NETWORKS = ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2", "fasterrcnn_mobilenet_v3_large_fpn",
+                  "fasterrcnn_mobilenet_v3_large_320_fpn")  # fmt: skip
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d", "resnext101_32x8d",
            "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2")  # fmt: skip
 Layer = Literal["fc6", "fc7"]
@@ -198,14 +194,13 @@ class FasterRCNN:
             )
         weights = cast(Any, get_model_weights(architecture)).DEFAULT
         shape = coco_shape(architecture, layer)
-        try:
+        name = str(weights.url).rpartition("/")[2]
+        remedy = (
+            f"fetch {weights.url} where there is a network, and give the file {name} with --weights, or put it in "
+            f"{torch.hub.get_dir()}/checkpoints"
+        )
+        with downloading(f"the weights of {architecture}", remedy):
             tensors = weights.get_state_dict(progress=False, check_hash=True)
-        except (URLError, OSError, RuntimeError) as error:
-            name = str(weights.url).rpartition("/")[2]
-            raise CheckpointError(
-                f"cannot download the weights of {architecture} ({error}); without a network, fetch {weights.url} "
-                f"elsewhere and give the file {name} with --weights, or put it in {torch.hub.get_dir()}/checkpoints"
-            ) from error
         return cls(fill(shape.build(), tensors, weights.url), shape, selection)
 
 
@@ -243,10 +238,6 @@ class FasterRCNNDetection:
         yield {LOSSES_OF[name]: mean * len(batch) for name, mean in means.items()}
 
 
-LOSSES_OF = {
-    "loss_objectness": "proposal",
-    "loss_rpn_box_reg": "proposal sides",
-    "loss_classifier": "kind",
-    "loss_box_reg": "sides",
-}
+LOSSES_OF = {"loss_objectness": "proposal", "loss_rpn_box_reg": "proposal sides",
+             "loss_classifier": "kind", "loss_box_reg": "sides"}  # fmt: skip
 LOSSES = tuple(LOSSES_OF.values())

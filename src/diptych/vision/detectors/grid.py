@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError
 from diptych.vision.backbones.backbone import Backbone
+from diptych.vision.backbones.opened import refuse_unknown
 from diptych.vision.detectors.detector import Picture, regions_of
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.request import DetectorRequest
@@ -74,14 +75,12 @@ class Grid:
     @classmethod
     def from_request(cls, request: DetectorRequest) -> Grid:
         """Open `grid:BACKBONE` with the settings `side` and `cells`. Raises RecipeError for any others."""
-        values = {"side": None, "cells": None} | dict(request.settings)
-        for key, value in values.items():
-            if key not in ("side", "cells"):
-                raise RecipeError(f"no setting {key!r} of a grid; {nearest(key, ('side', 'cells'))}")
-            if value is not None and type(value) is not int:
+        refuse_unknown(request.settings, ("side", "cells"), "a grid")
+        for key, value in request.settings.items():
+            if type(value) is not int:
                 raise RecipeError(f"--set {key}={value}: wanted a whole number")
-        name = request.name.removeprefix("grid:")
-        return cls(Backbone.of(name, values["side"], request.weights), values["cells"])
+        backbone = Backbone.of(request.name.removeprefix("grid:"), request.settings.get("side"), request.weights)
+        return cls(backbone, request.settings.get("cells"))
 
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> Grid:

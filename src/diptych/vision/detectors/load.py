@@ -80,7 +80,7 @@ def ask(request: DetectorRequest, given: Mapping[str, object], files: bool = Fal
 
 
 def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str) -> None:
-    """Raises RecipeError for an option that would be ignored."""
+    """Raise RecipeError for an option that would be ignored."""
     for name, value in given.items():
         if value is not None and name not in taken:
             raise RecipeError(f"{name} is not for {what}; leave it out")

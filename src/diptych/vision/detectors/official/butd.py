@@ -196,7 +196,7 @@ class ButdPipeline(OfficialPipeline):
     def refined(
         self, prepared: Prepared, boxes: Float[Tensor, "N 4"], moves: Float[Tensor, "N d"]
     ) -> Float[Tensor, "N C 4"]:
-        """A box for each class, not clipped; Caffe's in pixels of the picture, the port's in those of the image."""
+        """Return a box for each class, not clipped, in pixels of the original (Caffe) or the resized image (port)."""
         if self.settings.dialect == "caffe":
             boxes = boxes / prepared.scale[0]
         weights = DELTA_WEIGHTS[self.settings.dialect]

@@ -26,19 +26,11 @@ from diptych.vision.detectors.official.x101 import X101Settings
 Tensors = Mapping[str, Tensor]
 NORM = ("weight", "bias", "running_mean", "running_var")
 BUTD_CONVOLUTION = re.compile(r"(?:backbone\.(stem)\.conv1|(?:backbone|roi_heads)\.(res\d\.\d+\.\w+))\.weight")
-BUTD_NAMES = {
-    "proposal_generator.rpn_head.conv": "rpn",
-    "proposal_generator.rpn_head.objectness_logits": "objectness",
-    "proposal_generator.rpn_head.anchor_deltas": "deltas",
-    "roi_heads.box_predictor.cls_score": "classes",
-    "roi_heads.box_predictor.bbox_pred": "boxes",
-    "roi_heads.box_predictor.cls_embedding": "embedding",
-    "roi_heads.box_predictor.cls_embed": "embedding",
-    "roi_heads.box_predictor.fc_attr": "attribute_inner",
-    "roi_heads.box_predictor.attr_linear1": "attribute_inner",
-    "roi_heads.box_predictor.attr_score": "attributes",
-    "roi_heads.box_predictor.attr_linear2": "attributes",
-}
+BUTD_LAYER = re.compile(r"(?:proposal_generator\.rpn_head|roi_heads\.box_predictor)\.(\w+)\.(weight|bias)")
+BUTD_NAMES = {"conv": "rpn", "objectness_logits": "objectness", "anchor_deltas": "deltas", "cls_score": "classes",
+              "bbox_pred": "boxes", "cls_embedding": "embedding", "cls_embed": "embedding",
+              "fc_attr": "attribute_inner", "attr_linear1": "attribute_inner",
+              "attr_score": "attributes", "attr_linear2": "attributes"}  # fmt: skip
 BUTD_ANCHORS = "proposal_generator.anchor_generator.cell_anchors.0"
 OBJECTNESS = "proposal_generator.rpn_head.objectness_logits.weight"
 BLOB = re.compile(r"(conv1|res(\d)_(\d+)_branch(1|2a|2b|2c))_w")
@@ -141,8 +133,8 @@ def _butd(tensors: Tensors, source: str) -> Converted:
             parts = [_take(tensors, part, source, len(weight)) for part in norm]
             done.fold(weight, *batch_norm(*parts), ours)
             done.renamed |= {name: f"{ours}.weight"} | dict.fromkeys(norm, f"{ours}.weight and bias")
-        elif (stem := name.rpartition(".")[0]) in BUTD_NAMES:
-            done.rename(name, f"{BUTD_NAMES[stem]}.{name.rpartition('.')[2]}", tensors[name])
+        elif (match := BUTD_LAYER.fullmatch(name)) and match[1] in BUTD_NAMES:
+            done.rename(name, f"{BUTD_NAMES[match[1]]}.{match[2]}", tensors[name])
     done.tensors["anchors"] = _anchors(tensors, anchors, done, source)
     if logits == anchors:
         _background_first(done.tensors, source)

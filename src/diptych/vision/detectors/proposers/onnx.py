@@ -16,9 +16,9 @@ from torch.nn.functional import interpolate
 from torchvision.ops import box_convert
 
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.onnx_graph import Axis, Feed, Graph
-from diptych.vision.backbones.opened import three
+from diptych.vision.backbones.opened import refuse_unknown, three
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import GREY
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
@@ -137,6 +137,7 @@ class OnnxProposer(Proposer):
         return Candidates((boxes / share.repeat(2)).clamp(0, 1), scores.clamp(0, 1), labels, features)
 
     def _corners(self, boxes: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:
+        """Convert boxes of any form to corners, in the same unit."""
         wanted, form = self.settings, self.settings.form
         if form == "yxyx":
             return boxes[:, [1, 0, 3, 2]]
@@ -228,10 +229,7 @@ def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
 
     Raises RecipeError for an unknown setting or output.
     """
-    known = {*OnnxSettings.model_fields, *Feed.model_fields, "size"} - SIZES
-    for key in changes:
-        if key not in known:
-            raise RecipeError(f"no setting {key!r} of an ONNX detector; {nearest(key, known)}")
+    refuse_unknown(changes, {*OnnxSettings.model_fields, *Feed.model_fields, "size"} - SIZES, "an ONNX detector")
     outputs = graph.outputs
     for key in ("boxes", "scores", "labels", "features"):
         if changes.get(key) is not None:
