@@ -62,7 +62,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("no such split", nothing, "PRETRAIN --data WORLD --out OUT --set data.split=webb", 1, "'webb'; it has train (40)"),
     ("no such model", nothing, "caption a.png --model FILE", 1, "no model at"),
     ("no such data", nothing, "extract FILE OUT --detector ground-truth", 1, "nothing at"),
-    ("data of another form", text("dogs"), "extract FILE OUT --detector ground-truth", 1, "no data that Diptych"),
+    ("data of another form", text("dogs"), "extract FILE OUT --detector ground-truth", 1, "is not data that Diptych"),
     ("no such detector", nothing, "extract MINE OUT --detector FILE", 2, "no detector"),
     ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "holds any thing"),
     ("a store in its data", pictured, "extract FILE FILE --detector ground-truth", 2, "a folder of its own"),

@@ -174,7 +174,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA OUT --detector"),
     ("no store, no detector", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
     ("no data", nothing, "finetune caption --data no.jsonl --model demo --out out", 1, "nothing at no.jsonl; wanted a store"),
-    ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "no data that Diptych reads"),
+    ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv is not data that Diptych reads"),
     ("split to score", nothing, "evaluate --model demo --data mine.jsonl --split tset", 1, "no records in split 'tset'; it has train (3)"),
     ("seed no number", nothing, f"{TUNED} --seed many", 2, "--seed"),
     ("no picture given", nothing, "caption --model demo", 2, "pictures"),
