@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, SharedLayer, causal, closed_of, write_word
-from diptych.models.transformer import CLOSED, Layer, LayerSizes
+from diptych.models.decoder import DecoderLayer, SharedLayer, causal, closed_of, write_word
+from diptych.models.transformer import CLOSED, DecoderCache, Layer, LayerCache, LayerSizes
 
 SIZES = LayerSizes(width=16, heads=4, ffn=32, dropout=0.0, attention_dropout=0.0, norm_eps=1e-12)
 PRESENT = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])
@@ -47,11 +47,11 @@ def whole(stack: list[nn.Module], kinds: str, x: Tensor, encoded: Tensor, presen
     return x
 
 
-def memory_of(stack: list[nn.Module], kinds: str, encoded: Tensor, present: Tensor, room: int) -> DecoderMemory:
+def memory_of(stack: list[nn.Module], kinds: str, encoded: Tensor, present: Tensor, room: int) -> DecoderCache:
     read = dict.fromkeys("dst", lambda layer: layer.look_up(encoded))
     read["j"] = lambda layer: layer.attention.keys_values(encoded)
-    pasts = [Past(read[kind](layer) if kind in read else None) for layer, kind in zip(stack, kinds, strict=True)]
-    return DecoderMemory(pasts, closed_of(present, encoded), room)
+    pasts = [LayerCache(read[kind](layer) if kind in read else None) for layer, kind in zip(stack, kinds, strict=True)]
+    return DecoderCache(pasts, closed_of(present, encoded), room)
 
 
 @pytest.mark.parametrize("kinds", ["d", "dd", "wwd", "j", "wj", "ss", "tt"])

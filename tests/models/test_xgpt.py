@@ -237,7 +237,7 @@ def test_regions_are_read_once_and_a_word_costs_a_row():
     layer = xgpt.encoder[0].attention
     mix, project = layer.mix, layer.project
     layer.mix = lambda q, *rest: rows.append(q.shape[0] * q.shape[2]) or mix(q, *rest)
-    layer.project = lambda x: rows.append(x.shape[0] * x.shape[1]) or project(x)
+    layer.project = lambda x, *rest: rows.append(x.shape[0] * x.shape[1]) or project(x, *rest)
     search(xgpt, ragged(), DecodingOptions(beams=3, max_words=4, stop_early=False))
     # The encoder projects and mixes 6 pictures of 5 regions; then one row a beam, the first step having one beam.
     assert rows == [30, 30, 6, 18, 18, 18]

@@ -1,8 +1,8 @@
-"""What the checkpoints of several systems share: they all descend from Google's BERT.
+"""Import of official checkpoints, as far as several systems share it: they all descend from Google's BERT.
 
-One table of names serves BERT, UniLM and Unified VLP. What differs: TensorFlow's gamma and beta, a `module.` from
-data-parallel training, half precision, two segments instead of six, other numbers of positions, and UniLM's word head
-that is four times as wide (one slice a task). What is of one system alone stands in its folder.
+One table of names serves BERT, UniLM and Unified VLP. They differ in TensorFlow's gamma and beta, a `module.` from
+data-parallel training, half precision, two segments instead of six, the number of positions, and UniLM's word head,
+which is four times as wide (one slice per task). Code of one system alone is in the system's folder.
 """
 
 import os
@@ -39,7 +39,7 @@ NAMES = {
     "ans_classifier.0": "heads.answer.inner",
     "ans_classifier.2": "heads.answer.outer",
 }
-IN_LAYER = {  # of an encoder's layer, by everybody's names
+IN_LAYER = {  # names inside an encoder layer, the same in all these checkpoints
     "attention.output.dense": "attention.out",
     "attention.output.LayerNorm": "attention_norm",
     "intermediate.dense": "inner",
@@ -54,19 +54,19 @@ UNUSED = {
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
 }
-MARKS: dict[str, str] = {}  # how keys begin by which a system's own checkpoint is known; systems add theirs (Importer)
-# Without these the sizes are not known.
+MARKS: dict[str, str] = {}  # key prefix -> the system whose checkpoint has it; filled from each system's Importer
+# Tensors from which sizes are read.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
 SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
-    """Initialise from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. What it lacks starts fresh.
+    """Initialise a model from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. Missing weights stay fresh.
 
-    `model` has the names of our Unified VLP, as ImageBERT has: `text.words`, `text.segments`, `encoder.layers`; its
-    config has `segments`, the number of segment embeddings, as a field or a property.
-    Missing segments are copied as the authors do: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the ones
-    that are there.
+    `model` needs the parameter names of our Unified VLP, as ImageBERT has: `text.words`, `text.segments`,
+    `encoder.layers`. Its config needs `segments`, the number of segment embeddings. Missing segments are copied as the
+    authors do: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the existing ones. Raises CheckpointError for
+    a file that does not fit, RecipeError for a config without `segments`.
     """
     path, ours, report = read_bert(source)
     config = model.config
@@ -84,7 +84,7 @@ def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Impor
 
 
 def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, ImportReport]:
-    """The tensors of BERT, UniLM or Unified VLP under the names of our Unified VLP."""
+    """Read the tensors of BERT, UniLM or Unified VLP under the names of our Unified VLP. Raises CheckpointError."""
     path = find_weights(source)
     theirs, names_there = in_full(read_weights(path), bert_name)
     if WORDS not in theirs:
@@ -96,6 +96,7 @@ def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, ImportRepo
 
 
 def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
+    """Raise CheckpointError if the word embeddings of a file do not fit the model's vocabulary."""
     words = len(ours["text.words.weight"])
     if words != vocabulary.size:
         raise CheckpointError(
@@ -105,7 +106,7 @@ def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
 
 
 def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released: str) -> Vocabulary:
-    """That of a vocab.txt, which has to have so many words; `released` is the one that the authors used."""
+    """The vocabulary of a vocab.txt with `words` words; else CheckpointError, naming the authors' file (`released`)."""
     vocabulary = Tokens.from_vocabulary(file, lowercase=lowercase).vocabulary
     if words != vocabulary.size:
         raise CheckpointError(
@@ -116,7 +117,7 @@ def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released
 
 
 def heads_for(path: Path, width: int, heads: int | None) -> int:
-    """The number of attention heads, which no file tells: as given, or a head for each 64 numbers."""
+    """Number of attention heads, which checkpoints do not store: as given, or width / 64. Raises CheckpointError."""
     heads = heads or max(width // 64, 1)
     if width % heads:
         raise CheckpointError(f"{path} has a width of {width}, which {heads} attention heads do not divide; give heads")
@@ -124,27 +125,28 @@ def heads_for(path: Path, width: int, heads: int | None) -> int:
 
 
 def head_names(ours: Tensors) -> tuple[str, ...]:
+    """The names of the heads whose weights are among the tensors."""
     return tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
 
 
 def load_checkpoint(
     model: type[M], read: Callable[..., Imported], path: Path, vocabulary_file: Path, **sizes: Any
 ) -> tuple[M, ImportReport]:
-    """An official checkpoint as a model; `read` is the `Importer.read` of its system."""
+    """Build a model from an official checkpoint; `read` is the `Importer.read` of its system."""
     config, names, tensors, report = read(path, vocabulary_file, **sizes)
     made = model(config, names)
     return made, load_into(made, tensors, report)
 
 
 def load_known(model: nn.Module, ours: Tensors, report: ImportReport) -> ImportReport:
-    """What the model has of these; the others are told as left."""
+    """Load the tensors that the model has; the others are reported as left."""
     known = model.state_dict()
     report.left |= {name: "not in the model" for name in ours if name not in known}
     return load_into(model, {name: value for name, value in ours.items() if name in known}, report)
 
 
 def fit_segments(rows: Tensor, count: int) -> Tensor:
-    """Two rows -> six as the authors fill them (modeling.py:674), or the first `count` of them."""
+    """Extend two segments to six as the authors do (modeling.py:674), or keep the first `count`."""
     if len(rows) == 2 and count == 6:
         return rows[[0, 1, 0, 0, 0, 1]]
     if len(rows) < count:
@@ -153,18 +155,18 @@ def fit_segments(rows: Tensor, count: int) -> Tensor:
 
 
 def fit_positions(rows: Tensor, count: int) -> Tensor:
-    """The first `count`, begun again from the first where there are too few (modeling.py:690)."""
+    """The first `count` position embeddings, repeated from the first if there are too few (modeling.py:690)."""
     return rows[torch.arange(count) % len(rows)]
 
 
 def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dict[str, str]]:
-    """In full precision, under cleaned names; and cleaned name -> the file's."""
+    """Tensors in float32 under cleaned names, and a table from cleaned names to those of the file."""
     full = {clean(name): value.float() if value.is_floating_point() else value for name, value in tensors.items()}
     return full, {clean(name): name for name in tensors}
 
 
 def bert_name(name: str) -> str:
-    """PyTorch's name, as in a BERT with its heads."""
+    """The name of a tensor as in PyTorch's BERT with heads."""
     new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
     bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))  # a BertModel without heads
     return f"bert.{new}" if bare else new
@@ -176,13 +178,14 @@ def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Impo
 
 
 def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
+    """Raise CheckpointError that names the system to which a file belongs."""
     system = next((s for start, s in MARKS.items() for name in theirs if name.startswith(start)), None)
     what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
     raise CheckpointError(f"{path} is {what}; wanted {wanted}, which has {WORDS}")
 
 
 def narrow_word_head(ours: Tensors, width: int, report: ImportReport) -> None:
-    """UniLM's relaxed projection: keep the slice of its seq2seq task."""
+    """Keep the seq2seq task's slice of UniLM's relaxed projection, which has one slice per task."""
     wide = ours.get("heads.word.dense.weight")
     if wide is None or len(wide) == width:
         return

@@ -1,4 +1,4 @@
-"""Words, positions and segments -> embeddings."""
+"""Embeddings of words, positions and segments."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -8,13 +8,13 @@ from diptych.models.system import ResolvedConfig
 
 
 class TextEmbedding(nn.Module):
-    """The three lookups of BERT, and the norm and dropout over their sum.
+    """BERT's three embedding tables, and the layer norm and dropout over their sum.
 
-    Regions share the segments, the norm and the dropout, so a model adds up its own sequence and calls `finish`.
+    Regions share the segments, the norm and the dropout. So a model concatenates its own sequence and calls `finish`.
     """
 
     def __init__(self, config: ResolvedConfig, segments: int, norm_eps: float | None = None) -> None:
-        """`norm_eps`: None as the other layers have it."""
+        """`segments`: rows of that table. `norm_eps` of the layer norm; None: as in the config."""
         super().__init__()
         self.words = nn.Embedding(config.vocabulary.size, config.width)
         self.positions = nn.Embedding(config.positions, config.width)
@@ -25,10 +25,11 @@ class TextEmbedding(nn.Module):
     def forward(
         self, words: Int[Tensor, "B L"], positions: Int[Tensor, "*L"], segments: Int[Tensor, "B L"]
     ) -> Float[Tensor, "B L D"]:
-        """The sum of the three, not yet normed. `positions` is (B, L) or (L,), the same for all."""
+        """The sum of the three embeddings, not yet normalised. `positions` is (B, L), or (L,) for all samples."""
         total: Tensor = self.words(words) + self.positions(positions) + self.segments(segments)
         return total
 
     def finish(self, total: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
+        """Layer norm and dropout."""
         finished: Tensor = self.dropout(self.norm(total))
         return finished

@@ -1,6 +1,6 @@
-"""Heads: what turns states into predictions. Objectives name them; models hold them under these names.
+"""Heads, which turn states into predictions. Objectives name them; models hold them under these names.
 
-A head that is handed `States` has `reads`: the special tokens whose states it reads. Without it a head reads all.
+A head that takes `States` has `reads`: the special tokens whose states it reads. Without `reads` all states are needed.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.core import Batch, States
+from diptych.core import Batch, States, Stream
 from diptych.models.dropout import Dropout
-from diptych.models.pooling import SimilarityHead
+from diptych.models.pooling import AttentionPool, LayerPools
 from diptych.models.system import ResolvedConfig
 from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
 
-WORDS_MULTIPLE = 64  # of the words that are scored on a GPU
+WORDS_MULTIPLE = 64  # the number of scored words is padded to a multiple of this on a GPU
 
 
 @dataclass(frozen=True)
 class HeadSizes:
-    """What the heads of a model are built of."""
+    """The sizes and switches of a model's heads."""
 
     width: int  # D
     words: int  # V
     classes: int = 0  # C
     feature: int = 0  # F
     answers: int = 0  # A
-    answer_slot: bool = False  # the head "answer" reads [MASK] behind the question
+    answer_slot: bool = False  # the head "answer" reads the [MASK] behind the question
     norm_eps: float = 1e-5
-    tied: bool = True  # whether the word head ends with the word embeddings
-    similarity: int = 1024  # size of the vectors by which pictures and texts are compared
-    region_layers: int = 1  # how many of the last layers over regions the similarity reads
-    batch_norm: bool = False  # over those vectors
-    answer_width: int = 0  # of the pooled vectors from which answers are told
-    class_layers: int = 2  # of the head "region_class"
-    class_norm: bool = True  # between them
+    tied: bool = True  # whether the word head shares its last matrix with the word embeddings
+    similarity: int = 1024  # S, size of the vectors by which images and texts are compared
+    region_layers: int = 1  # number of last region layers that the similarity reads
+    batch_norm: bool = False  # of the vectors of the similarity
+    answer_width: int = 0  # size of the pooled vectors from which answers are predicted
+    class_layers: int = 2  # layers of the head "region_class", 1 or 2
+    class_norm: bool = True  # layer norm between them
     dropout: float = 0.0  # before the last layer of the heads "choice", "nlvr" and "entailment"
 
     @classmethod
     def of(cls, config: ResolvedConfig, **others: Any) -> HeadSizes:
-        """Those that a config tells; `others` by name."""
+        """The sizes that a config has, and `others` by name."""
         own = (config.width, config.vocabulary.size, config.classes, config.feature_size, config.answers)
         return cls(*own, config.answer_slot, config.norm_eps, **others)
 
 
 class WordHead(nn.Module):
-    """BERT's: dense, GELU, norm, then the word embeddings once more (or rows of its own), and a bias per word.
+    """BERT's word head: dense, GELU, norm, then the word embeddings (or a matrix of its own), and a bias per word.
 
-    The embeddings are held but not registered, so that a checkpoint stores them once.
+    Tied embeddings are held but not registered as a module, so that a checkpoint stores them once.
     """
 
     def __init__(self, sizes: HeadSizes, words: nn.Embedding) -> None:
@@ -68,20 +68,20 @@ class WordHead(nn.Module):
 
     @property
     def rows(self) -> Float[Tensor, "V D"]:
-        """A row a word, by which its score is told."""
+        """The output matrix: a row per word."""
         return self.tied[0].weight if self.tied else self.words.weight
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         rows, bias = self.rows, cast(Tensor, self.bias)
         more = -len(bias) % WORDS_MULTIPLE if states.device.type in FUSED else 0
-        if more:  # a product of such a size is faster, though it has words that nobody asks for
+        if more:  # the product is faster at this size, though some rows are not needed
             rows, bias = F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more))
         scores = F.linear(self.norm(F.gelu(self.dense(states))), rows, bias)
         return scores[..., : len(self.bias)]
 
 
 class AnswerHead(nn.Module):
-    """Unified VLP's answer classifier: scores, before the sigmoid, of the product of the states of [CLS] and [SEP]."""
+    """Unified VLP's answer classifier: two layers over the product of the states of [CLS] and [SEP]; returns logits."""
 
     reads = frozenset({"cls", "sep"})
 
@@ -97,7 +97,7 @@ class AnswerHead(nn.Module):
 
 
 class SlotAnswerHead(nn.Module):
-    """The word head once more, over answers: what stands at the [MASK] behind the question (VL-BERT, section 4.2)."""
+    """A word head over answers, which reads the [MASK] behind the question (VL-BERT, section 4.2.2); returns logits."""
 
     reads = frozenset({"slot"})
 
@@ -114,7 +114,7 @@ class SlotAnswerHead(nn.Module):
 
     @torch.no_grad()
     def begin_as(self, word: WordHead, words: Sequence[int | None]) -> None:
-        """Say at first what the word head would say; `words` has an answer's word, None where it is not one word."""
+        """Initialise from the word head. `words` has the token of each answer, None if an answer is several tokens."""
         self.dense.load_state_dict(word.dense.state_dict())
         self.norm.load_state_dict(word.norm.state_dict())
         for answer, number in enumerate(words):
@@ -124,7 +124,7 @@ class SlotAnswerHead(nn.Module):
 
 
 class Pooler(nn.Sequential):
-    """BERT's: dense and tanh over the state of [CLS]."""
+    """BERT's pooler: dense and tanh over the state of [CLS]."""
 
     reads = frozenset({"cls"})
 
@@ -133,7 +133,7 @@ class Pooler(nn.Sequential):
 
 
 class MatchHead(nn.Module):
-    """Whether text and picture belong together: log-odds, one layer over the state of [CLS] (ImageBERT, Task 4)."""
+    """Log-odds that text and image match: one layer over the state of [CLS] (ImageBERT, section 4.3, Task 4)."""
 
     reads = frozenset({"cls"})
 
@@ -147,7 +147,7 @@ class MatchHead(nn.Module):
 
 
 class PooledMatchHead(nn.Module):
-    """The same from two classes over the pooled [CLS] (VL-BERT v1, "Sentence-Image Relationship Prediction")."""
+    """Log-odds of a match from two classes of the pooled [CLS] (VL-BERT v1, Sentence-Image Relationship Prediction)."""
 
     reads = frozenset({"cls"})
 
@@ -157,6 +157,7 @@ class PooledMatchHead(nn.Module):
         self.out = nn.Linear(sizes.width, 2)  # does not belong, belongs
 
     def classes(self, states: States) -> Float[Tensor, "B 2"]:
+        """Logits of the two classes."""
         scores: Tensor = self.out(self.pool(states.special["cls"]))
         return scores
 
@@ -166,7 +167,7 @@ class PooledMatchHead(nn.Module):
 
 
 class PooledHead(nn.Module):
-    """Scores from the pooled state of [CLS]: dropout and one layer over BERT's pooler (VL-BERT's code on VCR)."""
+    """Base of heads over BERT's pooler: dropout and one layer (VL-BERT's code on VCR)."""
 
     reads = frozenset({"cls"})
 
@@ -177,12 +178,13 @@ class PooledHead(nn.Module):
         self.out = nn.Linear(sizes.width, scores)
 
     def scores(self, states: States) -> Float[Tensor, "B S"]:
+        """Logits, `scores` of them per sample."""
         scores: Tensor = self.out(self.dropout(self.pool(states.special["cls"])))
         return scores
 
 
 class ChoiceHead(PooledHead):
-    """How well a text fits, beside others that are asked of the same picture (VCR)."""
+    """The logit of one text among the candidates of an image (VCR)."""
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__(sizes, 1)
@@ -192,14 +194,14 @@ class ChoiceHead(PooledHead):
 
 
 class SentenceClassHead(PooledHead):
-    """The class of a sentence about the picture, such as false (first) or true."""
+    """Logits of the classes of a sentence about an image, such as false (first) and true."""
 
     def forward(self, states: States) -> Float[Tensor, "B S"]:
         return self.scores(states)
 
 
 class RegionScoreHead(nn.Module):
-    """Whether an expression means a region, as log-odds from the region's state (VL-BERT on RefCOCO+)."""
+    """Log-odds that an expression means a region, from the region's state (VL-BERT, section 4.2.3)."""
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
@@ -211,14 +213,42 @@ class RegionScoreHead(nn.Module):
         return scores
 
 
+class SimilarityHead(nn.Module):
+    """Image-sentence matching before cross-modal attention (TDEN's ISM): vectors of length 1 for images and texts.
+
+    The score of a pair is their dot product. Neither needs the other, so a gallery is encoded once.
+    """
+
+    reads = frozenset[str]()  # no state behind cross-modal attention
+
+    def __init__(self, sizes: HeadSizes) -> None:
+        super().__init__()
+        self.regions = LayerPools(sizes.region_layers, sizes.width, sizes.similarity, sizes.batch_norm)
+        self.text = AttentionPool(sizes.width, sizes.similarity, sizes.batch_norm)
+
+    def forward(self, states: States) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B S"]]:
+        """The vectors of the images, and of the texts."""
+        assert states.unimodal is not None
+        regions, text = states.unimodal
+        return self.of_pictures(regions), self.of_texts(text)
+
+    def of_pictures(self, stream: Stream) -> Float[Tensor, "B S"]:
+        """Vectors of images, from the states of their regions."""
+        return F.normalize(self.regions(stream).float(), dim=-1)
+
+    def of_texts(self, stream: Stream) -> Float[Tensor, "B S"]:
+        """Vectors of texts."""
+        return F.normalize(self.text(stream.last, stream.present).float(), dim=-1)
+
+
 def region_feature(sizes: HeadSizes) -> nn.Module:
-    """A region's own feature, from its state: one layer (ImageBERT, Task 3)."""
+    """Make the head that predicts a region's feature: one layer (ImageBERT, section 4.3, Task 3)."""
     _needs_size(sizes.feature, "region features")
     return nn.Linear(sizes.width, sizes.feature)
 
 
 def region_class(sizes: HeadSizes) -> nn.Module:
-    """The detector's classes, from the state of a region."""
+    """Make the head that predicts the detector's class of a region. Raises RecipeError if there are no classes."""
     _needs_size(sizes.classes, "classes")
     if sizes.class_layers == 1:
         return nn.Linear(sizes.width, sizes.classes)
@@ -228,20 +258,22 @@ def region_class(sizes: HeadSizes) -> nn.Module:
 
 
 def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
-    """The state before the last [SEP] as `States.special["slot"]`; nothing where a text has no place for it."""
+    """`States.special` with "slot", the state before the last [SEP]; empty if the texts are too short to have one."""
     if text.shape[1] < 2:
         return {}
     return {"slot": text[torch.arange(text.shape[0], device=text.device), answer_slot(batch)]}
 
 
 def answer_slot(batch: Batch) -> Int[Tensor, "B"]:
-    """The place in the text before its last [SEP]."""
+    """The position in the text before its last [SEP]."""
     return (batch.text_present.sum(1) - 2).clamp(min=0)
 
 
 def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = False) -> Float[Tensor, "B A"]:
-    """Of what a head "answer" says: each answer by itself, or `exclusive`: one against the others. Two classifiers
-    (B, 2, A) give the mean of their softmaxes, as TDEN's code does."""
+    """Probabilities from the logits of a head "answer": sigmoids, or a softmax over answers if `exclusive`.
+
+    Two classifiers (B, 2, A) give the mean of their softmaxes, as in TDEN's code.
+    """
     if scores.dim() == 3:
         return scores.float().softmax(-1).mean(1)
     return scores.float().softmax(-1) if exclusive else scores.float().sigmoid()
@@ -268,7 +300,7 @@ def make_heads(
     words: nn.Embedding,
     own: Mapping[str, Callable[[], nn.Module]] | None = None,
 ) -> nn.ModuleDict:
-    """`own` are the heads that a model makes otherwise than the table."""
+    """Make heads by name, from `own` (the model's own makers) or from HEADS. Raises RecipeError for unknown names."""
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
         if name not in HEADS and name not in own:
@@ -279,4 +311,4 @@ def make_heads(
 
 def _needs_size(size: int, name: str) -> None:
     if size < 1:
-        raise RecipeError(f"a head over {name} was asked for, but the model's config says {name}={size}; set it")
+        raise RecipeError(f"a head over {name} was requested, but the model's config has {name}={size}; set it")

@@ -1,12 +1,12 @@
-"""Some positions of a padded batch as rows one after the other, so that no layer is run for the others.
+"""Selected positions of a padded batch as consecutive rows, so that layers skip all others.
 
      padded (B, L)         rows (n)       slots (B, K)
      a b . c .        a b c d e       a b c
      . d . . e    <-put-  |  -spread->    d e .
                    -take->   <-gather-
 
-What works on each row by itself works on rows; attention works on slots, of which those without a row are closed.
-Finding the rows reads masks, for which a GPU would have to wait: there, nothing is cut.
+Layers that treat each position by itself work on rows. Attention works on slots, and masks those without a row. Finding
+the rows reads masks on the host, for which a GPU would have to wait: there all positions are kept.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from torch import Tensor, nn
 from diptych.core import Batch
 from diptych.runtime.errors import RecipeError
 
-CUTTING = ("cpu",)  # devices on which rows are found
-WORTH = 0.95  # share of the positions from which on it is not worth cutting the others
+CUTTING = ("cpu",)  # devices on which rows are selected
+WORTH = 0.95  # share of selected positions above which selecting saves nothing
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a batch in order, or (`home` is None) all of them."""
+    """Selected positions of a batch, in order; all of them if `home` is None."""
 
     batch: int  # B
     length: int  # L
-    most: int  # K: rows of one sample at most
-    home: Int[Tensor, "n"] | None = None  # where each stands among the B x L positions
-    slot: Int[Tensor, "n"] | None = None  # where each stands among the B x K slots
-    within: Rows | None = None  # the rows that a layer reads, where it hands back fewer
-    which: Int[Tensor, "n"] | None = None  # of those
+    most: int  # K, the most rows of one sample
+    home: Int[Tensor, "n"] | None = None  # index of each row among the B x L positions
+    slot: Int[Tensor, "n"] | None = None  # index of each row among the B x K slots
+    within: Rows | None = None  # the rows that a layer reads, if it returns fewer
+    which: Int[Tensor, "n"] | None = None  # index of each row among those of `within`
 
     @classmethod
     def every(cls, batch: int, length: int) -> Rows:
+        """All positions."""
         return cls(batch, length, length)
 
     @classmethod
     def of(cls, there: Bool[Tensor, "B L"], within: Rows | None = None) -> Rows:
-        """Those that are true; `within` has them all."""
+        """The positions that are True; `within` contains them all."""
         batch, length = there.shape
         counts = there.sum(1)
         most = int(counts.max()) if batch else 0
@@ -61,42 +62,45 @@ class Rows:
 
     @classmethod
     def worth(cls, there: Bool[Tensor, "B L"]) -> Rows:
-        """Those that are there, or all of them where that saves little."""
+        """The positions that are True, or all positions if selecting saves little (WORTH)."""
         if whole(there) or int(there.sum()) >= WORTH * there.numel():
             return cls.every(*there.shape)
         return cls.of(there)
 
     def before(self, place: int) -> Bool[Tensor, "n 1"]:
-        """Which of them stand in front of this position."""
+        """True for rows whose position is below `place`."""
         assert self.home is not None
         return (self.home % self.length < place)[:, None]
 
     def take(self, padded: Float[Tensor, "B L D"]) -> Float[Tensor, "n D"]:
+        """The rows of padded states."""
         return _rows_of(padded.flatten(0, 1), self.home)
 
     def put(self, rows: Float[Tensor, "n D"]) -> Float[Tensor, "B L D"]:
-        """Back to where they stand; zeros elsewhere."""
+        """Padded states from rows, with zeros elsewhere."""
         return _laid(rows, self.home, self.batch, self.length)
 
     def own(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "n D"]:
-        """Of the rows that a layer reads, those that it hands back."""
+        """Of the rows that a layer reads, those that it returns."""
         return _rows_of(rows, self.which)
 
     def spread(self, rows: Shaped[Tensor, "n *D"]) -> Shaped[Tensor, "B K *D"]:
+        """Slots from rows, with zeros in slots without a row."""
         return _laid(rows, self.slot, self.batch, self.most)
 
     def gather(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "n D"]:
+        """Rows from slots."""
         return _rows_of(slots.flatten(0, 1), self.slot)
 
     def cut(self, mask: Shaped[Tensor, "#B 1 #L P"]) -> Shaped[Tensor, "#B 1 #K P"]:
-        """Of a mask over all positions, what these rows may attend to."""
+        """The rows' part of a mask over all positions."""
         if self.home is None or mask.shape[2] == 1:
             return mask
         whole = mask.expand(self.batch, -1, -1, -1)
         return whole[torch.arange(self.batch)[:, None], 0, self._places()][:, None]
 
     def cut_both(self, allowed: Bool[Tensor, "B L L"]) -> Bool[Tensor, "B K P"]:
-        """The same, of what the rows of `within` may be attended to."""
+        """The rows' part of a mask, with columns for the rows of `within` only."""
         seen = self.within or self
         rows = self.cut(allowed[:, None])[:, 0]
         if seen.home is None:
@@ -111,12 +115,12 @@ class Rows:
 
 
 def whole(like: Tensor) -> bool:
-    """Whether nothing is cut: on a GPU, and in a program that is written down for all batches."""
+    """True if no rows are selected: on a GPU, and in a program that is compiled for all batches."""
     return like.device.type not in CUTTING or torch.compiler.is_compiling()
 
 
 def special_tokens_read(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:
-    """The special tokens that are read of a batch; None: all states are, or nobody said which."""
+    """The special tokens whose states are requested; None: all states are, or there is no request."""
     if batch.request is None or whole(batch.boxes):
         return None
     if missing := sorted(batch.request.heads - heads.keys()):
@@ -132,16 +136,18 @@ def requested_mask(
     batch: Batch,
     heads: nn.ModuleDict,
     length: int,
-    starts: Mapping[str, int],
+    offsets: Mapping[str, int],
     special: Mapping[str, Int[Tensor, "B"] | int],
 ) -> Bool[Tensor, "B L"] | None:
-    """Which positions of a sequence are read; None: all. `starts`: where each block begins. `special`: the positions
-    of special tokens."""
+    """The requested positions of a sequence of `length`; None: all.
+
+    `offsets`: the position at which each block begins. `special`: the positions of special tokens.
+    """
     names = special_tokens_read(batch, heads)
     if names is None or batch.request is None:
         return None
     mask = torch.zeros(len(batch), length, dtype=torch.bool)
-    for block, start in starts.items():
+    for block, start in offsets.items():
         chosen: Tensor | None = getattr(batch.request, block)
         if chosen is not None:
             mask[:, start : start + chosen.shape[1]] |= chosen
@@ -162,7 +168,7 @@ def _laid(rows: Tensor, index: Tensor | None, batch: int, length: int) -> Tensor
 
 
 class _Select(torch.autograd.Function):
-    """index_select of rows that are all different, whose gradient is then a copy and no sum."""
+    """index_select of distinct rows, whose gradient is a copy instead of a sum."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""What every system has in common: a config that a recipe chooses, one that the data complete, a model.
+"""Base classes of every system: the config that a recipe has, its completion by the data, and the model.
 
-`System` (`diptych.systems`) is all of them under one name, with what begins or imports its weights.
+`System` (`diptych.systems`) combines the three with the initialisation and import of weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ C = TypeVar("C", bound="ModelConfig")
 
 
 class ModelConfig(BaseModel):
-    """Sizes and switches that a recipe chooses."""
+    """Sizes and switches of a model that a recipe chooses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -47,17 +47,16 @@ class ModelConfig(BaseModel):
     answer_slot: bool = False
     """Whether a question ends with a [MASK], at which its answer is read."""
 
-    # Whether a picture in which no region was found shows it nothing: there is no mark, and no feature of the whole.
+    # True if the model cannot process an image without regions.
     needs_regions: ClassVar[bool] = False
-    # Whether weights depend on `max_regions`: a model that has learnt with one number cannot go on with another.
+    # True if weights depend on `max_regions`: a trained model cannot continue with another number.
     regions_fixed: ClassVar[bool] = False
-    # Switches whose other side is another model: one that has learnt with either cannot go on by a recipe that names
-    # the other.
+    # Settings that change the architecture; a trained model cannot continue with another value.
     structural: ClassVar[frozenset[str]] = frozenset()
-    # Settings that count rows of embeddings, such as segments. A fine-tuning recipe may ask for more than its model
-    # has; the new rows begin as in a new model.
+    # Settings that count rows of embeddings, such as segments. A fine-tuning recipe may raise them; the new rows are
+    # initialised as in a new model.
     grows: ClassVar[frozenset[str]] = frozenset()
-    # Settings beside `max_regions` on which no weight depends: of a model that goes on, those of the recipe hold.
+    # Settings no weight depends on, in addition to `max_regions`; when a model is resumed the recipe's values apply.
     of_the_run: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
@@ -67,17 +66,17 @@ class ModelConfig(BaseModel):
 
     @property
     def reads_pixels(self) -> bool:
-        """Whether a network that reads pixels is a part of the model; else it reads the features of a store."""
+        """True if the model has a network that reads pixels; else it reads the features of a store."""
         return False
 
     @property
     def reads_classes(self) -> bool:
-        """Whether the detector's class probabilities are a part of the input."""
+        """True if the detector's class probabilities are part of the input."""
         return False
 
     @property
     def frozen_stages(self) -> int:
-        """How many stages of that network keep the weights that they begin with."""
+        """Number of stages of that network whose weights are frozen."""
         return 0
 
     @model_validator(mode="after")
@@ -88,54 +87,54 @@ class ModelConfig(BaseModel):
 
     @property
     def max_text(self) -> int:
-        """How many words (and the [SEP]s among them) there are positions for."""
+        """Most text tokens, [SEP]s included, that the model can read."""
         raise NotImplementedError
 
     @property
     def max_beside(self) -> int:
-        """How many of them are read beside regions."""
+        """Most text tokens that the model can read together with regions."""
         return self.max_text
 
     def most_regions(self, words: int) -> int:
-        """How many regions are read beside so many words (and [SEP]s)."""
+        """Most regions that the model can read together with `words` text tokens, [SEP]s included."""
         return self.max_regions
 
     def fitted(self, whole: bool) -> ModelConfig:
-        """The shape for features with or without one of the whole picture."""
+        """The config for features with or without one of the whole image (`whole`)."""
         return self
 
 
 class ResolvedConfig(ModelConfig):
-    """A shape with what the data decide."""
+    """A config completed by the data."""
 
     vocabulary: Vocabulary
     feature_size: Count = 2048  # F
     classes: Count = 1601  # C
     answers: Count = 0  # A, of the head "answer"
-    whole_size: Count = 0  # of the feature of the whole picture; 0: that of a region
+    whole_size: Count = 0  # size of the feature of the whole image; 0: as a region's
 
     @field_validator("vocabulary")
     @classmethod
     def _without_pieces(cls, vocabulary: Vocabulary) -> Vocabulary:
-        """Which pieces continue a word is told by the tokeniser's file; config.json need not list them."""
+        """Drop the pieces that continue words from config.json: the tokeniser's file has them."""
         return replace(vocabulary, inner=frozenset())
 
 
 class SystemModel(nn.Module):
-    """A Model (`core/protocols.py`) that is built of a config and the names of its heads."""
+    """Base class of a system's model (`Model` in `core/protocols.py`), built from a config and names of heads."""
 
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability]
-    precision: Precision = "fp32"  # in which it predicts (`diptych.runtime.devices.predicting`); training has its own
-    fewest: int = 1  # samples of a batch that is computed so; smaller ones are in fp32
-    decodes: bool = False  # the target block holds the words that a decoder reads; else queries at their places
+    precision: Precision = "fp32"  # of predictions (`diptych.runtime.devices.predicting`); training has its own
+    fewest: int = 1  # samples of a batch that is computed in `precision`; smaller ones are in fp32
+    decodes: bool = False  # the target block holds words that a decoder reads; else queries at the words' positions
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:
         super().__init__()
         self.config = config
 
-    answers_exported: ClassVar[bool] = False  # whether `diptych export` makes programs of a model that answers
+    answers_exported: ClassVar[bool] = False  # whether `diptych export` supports models that answer questions
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -143,7 +142,7 @@ class SystemModel(nn.Module):
 
     @classmethod
     def provided(cls, _shape: Any) -> frozenset[Capability]:
-        """What a model of this shape provides."""
+        """The capabilities of a model of this config."""
         return cls.provides
 
     def forward(self, batch: Batch) -> States:
@@ -154,14 +153,14 @@ class SystemModel(nn.Module):
         return states
 
 
-NETWORK = "regions.network."  # what the names of the parameters begin with that read pixels
+NETWORK = "regions.network."  # prefix of the parameters of the network that reads pixels
 
-# An official checkpoint as it is here: the config, the names of its heads, the tensors, what became of every key.
+# An official checkpoint as imported: the config, the names of its heads, the tensors, the report on every key.
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 
 def as_bert(module: nn.Module, std: float) -> None:
-    """BERT's fresh weights: normal with this deviation, biases zero; norms and activations stay as torch makes them."""
+    """Initialise as BERT: weights normal with deviation `std`, biases zero; norms keep torch's initial values."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -1,4 +1,4 @@
-"""Post-norm transformer layers as in BERT, and what a decoder remembers of them.
+"""Post-norm transformer layers as in BERT, and the key-value cache of decoding.
 
 x ── self-attention ── dropout ── + ── norm ── inner ── GELU ── outer ── dropout ── + ── norm
  └───────────────────────────────┘       └──────────────────────────────────────────┘
@@ -6,8 +6,7 @@ x ── self-attention ── dropout ── + ── norm ── inner ── 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,13 +18,16 @@ from diptych.models.dropout import Dropout
 from diptych.models.rows import Rows, whole
 from diptych.models.system import ModelConfig
 
-FUSED = ("cuda",)  # devices on which attention is one kernel, which keeps no scores
-MULTIPLE = 8  # of positions there: such sizes lie as a GPU's matrix units want them
+FUSED = ("cuda",)  # devices on which attention is one kernel, which stores no scores
+MULTIPLE = 8  # positions are padded to a multiple of this there, as matrix units need
 CLOSED = -10000.0  # BERT's: far below any score, yet finite
+KeysValues = tuple[Tensor, Tensor]  # (B, H, P, d) each
 
 
 @dataclass(frozen=True)
 class LayerSizes:
+    """The sizes of a transformer layer."""
+
     width: int  # D
     heads: int  # H
     ffn: int
@@ -39,6 +41,13 @@ class LayerSizes:
 
 
 class SelfAttention(nn.Module):
+    """Multi-head attention with one matrix for queries, keys and values; H heads of size d = D / H.
+
+    `closed` is added to the scores before the softmax: 0, or CLOSED where a position may not be attended to. With
+    `rows`, states are rows (N, D) instead of padded (B, L, D): queries are made of `rows`, keys and values of the rows
+    that the layer reads.
+    """
+
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
         self.heads, self.size = sizes.heads, sizes.width // sizes.heads
@@ -46,108 +55,108 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(sizes.width, sizes.width)
         self.dropout = Dropout(sizes.attention_dropout)
 
-    def queries(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
-        """The first third of `project`, for rows that attend to the states of others."""
-        width = x.shape[-1]
-        return self._by_head(F.linear(x, self.qkv.weight[:width], self.qkv.bias[:width]))
+    def forward(
+        self, x: Float[Tensor, "*N D"], closed: Float[Tensor, "#B 1 #K P"], rows: Rows | None = None
+    ) -> Float[Tensor, "*n D"]:
+        return self.mix(*self.project(x, rows), closed, rows)
 
-    def keys_values(self, x: Float[Tensor, "B P D"]) -> tuple[Float[Tensor, "B H P d"], Float[Tensor, "B H P d"]]:
-        """The rest of `project`, for the states that they attend to."""
-        width = x.shape[-1]
-        rows = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:])
-        return self._by_head(rows[..., :width]), self._by_head(rows[..., width:])
-
-    def among(self, x: Float[Tensor, "N D"], closed: Float[Tensor, "#B 1 #K P"], rows: Rows) -> Float[Tensor, "n D"]:
-        """As `forward`, over rows; of those that are read, `rows` alone ask."""
-        return self.found(*self.among_slots(x, rows), closed, rows)
-
-    def among_slots(self, x: Float[Tensor, "N D"], rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of `rows`, keys and values of all rows that are read."""
-        if rows.within is None:
-            return self._thirds(rows.spread(self.qkv(x)))
-        width = x.shape[-1]
-        both = rows.within.spread(F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:]))
-        return self.asking(rows.own(x), rows), self._by_head(both[..., :width]), self._by_head(both[..., width:])
-
-    def asking(self, own: Float[Tensor, "n D"], rows: Rows) -> Float[Tensor, "B H K d"]:
-        """The queries of rows."""
-        width = own.shape[-1]
-        return self._by_head(rows.spread(F.linear(own, self.qkv.weight[:width], self.qkv.bias[:width])))
-
-    def found(
-        self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #K P"], rows: Rows
-    ) -> Float[Tensor, "n D"]:
-        """What rows find, whose queries stand in slots."""
-        mixed: Tensor = self.out(rows.gather(self._weigh(q, k, v, closed)))
-        return mixed
-
-    def _by_head(self, rows: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
-        return rows.view(*rows.shape[:-1], self.heads, self.size).transpose(1, 2)
-
-    def project(self, x: Float[Tensor, "B L D"]) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Float[Tensor, "*N D"], rows: Rows | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values: (B, H, L, d) each."""
-        return self._thirds(self.qkv(x))
-
-    def _thirds(self, rows: Float[Tensor, "B L D3"]) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = rows.view(*rows.shape[:-1], 3, self.heads, self.size).permute(2, 0, 3, 1, 4).unbind(0)
+        if rows is not None and rows.within is not None:
+            return self.queries(rows.own(x), rows), *self.keys_values(x, rows.within)
+        projected = _spread(self.qkv(x), rows)
+        q, k, v = projected.view(*projected.shape[:-1], 3, self.heads, self.size).permute(2, 0, 3, 1, 4).unbind(0)
         return q, k, v
 
-    def forward(self, x: Float[Tensor, "B L D"], closed: Float[Tensor, "#B 1 #L L"]) -> Float[Tensor, "B L D"]:
-        return self.mix(*self.project(x), closed)
+    def queries(self, x: Float[Tensor, "*n D"], rows: Rows | None = None) -> Float[Tensor, "B H L d"]:
+        """The queries alone."""
+        width = x.shape[-1]
+        return self._by_head(_spread(F.linear(x, self.qkv.weight[:width], self.qkv.bias[:width]), rows))
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #L P"]) -> Float[Tensor, "B L D"]:
-        mixed: Tensor = self.out(self._weigh(q, k, v, closed))
-        return mixed
+    def keys_values(self, x: Float[Tensor, "*N D"], rows: Rows | None = None) -> KeysValues:
+        """The keys and values alone."""
+        width = x.shape[-1]
+        both = _spread(F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:]), rows)
+        return self._by_head(both[..., :width]), self._by_head(both[..., width:])
 
-    def _weigh(self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #L P"]) -> Float[Tensor, "B L D"]:
+    def _by_head(self, states: Float[Tensor, "B L D"]) -> Float[Tensor, "B H L d"]:
+        return states.view(*states.shape[:-1], self.heads, self.size).transpose(1, 2)
+
+    def mix(
+        self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #K P"], rows: Rows | None = None
+    ) -> Float[Tensor, "*n D"]:
+        """Attention of the queries to keys and values, and the output projection."""
         if q.device.type in FUSED:
             dropout = self.dropout.rate if self.training else 0.0
             mixed = F.scaled_dot_product_attention(q, k, v, closed, dropout)
-            return mixed.transpose(1, 2).flatten(2)
-        # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in
-        # bfloat16 on an EPYC with avx512_bf16, and 5% less in fp32.
-        weights = self.dropout(torch.softmax(torch.add(closed, q @ k.transpose(-1, -2), alpha=self.size**-0.5), -1))
-        found: Tensor = (weights @ v).transpose(1, 2).flatten(2)
-        return found
+        else:
+            # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in
+            # bfloat16 on an EPYC with avx512_bf16, and 5% less in fp32.
+            scores = torch.add(closed, q @ k.transpose(-1, -2), alpha=self.size**-0.5)
+            mixed = self.dropout(torch.softmax(scores, -1)) @ v
+        joined = mixed.transpose(1, 2).flatten(2)
+        out: Tensor = self.out(joined if rows is None else rows.gather(joined))
+        return out
 
     def recall(
-        self, x: Float[Tensor, "N 2 D"], remembered: Remembered, closed: Float[Tensor, "B 1 1 P"], written: int
-    ) -> Float[Tensor, "N 2 D"]:
-        """Rows (last word, [MASK]) of B x K beams attend to what was read, the words of their beam and themselves.
+        self, x: Float[Tensor, "N n D"], cache: LayerCache, memory: DecoderCache, joint: bool = True
+    ) -> Float[Tensor, "N n D"]:
+        """Attention of the new rows of each of N = B x K beams: to the words of the beam, and (`joint`) to the input.
 
-        What was read is stored once a picture: the rows of its beams are folded into one product, nothing is copied.
+        n is 1: a word; or 2: a word and the [MASK] that asks for the next one, which the word does not see. Keys and
+        values of the input are stored once per image: the queries of its beams share one product, nothing is copied.
         """
-        q, k, v = (rows.reshape(closed.shape[0], -1, *rows.shape[1:]) for rows in self.project(x))  # (B, K, H, 2, d)
-        keys, values = remembered.keys[..., : written + 2, :], remembered.values[..., : written + 2, :]
-        keys[..., written:, :], values[..., written:, :] = k, v
+        batch, new = memory.closed.shape[0], x.shape[1]
+        q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in self.project(x))  # (B, K, H, n, d)
+        keys, values = cache.add(k, v, memory)
         q = q * self.size**-0.5
-        to_read = _fold(q) @ remembered.read_keys.transpose(-1, -2) + closed
-        to_words = q @ keys.transpose(-1, -2)
-        to_words[..., 0, -1] = CLOSED  # the word does not see the [MASK] that asks for the next one
-        weights = torch.softmax(torch.cat([_unfold(to_read), to_words], -1), -1)
-        of_read, of_words = torch.split(weights, [closed.shape[-1], written + 2], -1)
-        mixed = _unfold(_fold(of_read) @ remembered.read_values) + of_words @ values
+        scores = q @ keys.transpose(-1, -2)
+        if new == 2:
+            scores[..., 0, -1] = CLOSED
+        if not joint or cache.read is None:
+            return self._out(torch.softmax(scores, -1) @ values)
+        read_keys, read_values = cache.read
+        to_read = _unfold(_fold(q) @ read_keys.transpose(-1, -2) + memory.closed, new)
+        weights = torch.softmax(torch.cat([to_read, scores], -1), -1)
+        of_read, of_words = torch.split(weights, [read_keys.shape[2], keys.shape[3]], -1)
+        return self._out(_unfold(_fold(of_read) @ read_values, new) + of_words @ values)
+
+    def recall_read(self, x: Float[Tensor, "N 1 D"], cache: LayerCache, memory: DecoderCache) -> Float[Tensor, "N 1 D"]:
+        """Attention of a new word of each beam to the encoder's states alone."""
+        assert cache.read is not None
+        keys, values = cache.read
+        q = self.queries(x) * self.size**-0.5
+        q = q.view(memory.closed.shape[0], -1, *q.shape[1:])
+        weights = torch.softmax(_fold(q) @ keys.transpose(-1, -2) + memory.closed, -1)
+        return self._out(_unfold(weights @ values, 1))
+
+    def _out(self, mixed: Float[Tensor, "B K H n d"]) -> Float[Tensor, "N n D"]:
         out: Tensor = self.out(mixed.flatten(0, 1).transpose(1, 2).flatten(2))
         return out
 
 
 def closing(blocked: Bool[Tensor, "#B 1 #K P"], like: Tensor) -> Float[Tensor, "#B 1 #K P"]:
-    """What is added to scores so that nobody attends there: once for all layers, of the type that a kernel wants."""
+    """The mask added to scores: CLOSED where `blocked`, else 0. One mask serves all layers, in the kernel's type."""
     kind = like.device.type
     fused = kind in FUSED and torch.is_autocast_enabled(kind)
     return blocked.to(torch.get_autocast_dtype(kind) if fused else like.dtype) * CLOSED
 
 
-def _fold(rows: Float[Tensor, "B K H 2 n"]) -> Float[Tensor, "B H K2 n"]:
+def _spread(states: Tensor, rows: Rows | None) -> Tensor:
+    return states if rows is None else rows.spread(states)
+
+
+def _fold(rows: Float[Tensor, "B K H n d"]) -> Float[Tensor, "B H Kn d"]:
     return rows.transpose(1, 2).flatten(2, 3)
 
 
-def _unfold(rows: Float[Tensor, "B H K2 n"]) -> Float[Tensor, "B K H 2 n"]:
-    batch, heads, folded, size = rows.shape
-    return rows.view(batch, heads, folded // 2, 2, size).transpose(1, 2)
+def _unfold(rows: Float[Tensor, "B H Kn d"], new: int) -> Float[Tensor, "B K H n d"]:
+    return rows.view(*rows.shape[:2], -1, new, rows.shape[-1]).transpose(1, 2)
 
 
 class Layer(nn.Module):
+    """Self-attention and feed-forward, each with a residual connection and a layer norm behind it."""
+
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
         self.attention = SelfAttention(sizes)
@@ -160,21 +169,20 @@ class Layer(nn.Module):
     def forward(
         self, x: Float[Tensor, "*N D"], closed: Float[Tensor, "#B 1 #K P"], *, rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
-        """Of a padded batch; with `rows`, of rows (N, D), and `closed` is theirs."""
-        if rows is None:
-            return self.finish(x, self.attention(x, closed))
-        return self.finish(rows.own(x), self.attention.among(x, closed, rows))
+        """States of a padded batch (B, L, D), or with `rows` of rows (N, D), to which `closed` then belongs."""
+        return self.finish(x if rows is None else rows.own(x), self.attention(x, closed, rows))
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """All that follows attention."""
+        """The rest of the layer, from the output of attention."""
         return self.feed(self.attend(x, mixed))
 
     def attend(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """What attention found is added and normed."""
+        """Add the output of attention to the residual stream, and normalise."""
         normed: Tensor = self.attention_norm(x + self.dropout(mixed))
         return normed
 
     def feed(self, x: Tensor) -> Tensor:
+        """The feed-forward part."""
         normed: Tensor = self.norm(x + self.dropout(self.outer(F.gelu(self.inner(x)))))
         return normed
 
@@ -182,7 +190,7 @@ class Layer(nn.Module):
 def run_last(
     layer: nn.Module, x: Float[Tensor, "B L D"], closed: Tensor, *more: Any, requested: Bool[Tensor, "B L"] | None
 ) -> Float[Tensor, "B L D"]:
-    """A layer for what is `requested` alone (None: for all), with rubbish elsewhere."""
+    """Run a layer for the requested positions only (None: for all); other states are undefined."""
     if requested is None:
         every: Tensor = layer(x, closed, *more)
         return every
@@ -191,14 +199,16 @@ def run_last(
 
 
 class Transformer(nn.Module):
+    """A stack of layers."""
+
     def __init__(self, sizes: LayerSizes, layers: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(sizes) for _ in range(layers))
 
     def forward(self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"]) -> list[Float[Tensor, "B L D"]]:
-        """What went in and the states after each layer."""
+        """The input and the states after each layer. `allowed` is True where a row may attend to a column."""
         length, more = x.shape[1], -x.shape[1] % MULTIPLE if x.device.type in FUSED else 0
-        if more:  # positions that nobody attends to
+        if more:  # positions that are not attended to
             x, allowed = F.pad(x, (0, 0, 0, more)), F.pad(allowed, (0, more, 0, more))
         closed, states = closing(~allowed[:, None], x), [x]
         for layer in self.layers:
@@ -212,9 +222,9 @@ class Transformer(nn.Module):
         present: Bool[Tensor, "B L"],
         requested: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B L D"]:
-        """The final states of the positions that are there, of those that are `requested` alone; rubbish elsewhere.
+        """The final states of the requested positions (None: of all present ones); other states are undefined.
 
-        Padding passes no layer where there is much of it (CPU), and the last layer is run for what is asked.
+        On a CPU padding passes no layer if there is much of it, and the last layer runs for the request only.
         """
         if whole(x):
             return self.forward(x, allowed)[-1]
@@ -227,12 +237,15 @@ class Transformer(nn.Module):
 
     def read(
         self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"], room: int
-    ) -> tuple[Float[Tensor, "B D"], Memory]:
-        """Read all rows but the last, which asks for the first word: its state, and a memory of the others."""
+    ) -> tuple[Float[Tensor, "B D"], DecoderCache]:
+        """Read all rows but the last, which asks for the first word: its state, and a cache of the others.
+
+        `room`: words that the cache can hold.
+        """
         closed, layers = closing(~allowed[:, None], x), []
         for layer in self.layers:
             assert isinstance(layer, Layer)
-            if layer is self.layers[-1]:  # of which the last row alone is read
+            if layer is self.layers[-1]:  # only its last row is read
                 k, v = layer.attention.keys_values(x)
                 x, closed = x[:, -1:], closed[:, :, -1:]
                 q = layer.attention.queries(x)
@@ -240,70 +253,71 @@ class Transformer(nn.Module):
                 q, k, v = layer.attention.project(x)
             mixed = layer.attention.mix(q, k, v, closed)
             batch, heads, _, size = k.shape
-            # One place more than words: [MASK] stands behind the last word while it asks.
+            # One row more than words: the [MASK] behind the last word.
             keys, values = (k.new_empty(batch, 1, heads, room + 1, size) for _ in range(2))
-            layers.append(Remembered(k[:, :, :-1], v[:, :, :-1], keys, values))
+            layers.append(LayerCache((k[:, :, :-1], v[:, :, :-1]), keys, values))
             x = layer.finish(x, mixed)
-        return x[:, -1], Memory(layers, closed[:, :, -1:, :-1])
+        return x[:, -1], DecoderCache(layers, closed[:, :, -1:, :-1], room + 1)
 
-    def write(self, x: Float[Tensor, "N 2 D"], memory: Memory) -> Float[Tensor, "N D"]:
-        """One word more for every beam: the state of the [MASK] behind it."""
-        for layer, remembered in zip(self.layers, memory.layers, strict=True):
+    def write(self, x: Float[Tensor, "N 2 D"], memory: DecoderCache) -> Float[Tensor, "N D"]:
+        """Write one word of every beam: from its row and that of the [MASK] behind it, the state of the [MASK]."""
+        for layer, cache in zip(self.layers, memory.layers, strict=True):
             assert isinstance(layer, Layer)
-            x = layer.finish(x, layer.attention.recall(x, remembered, memory.closed, memory.written))
+            x = layer.finish(x, layer.attention.recall(x, cache, memory))
         memory.written += 1
         return x[:, 1]
 
 
 @dataclass
-class Remembered:
-    """Keys and values of one layer: of what was read, once a picture, and of what each beam has written."""
+class LayerCache:
+    """Keys and values of one layer: of the input, once per image, and of the words that each beam has written.
 
-    read_keys: Float[Tensor, "B H P d"]
-    read_values: Float[Tensor, "B H P d"]
-    keys: Float[Tensor, "B K H room d"]
-    values: Float[Tensor, "B K H room d"]
+    `read` is None in a layer that attends to words alone; `keys` and `values` are None before the first word.
+    """
+
+    read: KeysValues | None = None
+    keys: Float[Tensor, "B K H room d"] | None = None
+    values: Float[Tensor, "B K H room d"] | None = None
+
+    def add(self, k: Tensor, v: Tensor, memory: DecoderCache) -> KeysValues:
+        """Add new rows (B, K, H, n, d) behind the words written so far; return all of them."""
+        if self.keys is None or self.values is None:
+            self.keys, self.values = (k.new_empty(*k.shape[:3], memory.room, k.shape[-1]) for _ in range(2))
+        first, end = memory.written, memory.written + k.shape[3]
+        self.keys[..., first:end, :], self.values[..., first:end, :] = k, v
+        return self.keys[..., :end, :], self.values[..., :end, :]
 
 
 @dataclass
-class Beams:
-    """What all layers keep of what was written, in one tensor: one copy sorts the beams for a new word.
+class DecoderCache:
+    """The memory of a decoder, a LayerCache per layer. Rows of a [MASK] that asks for a word are overwritten.
 
-    A layer's `keys` and `values`, (B, K, H, room, d), are parts of it; they are None before the first word.
+    All layers' keys and values of words are parts of one tensor, so that one copy reorders the beams.
     """
 
+    layers: list[LayerCache]
+    closed: Float[Tensor, "B 1 1 P"]  # added to scores: CLOSED at absent positions of the input
+    room: int  # rows that each layer can hold
+    written: int = 0  # words so far, the same for all beams
     rows: Float[Tensor, "N B K H room d"] | None = None  # the layers' keys and values in turn
-    spare: Float[Tensor, "N B K H room d"] | None = None  # to be copied to
+    spare: Float[Tensor, "N B K H room d"] | None = None  # the buffer of the next copy
 
-    def take(self, layers: Sequence[Any], parents: Int[Tensor, "B K"], written: int) -> None:
-        first, beams = layers[0].keys, parents.shape[1]
-        if first is None or first.shape[1] == beams == 1:  # one beam goes on with itself
+    def take(self, parents: Int[Tensor, "B K"]) -> None:
+        """Reorder the beams: beam k continues what beam `parents[b, k]` had written."""
+        first, beams = self.layers[0].keys, parents.shape[1]
+        if first is None or first.shape[1] == beams == 1:  # a single beam continues itself
             return
         rows = self.rows
         if rows is None:
-            rows = torch.stack([one for layer in layers for one in (layer.keys, layer.values)])
+            rows = torch.stack([one for layer in self.layers for one in (layer.keys, layer.values) if one is not None])
         batch, before = rows.shape[1:3]
         taken = self.spare
         if taken is None or taken.shape[2] != beams:
             taken = rows.new_empty(*rows.shape[:2], beams, *rows.shape[3:])
-        if written:
+        if self.written:
             which = (torch.arange(0, batch * before, before, device=rows.device)[:, None] + parents).flatten()
-            begun = (part.flatten(1, 2)[..., :written, :] for part in (rows, taken))
-            torch.index_select(next(begun), 1, which, out=next(begun))
+            source, target = (part.flatten(1, 2)[..., : self.written, :] for part in (rows, taken))
+            torch.index_select(source, 1, which, out=target)
         self.rows, self.spare = taken, rows
-        for number, layer in enumerate(layers):
+        for number, layer in enumerate(self.layers):
             layer.keys, layer.values = taken[2 * number], taken[2 * number + 1]
-
-
-@dataclass
-class Memory:
-    """What a decoder remembers. The row of [MASK] that asks for a word is never kept."""
-
-    layers: list[Remembered]
-    closed: Float[Tensor, "B 1 1 P"]  # added to scores: which of the read positions are absent
-    written: int = 0  # words so far, the same for all beams
-    beams: Beams = field(default_factory=Beams)
-
-    def take(self, parents: Int[Tensor, "B K"]) -> None:
-        """Beam k now continues what beam `parents[b, k]` had written."""
-        self.beams.take(self.layers, parents, self.written)

@@ -1,4 +1,4 @@
-"""Regions -> embeddings: the paper's form and the released code's."""
+"""Embeddings of regions, as in the paper and as in the released code of Unified VLP."""
 
 from dataclasses import replace
 from typing import Literal
@@ -16,7 +16,7 @@ from diptych.runtime.errors import DataError, RecipeError
 
 
 def refuse_more_regions(batch: Batch, most: int) -> None:
-    """Raises DataError where a picture of the batch has more regions than the model has places for."""
+    """Raise DataError if an image of the batch has more regions than the model can read."""
     if batch.boxes.shape[1] > most:
         raise DataError(
             f"{batch.boxes.shape[1]} regions, the model reads at most {most}; keep the best ones, or set max_regions",
@@ -25,10 +25,10 @@ def refuse_more_regions(batch: Batch, most: int) -> None:
 
 
 def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]:
-    """Corners and relative area of each box; `official` adds the detector's confidence.
+    """Corners and relative area of each box (G = 5); with form `official` the detector's confidence too (G = 6).
 
-    norm `paper`: fractions of the picture. norm `official`: fractions of the largest coordinate of the picture's boxes,
-    which the released loader takes for the picture's size (vlp/seq2seq_loader.py:338, "lazy normalization").
+    norm `paper`: fractions of the image. norm `official`: fractions of the largest coordinate of the image's boxes,
+    which the released loader takes for the image's size (vlp/seq2seq_loader.py:338, "lazy normalization").
     """
     boxes = batch.boxes
     if norm == "official" and boxes.shape[1]:
@@ -42,22 +42,22 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     return torch.cat(parts, -1)
 
 
-WholeRegion = bool | Literal["given"]  # the picture's own feature as one region more; given: where the store has it
+WholeRegion = bool | Literal["given"]  # the feature of the whole image as one more region; given: if the store has it
 
 
-def whole_region(asked: WholeRegion, there: bool) -> bool:
-    """Raises RecipeError where it was asked for outright and the store has none."""
-    if asked is True and not there:
+def whole_region(setting: WholeRegion, stored: bool) -> bool:
+    """Whether the model reads the feature of the whole image. Raises RecipeError if it must, and the store has none."""
+    if setting is True and not stored:
         raise RecipeError(
             "model.whole_region=true reads the feature of the whole picture as one region more, and the store has "
             "none: without it this would be another model. Extract it too (diptych extract DATA STORE --detector ... "
             "--image-feature densenet121), or set model.whole_region=false"
         )
-    return asked is not False and there
+    return setting is not False and stored
 
 
 def with_image_feature(batch: Batch) -> Batch:
-    """One region more: the picture itself, with its own feature and no class. Nothing of it can be hidden."""
+    """Add the whole image as one more region, with its own feature, no class, and never hidden. Raises DataError."""
     if batch.whole is None:
         raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
     if batch.features is not None and batch.whole.shape[1] != batch.features.shape[2]:
@@ -87,7 +87,7 @@ def with_image_feature(batch: Batch) -> Batch:
 def place_input(
     batch: Batch, norm: Source, form: Source, classes: Float[Tensor, "B R C"] | None
 ) -> Float[Tensor, "B R P"]:
-    """What the released code feeds `vis_pe_embed`: geometry and class probabilities, each normalised over itself."""
+    """The input of the released code's `vis_pe_embed`: geometry and class probabilities, each layer-normalised."""
     numbers = geometry(batch, norm, form)
     parts = [F.layer_norm(numbers, numbers.shape[-1:])]
     if classes is not None:
@@ -96,13 +96,13 @@ def place_input(
 
 
 class RegionEmbedding(nn.Module):
-    """A region's feature and its place, embedded, as two vectors whose sum enters the transformer (Unified VLP, Eq. 1).
+    """Embeddings of a region's feature and of its place, whose sum enters the transformer (Unified VLP, Eq. 1).
 
-    paper:     feature = W_r R, with `fc7` of one layer more, the detector's last, whose input R then is;
-               place = W_p [norm(W_c C) | norm(W_g G)]; the biases and the nonlinearity that the paper says it omits are
-               there, the latter as ReLU where the released code has one
-    official:  feature = two ReLU layers, the first of which is meant to start from the detector's fc7;
-               place = one ReLU layer over G and C, each normalised over itself without weights
+    paper:     feature = W_r R; place = W_p [norm(W_c C) | norm(W_g G)].
+               With `fc7` R is the input of the detector's last layer, which is then part of the feature layers.
+               Biases and nonlinearities, which the paper omits from its notation, are ReLUs as in the released code.
+    official:  feature = two ReLU layers, the first of which is meant to be initialised from the detector's fc7.
+               place = one ReLU layer over G and C, each layer-normalised without weights.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class RegionEmbedding(nn.Module):
     def forward(
         self, batch: Batch, unseen: Bool[Tensor, "B R"]
     ) -> tuple[Float[Tensor, "B R D"], Float[Tensor, "B R D"]]:
-        """Feature and place. An `unseen` region loses its feature and its class, not its box."""
+        """Embeddings of features and of places. `unseen` regions lose their feature and class, not their box."""
         features, classes = self._inputs(batch)
         features = features.masked_fill(unseen[..., None], 0)
         if classes is not None:
@@ -151,24 +151,21 @@ class RegionEmbedding(nn.Module):
         return self.dropout(self.feature(features)), self.dropout(place)
 
     def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        shape = batch.boxes.shape[:2]
-        if batch.features is None and not batch.boxes.shape[1]:
-            none = batch.boxes.new_zeros
-            return none(*shape, self.feature_size), none(*shape, self.classes) if self.classes else None
-        return (
-            _wanted(batch, batch.features, "features", self.feature_size),
-            _wanted(batch, batch.classes, "classes", self.classes) if self.classes else None,
-        )
+        features, empty = region_features(batch, self.feature_size), not batch.boxes.shape[1]
+        if not self.classes:
+            return features, None
+        classes = features.new_zeros(*features.shape[:2], self.classes) if empty else batch.classes
+        return features, _checked(batch, classes, "classes", self.classes)
 
 
 def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
-    """The features of all regions, hidden or not; zeros where no picture of the batch has any region."""
+    """The features of all regions, hidden or not. Raises DataError if they are missing or not of this size."""
     if batch.features is None and not batch.boxes.shape[1]:
         return batch.boxes.new_zeros(*batch.boxes.shape[:2], size)
-    return _wanted(batch, batch.features, "features", size)
+    return _checked(batch, batch.features, "features", size)
 
 
-def _wanted(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
+def _checked(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
     if values is None:
         raise DataError(f"the model reads region {name}, and some pictures have none", key=batch.keys[0])
     if values.shape[-1] != size:

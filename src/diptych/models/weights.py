@@ -1,4 +1,4 @@
-"""Weights put into a model, with an account of every key."""
+"""Loading of weights into a model, with a report on every key."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -14,14 +14,15 @@ from diptych.runtime.weight_files import Tensors
 
 @dataclass
 class ImportReport:
-    """What became of every key."""
+    """What was done with every key of a file and of a model."""
 
-    loaded: list[str] = field(default_factory=list)  # ours, under their own name or renamed
-    renamed: dict[str, str] = field(default_factory=dict)  # theirs -> ours
-    missing: list[str] = field(default_factory=list)  # ours that nothing was found for: they start fresh
-    left: dict[str, str] = field(default_factory=dict)  # theirs that were not used -> why
+    loaded: list[str] = field(default_factory=list)  # our names that were loaded
+    renamed: dict[str, str] = field(default_factory=dict)  # the file's name -> our name
+    missing: list[str] = field(default_factory=list)  # our names that the file lacks: they keep fresh weights
+    left: dict[str, str] = field(default_factory=dict)  # the file's names that were not used -> why
 
     def lines(self) -> list[str]:
+        """The report as text: a line per renamed, missing or unused key, then the numbers."""
         return [
             *(f"renamed  {theirs} -> {ours}" for theirs, ours in self.renamed.items()),
             *(f"missing  {name}: starts fresh" for name in self.missing),
@@ -33,14 +34,14 @@ class ImportReport:
 
 @contextmanager
 def read_as_weights(source: object) -> Iterator[None]:
-    """Whatever tensors of other forms than their names say lead to becomes a CheckpointError."""
+    """Turn the errors that tensors of unexpected shapes cause into a CheckpointError."""
     try:
         yield
     except (DiptychError, OSError):
         raise
     except Exception as error:
         raise CheckpointError(
-            f"{source} holds tensors of other forms than their names say ({type(error).__name__}: "
+            f"{source} holds tensors of unexpected shapes ({type(error).__name__}: "
             f"{(str(error).splitlines() or [''])[0][:200]}); copy it again from its source"
         ) from error
 
@@ -48,9 +49,9 @@ def read_as_weights(source: object) -> Iterator[None]:
 def load_into(
     model: nn.Module, tensors: Tensors, report: ImportReport | None = None, *, complete: bool = False
 ) -> ImportReport:
-    """Copy tensors into the parameters and buffers of the same name; the others keep their fresh values.
+    """Copy tensors into the parameters and buffers of the same names; others keep their fresh values.
 
-    `complete` refuses a file that lacks any. A wrong shape is always refused.
+    Raises CheckpointError for a wrong shape, if no name fits, and with `complete` if any tensor is missing.
     """
     report = report or ImportReport()
     wanted = model.state_dict()
@@ -92,7 +93,7 @@ def _some(tensors: Mapping[str, Tensor]) -> str:
 
 
 def digest(model: nn.Module, before: str = "") -> str:
-    """sha256 of `before` and of all weights, by their names: what was computed with them can be kept under it."""
+    """sha256 of `before` and of all weights and their names: a key for caching what was computed with them."""
     hashed = hashlib.sha256(before.encode())
     for name, tensor in sorted(model.state_dict().items()):
         hashed.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())

@@ -10,8 +10,9 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from diptych.models.decoder import DecoderMemory, Past, write_word
+from diptych.models.decoder import write_word
 from diptych.models.system import ModelConfig, SystemModel
+from diptych.models.transformer import DecoderCache, LayerCache
 from diptych.runtime.errors import DataError, RecipeError
 
 # A size that trains in minutes on one core. BERT's init_std of 0.02 belongs to its width: a layer's output then has
@@ -69,21 +70,21 @@ class DecoderModel(SystemModel):
         raise NotImplementedError
 
     def begin_writing(
-        self, pasts: list[Past], closed: Float[Tensor, "B 1 1 P"], room: int
-    ) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
+        self, pasts: list[LayerCache], closed: Float[Tensor, "B 1 1 P"], room: int
+    ) -> tuple[Float[Tensor, "B V"], DecoderCache]:
         """Return the scores of each caption's first word, and a memory with room for `room` words."""
-        memory = DecoderMemory(pasts, closed, room)
+        memory = DecoderCache(pasts, closed, room)
         first = torch.full((len(closed), 1), self.vocabulary.cls, device=closed.device)
         return self._next(first, memory)[:, 0], memory
 
     def follow(
-        self, memory: DecoderMemory, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
+        self, memory: DecoderCache, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K V"]:
         """Append `words[b, k]` to what beam `parents[b, k]` has written; return the scores of each beam's next word."""
         memory.take(parents)
         return self._next(words, memory)
 
-    def _next(self, words: Int[Tensor, "B K"], memory: DecoderMemory) -> Float[Tensor, "B K V"]:
+    def _next(self, words: Int[Tensor, "B K"], memory: DecoderCache) -> Float[Tensor, "B K V"]:
         x = self.embed_next(words.view(-1, 1), memory.written).view(*words.shape, -1)
         scores: Tensor = self.heads["word"](write_word(self.writing_layers(), x, memory))
         return scores

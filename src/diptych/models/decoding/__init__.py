@@ -1,4 +1,4 @@
-"""From a picture to words: search over what a model writes."""
+"""Decoding: greedy search, beam search and sampling."""
 
 from diptych.models.decoding.options import DecodingOptions
 from diptych.models.decoding.search import Frames, Hypothesis, decode, search

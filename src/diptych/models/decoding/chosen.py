@@ -1,4 +1,4 @@
-"""How captions are written where the command line asks for it in another way than the recipe does."""
+"""Decoding options of the command line on top of a recipe's."""
 
 from typing import Any
 
@@ -7,9 +7,10 @@ from diptych.runtime.configs import validated
 
 
 def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool, **given: Any) -> DecodingOptions:
-    """The recipe's way of writing with what was asked for in its place; RecipeError where that cannot be.
+    """The recipe's decoding options, changed by those that are given. Raises RecipeError for a contradiction.
 
-    Drawn captions leave the recipe's search behind, and several captions want as many beams.
+    Sampling replaces the recipe's search. N captions need at least N beams. Setting one of `length_penalty` and
+    `length_bonus` sets the other to 0.
     """
     values = decoding.model_dump() | {"captions": None if captions == 1 else captions}
     if sample:

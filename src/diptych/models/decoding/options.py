@@ -1,4 +1,4 @@
-"""How words are chosen: the best ones, several beams of them, or drawn by chance."""
+"""Options of decoding: greedy search, beam search or sampling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diptych.runtime.errors import RecipeError
 
 
 class DecodingOptions(BaseModel):
-    """Greedy by default. Words are counted as the tokeniser cuts them, so `kites` may be two."""
+    """Options of decoding; greedy by default. Words are tokens, so `kites` may count as two."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -26,7 +26,7 @@ class DecodingOptions(BaseModel):
     length_penalty: float = Field(default=0.0, ge=0)
     """Exponent: a finished beam's log-probability is divided by its tokens to this power; 1 is the mean."""
     no_repeat_ngram: PositiveInt | None = None
-    """No run of so many tokens comes twice in a text; null: any may."""
+    """No run of this many tokens appears twice in a text; null: any may."""
     ended: Literal["dropped", "kept"] = "dropped"
     """Whether a beam that has ended gives its place to another (dropped), or keeps it (kept, TDEN's code)."""
     stop_early: bool = True
@@ -36,7 +36,7 @@ class DecodingOptions(BaseModel):
     temperature: PositiveFloat = 1.0
     """Temperature of drawn tokens; below 1 likely ones become likelier."""
     top_k: PositiveInt | None = None
-    """Tokens are drawn from so many likeliest; null: from all."""
+    """Tokens are drawn from this many likeliest ones; null: from all."""
     top_p: PositiveShare | None = None
     """Tokens are drawn from the fewest that have this probability together; null: from all."""
     captions: PositiveInt | None = None
@@ -45,7 +45,7 @@ class DecodingOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _not_the_old_pair(cls, values: Any) -> Any:
-        """`length_norm` was the exponent and `length_penalty` what a word adds: reread, one would be the other."""
+        """Refuse the names before 0.1, when `length_norm` was the exponent and `length_penalty` the bonus per word."""
         if isinstance(values, dict) and "length_norm" in values:
             raise ValueError(
                 "length_norm is called length_penalty now, and what was length_penalty is length_bonus: write "
@@ -76,11 +76,11 @@ class DecodingOptions(BaseModel):
 
     @property
     def width(self) -> int:
-        """Texts written side by side, K."""
+        """Number of texts that are written in parallel, K."""
         return (self.captions or 1) if self.sample else self.beams
 
     def fit(self, words: int) -> None:
-        """Refuse what a vocabulary of so many words cannot give."""
+        """Raise RecipeError if more beams or candidates are wanted than the vocabulary has words."""
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"
@@ -90,5 +90,5 @@ class DecodingOptions(BaseModel):
             )
 
     def weigh(self, score: float, words: int) -> float:
-        """What finished texts are compared by; `words` with the final [SEP]."""
+        """The score of a finished text: its log-probability, adjusted for length. `words` includes the final [SEP]."""
         return score / float(words**self.length_penalty) + self.length_bonus * words

@@ -1,6 +1,6 @@
-"""Writing a text word by word: greedy, with several beams, or drawn by chance.
+"""Decoding word by word: greedy search, beam search or sampling.
 
-A step asks for the next word of every beam of every picture at once. What was written ends with [SEP].
+A step predicts the next word of every beam of every image at once. A finished text ends with [SEP].
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from diptych.core import Batch, Vocabulary, Writer
 from diptych.core.randomness import pick, uniform
 from diptych.models.decoding.options import DecodingOptions
 
-# Added once to a word that follows [SEP], and to each that an option refuses. Finite, as in the authors' code, so that
-# scores stay comparable, and a beam whose every word is refused still writes one.
+# Score of a word that follows [SEP] or that an option refuses. Finite, as in the authors' code: scores stay comparable,
+# and a beam whose every word is refused still writes one.
 REFUSED = -10000.0
-ASKED_SELDOM, EVERY = ("cuda",), 4  # devices that are asked every so many words whether the search is over
+ASYNCHRONOUS, EVERY = ("cuda",), 4  # devices on which the end of the search is checked only every 4 words
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,24 @@ class Hypothesis:
     """One decoded text."""
 
     tokens: list[int]  # without the final [SEP]
-    score: float  # log-probability (of [SEP] too), weighed by length; of a drawn text the model's own
+    score: float  # log-probability, [SEP] included, adjusted for length; of a sampled text without temperature
 
 
 @dataclass
 class Frames:
-    """What every step chose: the word, score and parent of each beam."""
+    """The words, scores and parents that each step chose for each beam."""
 
     words: list[Int[Tensor, "B K"]] = field(default_factory=list)
     scores: list[Float[Tensor, "B K"]] = field(default_factory=list)
     parents: list[Int[Tensor, "B K"]] = field(default_factory=list)
-    ended: list[Bool[Tensor, "B K"]] = field(default_factory=list)  # with this step's word or before
-    written: Int[Tensor, "B K U"] | None = None  # all words of each beam, kept where repeats are refused
+    ended: list[Bool[Tensor, "B K"]] = field(default_factory=list)  # whether the beam has ended, at this step or before
+    written: Int[Tensor, "B K U"] | None = None  # all words of each beam, kept only if repeats are refused
 
     def __len__(self) -> int:
         return len(self.words)
 
     def on_host(self) -> Frames:
-        """In one journey, and not one a number."""
+        """A copy on the CPU, in one transfer per field."""
         words, scores, parents = (
             list(torch.stack(part).cpu().unbind()) for part in (self.words, self.scores, self.parents)
         )
@@ -52,18 +52,20 @@ class Frames:
 
 @torch.no_grad()
 def decode(model: Writer, batch: Batch, options: DecodingOptions) -> list[list[Hypothesis]]:
-    """For each picture its finished texts, best first: `options.captions`, or at most as many as there are beams."""
+    """The finished texts of each image, best first: `options.captions` of them, or at most one per beam."""
     frames = search(model, batch, options).on_host()
     return [finished(frames, row, model.vocabulary.sep, options)[: options.captions] for row in range(len(batch))]
 
 
 @torch.no_grad()
 def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
-    """All steps of the search. With one beam each takes its best word, whatever came before."""
+    """Run all steps of the search."""
     options.fit(model.vocabulary.size)
     first, memory = model.begin(batch, options.max_words)
     scores, frames = first[:, None], Frames()
-    several = not options.sample and (options.captions or 1) > 1  # the search goes on after the best one has ended
+    several = (
+        not options.sample and (options.captions or 1) > 1
+    )  # then the search continues after the best text has ended
     early = options.stop_early and not several
     while True:
         logs = _refuse(scores.float().log_softmax(-1), frames, model.vocabulary, options)
@@ -71,9 +73,8 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
             _draw(logs, frames, model.vocabulary, options, batch.seeds)
         else:
             _choose(logs, frames, model.vocabulary, options)
-        # To know whether all is settled, a GPU is waited for: so it is asked now and then. Words that are written
-        # behind the end count for nothing.
-        due = early and len(frames) % (EVERY if scores.device.type in ASKED_SELDOM else 1) == 0
+        # The check waits for a GPU, so it is made only now and then. Words after the end do not change the result.
+        due = early and len(frames) % (EVERY if scores.device.type in ASYNCHRONOUS else 1) == 0
         if len(frames) == options.max_words or (due and _settled(frames, model.vocabulary.sep, options)):
             return frames
         scores = model.follow(memory, frames.words[-1], frames.parents[-1])
@@ -82,7 +83,7 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
 def _refuse(
     logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions
 ) -> Float[Tensor, "B J V"]:
-    """No end before `min_words`, no run of words that the beam has written already."""
+    """Refuse [SEP] before `min_words`, and words that would repeat a run of the beam."""
     if len(frames) < options.min_words:
         logs[..., vocabulary.sep] = REFUSED
     if options.no_repeat_ngram is not None and frames.written is not None:
@@ -91,11 +92,11 @@ def _refuse(
 
 
 def _repeats(written: Int[Tensor, "B K U"], run: int, like: Float[Tensor, "B K V"]) -> Bool[Tensor, "B K V"]:
-    """The words that would end a run of `run` words for the second time."""
+    """True for words that would complete a run of `run` words for the second time."""
     if written.shape[-1] < run:
         return torch.zeros_like(like, dtype=torch.bool)
     runs = written.unfold(-1, run, 1)  # (B, K, W, run)
-    begun = written[..., written.shape[-1] - run + 1 :]  # what a run would begin with
+    begun = written[..., written.shape[-1] - run + 1 :]  # the beginning of the next run
     same = (runs[..., :-1] == begun[..., None, :]).all(-1)
     return torch.zeros_like(like).scatter_add_(-1, runs[..., -1], same.to(like.dtype)) > 0
 
@@ -121,7 +122,7 @@ def _draw(
     options: DecodingOptions,
     seeds: Int[Tensor, "B"] | None,
 ) -> None:
-    """A word for each text; one that has ended writes [PAD] at no cost. Scores are the model's own, untempered."""
+    """Sample a word for each text; ended texts write [PAD] at score 0. Scores ignore the temperature."""
     count = options.width
     logs = logs.expand(-1, count, -1)
     refused = logs <= REFUSED
@@ -130,7 +131,7 @@ def _draw(
     chances = _narrowed(tempered.masked_fill(refused, float("-inf")), options).softmax(-1)
     if seeds is None:
         words = torch.multinomial(chances.flatten(0, 1), 1).view(-1, count)
-    else:  # a function of the sample, the text and the place: parts and processes draw alike
+    else:  # a function of sample, text and position: micro-batches and processes draw alike
         texts = torch.arange(count, device=chances.device)
         words = pick(chances, uniform(seeds[:, None].expand(-1, count), texts, len(frames)))
     scores = logs.gather(-1, words[..., None])[..., 0]
@@ -142,14 +143,14 @@ def _draw(
 
 
 def _narrowed(logs: Float[Tensor, "B K V"], options: DecodingOptions) -> Float[Tensor, "B K V"]:
-    """Only the likeliest words are left: `top_k` of them, then those that make up `top_p` of these."""
+    """Keep only the likeliest words: `top_k` of them, then the fewest that have probability `top_p` of these."""
     if options.top_k is not None:
         least = logs.topk(options.top_k, -1).values[..., -1:]
         logs = logs.masked_fill(logs < least, float("-inf"))
     if options.top_p is not None:
         ordered, order = torch.sort(logs, dim=-1, descending=True, stable=True)
         chances = ordered.softmax(-1)
-        before = chances.cumsum(-1) - chances  # the first word always stays
+        before = chances.cumsum(-1) - chances  # 0 for the first word, which always stays
         logs = logs.masked_fill(torch.zeros_like(logs).scatter_(-1, order, before) >= options.top_p, float("-inf"))
     return logs
 
@@ -157,7 +158,7 @@ def _narrowed(logs: Float[Tensor, "B K V"], options: DecodingOptions) -> Float[T
 def _take(
     frames: Frames, words: Tensor, scores: Tensor, parents: Tensor, vocabulary: Vocabulary, options: DecodingOptions
 ) -> None:
-    """One step more. `parents` of the first are 0: all beams begin as one."""
+    """Append a step. The parents of the first step are 0: all beams begin as one."""
     if options.no_repeat_ngram is not None:
         before = frames.written
         if before is not None:
@@ -173,7 +174,7 @@ def _take(
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
-    """Whether, for every picture, no beam can still overtake the best finished one. Log-probabilities only fall."""
+    """True if for every image no beam can overtake the best finished text. Log-probabilities only fall."""
     if options.ended == "kept" or options.sample:
         return bool(frames.ended[-1].all())
     longest = max(options.length_bonus, 0.0) * options.max_words
@@ -188,10 +189,10 @@ def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
 
 
 def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> list[Hypothesis]:
-    """Beams that ended, and those that `max_words` cut short, by score; of equal ones the earlier.
+    """The texts of one image: beams that ended or were cut at `max_words`, by score, then by time.
 
-    As the authors track back: nothing counts after the first frame in which all beams ended. What a beam writes
-    after its [SEP] is no text.
+    As in the authors' code, steps after the first in which all beams have ended do not count. Beams with words after
+    [SEP] are left out.
     """
     words = [frame[row].tolist() for frame in frames.words]
     scores = [frame[row].tolist() for frame in frames.scores]
@@ -206,28 +207,28 @@ def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> li
         if word == end or n == options.max_words - 1
     ]
     ends.sort(key=lambda item: -item[0])
-    found = []
+    texts = []
     for score, number, beam in ends:
         tokens = _track_back(words, parents, number, beam)
         if end not in tokens[:-1]:
-            found.append(Hypothesis(tokens[:-1] if tokens[-1] == end else tokens, score))
-    return found[: options.beams]
+            texts.append(Hypothesis(tokens[:-1] if tokens[-1] == end else tokens, score))
+    return texts[: options.beams]
 
 
 def _kept(
     words: list[list[int]], scores: list[float], parents: list[list[int]], end: int, options: DecodingOptions
 ) -> list[Hypothesis]:
     """The K beams of the last frame, by score."""
-    found = []
+    texts = []
     for beam, score in enumerate(scores):
         tokens = _track_back(words, parents, len(words) - 1, beam)
         sentence = tokens[: tokens.index(end)] if end in tokens else tokens
-        found.append(Hypothesis(sentence, options.weigh(score, len(sentence) + (end in tokens))))
-    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+        texts.append(Hypothesis(sentence, options.weigh(score, len(sentence) + (end in tokens))))
+    return sorted(texts, key=lambda hypothesis: -hypothesis.score)
 
 
 def _track_back(words: list[list[int]], parents: list[list[int]], step: int, beam: int) -> list[int]:
-    """What the beam that wrote a word at `step` had written, that word included."""
+    """The words of a beam up to `step`."""
     tokens = []
     for n in range(step, -1, -1):
         tokens.append(words[n][beam])

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import BIDIRECTIONAL, Batch
-from diptych.models.decoder import DecoderMemory, Past
-from diptych.models.transformer import Memory, Remembered
+from diptych.models.transformer import DecoderCache, LayerCache
 from diptych.runtime.errors import ServingError
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.training import best_boxes
@@ -72,45 +71,34 @@ class Begin(nn.Module):
 
     def forward(self, *regions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         scores, memory = self.model.begin(batch_of(regions), 1)
-        if isinstance(memory, Memory):  # it has room for a word; none is written yet
-            read = [rows for layer in memory.layers for rows in (layer.read_keys, layer.read_values)]
-            written = [rows[..., :0, :] for layer in memory.layers for rows in (layer.keys, layer.values)]
-        else:
-            read = [rows for past in memory.layers if past.read is not None for rows in past.read]
-            written = [rows for past in memory.layers for rows in (past.keys, past.values)]
+        read = [rows for layer in memory.layers if layer.read is not None for rows in layer.read]
+        end = memory.written  # 0 in Unified VLP, whose [MASK] asks for the first word; 1 after a decoder's start token
+        written = [rows[..., :end, :] for layer in memory.layers for rows in (layer.keys, layer.values)]
         return scores, memory.closed, torch.stack(read), torch.stack(written)
 
 
 class Follow(nn.Module):
-    """Later decoding steps. `reads`: per decoder layer, whether it attends to the input; None: one stack, all do."""
+    """Later decoding steps. `reads`: for each layer, whether it attends to the input. `new`: rows added by a step."""
 
-    def __init__(self, model: Any, reads: list[bool] | None) -> None:
+    def __init__(self, model: Any, reads: list[bool], new: int) -> None:
         super().__init__()
-        self.model, self.reads = model, reads
+        self.model, self.reads, self.new = model, reads, new
 
     @classmethod
     def of(cls, model: Any, regions: tuple[Tensor, ...]) -> Follow:
         """Make the step for a model; example `regions` are used to find its layers."""
         _, memory = model.begin(batch_of(regions), 1)
-        plain = isinstance(memory, Memory)
-        return cls(model, None if plain else [past.read is not None for past in memory.layers])
+        return cls(model, [layer.read is not None for layer in memory.layers], memory.room)
 
     def forward(self, words: Tensor, closed: Tensor, read: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
         count, pairs = written.shape[-2], range(0, written.shape[0], 2)
-        # A model of one stack (Unified VLP) has one position more: [MASK] follows the last word.
-        more = 2 if self.reads is None else 1
-        empty = written.new_zeros(*written.shape[:-2], more, written.shape[-1])
-        room = torch.cat([written, empty], -2)
-        memory: Memory | DecoderMemory
-        if self.reads is None:
-            memory = Memory([Remembered(read[n], read[n + 1], room[n], room[n + 1]) for n in pairs], closed, count)
-        else:
-            inputs = iter(zip(read[0::2], read[1::2], strict=True))
-            pasts = [
-                Past(next(inputs) if reads else None, room[n], room[n + 1])
-                for n, reads in zip(pairs, self.reads, strict=True)
-            ]
-            memory = DecoderMemory(pasts, closed, count + 1, count)
+        empty = written.new_zeros(*written.shape[:-2], self.new, written.shape[-1])
+        room, inputs = torch.cat([written, empty], -2), iter(zip(read[0::2], read[1::2], strict=True))
+        layers = [
+            LayerCache(next(inputs) if reads else None, room[n], room[n + 1])
+            for n, reads in zip(pairs, self.reads, strict=True)
+        ]
+        memory = DecoderCache(layers, closed, count + self.new, count)
         scores = self.model.follow(memory, words[:, None], torch.zeros_like(words)[:, None])
         grown = [rows for layer in memory.layers for rows in (layer.keys, layer.values) if rows is not None]
         return scores[:, 0], torch.stack(grown)[..., : count + 1, :]

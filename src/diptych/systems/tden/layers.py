@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from diptych.core import Batch, States, Stream
 from diptych.models.decoder import closed_of
 from diptych.models.dropout import Dropout
-from diptych.models.pooling import AttentionPool, LayerPools, PoolSizes
+from diptych.models.heads import HeadSizes
+from diptych.models.pooling import AttentionPool, LayerPools
 from diptych.models.rows import Rows
 from diptych.models.transformer import CLOSED, Layer, LayerSizes, run_last
 from diptych.models.visual import geometry, region_features
@@ -63,7 +64,7 @@ class CrossModalLayer(Layer):
         if rows is None:
             x = self.attend(x, self.attention(x, closed))
             return torch.cat([self._feed_regions(x[:, :count]), self.feed(x[:, count:])], 1)
-        x = self.attend(rows.own(x), self.attention.among(x, closed, rows))
+        x = self.attend(rows.own(x), self.attention(x, closed, rows))
         return torch.where(rows.before(count), self._feed_regions(x), self.feed(x))
 
     def _feed_regions(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
@@ -104,7 +105,7 @@ class OneAnswer(nn.Module):
     Returns scores before the sigmoid.
     """
 
-    def __init__(self, sizes: PoolSizes, streams: int, answers: int) -> None:
+    def __init__(self, sizes: HeadSizes, streams: int, answers: int) -> None:
         super().__init__()
         self.pools = nn.ModuleList(AttentionPool(sizes.width, sizes.answer_width) for _ in range(streams))
         self.norm = nn.LayerNorm(sizes.answer_width)
@@ -125,7 +126,7 @@ class ReadAnswer(nn.Module):
     classifier alone, with one score for each choice.
     """
 
-    def __init__(self, sizes: PoolSizes, layers: int, answers: int) -> None:
+    def __init__(self, sizes: HeadSizes, layers: int, answers: int) -> None:
         super().__init__()
         self.regions = LayerPools(layers, sizes.width, sizes.answer_width, scaled=False)
         self.text = AttentionPool(sizes.width, sizes.answer_width)
@@ -141,7 +142,7 @@ class ReadAnswer(nn.Module):
 class TwoAnswers(nn.Module):
     """The released code's two classifiers: over the encoder, and over the decoder, which also reads the question."""
 
-    def __init__(self, sizes: PoolSizes, layers: int) -> None:
+    def __init__(self, sizes: HeadSizes, layers: int) -> None:
         super().__init__()
         self.read = ReadAnswer(sizes, layers, sizes.answers)
         self.pool = AttentionPool(sizes.width, sizes.answer_width)
@@ -158,7 +159,7 @@ class PairHead(nn.Module):
 
     reads = frozenset({"img", "cls"})
 
-    def __init__(self, sizes: PoolSizes) -> None:
+    def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
         self.out = nn.Linear(sizes.width, 1)
 

@@ -33,13 +33,12 @@ from torch import Tensor, nn
 
 from diptych.core import Batch, Capability, States, Stream
 from diptych.core.shares import Epsilon, MaybeLayers, Size, Source
-from diptych.models.decoder import DecoderLayer, DecoderMemory, Past, causal, closed_of, run_decoder
+from diptych.models.decoder import DecoderLayer, causal, closed_of, run_decoder
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
-from diptych.models.pooling import SimilarityHead
+from diptych.models.heads import HeadSizes, SimilarityHead, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
-from diptych.models.transformer import Layer, LayerSizes
+from diptych.models.transformer import DecoderCache, Layer, LayerCache, LayerSizes
 from diptych.models.visual import refuse_more_regions
 from diptych.runtime.errors import RecipeError
 from diptych.systems.tden.layers import (
@@ -318,7 +317,7 @@ class Tden(DecoderModel):
         x, closed = torch.cat([objects.last, x], 1), closed_over(objects.present, past)
         return after_each(self.cross, x, closed, count, requested=requested)[-1][:, count:]
 
-    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
+    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderCache]:
         """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
 
         Raises RecipeError if the model has no decoder, or fewer positions than `room`.
@@ -327,13 +326,13 @@ class Tden(DecoderModel):
             raise RecipeError("decoder_layers=0: this model was made to read and cannot write; choose another")
         refuse_more_room(room, self.config)
         objects = self.read_regions(batch)
-        pasts = [Past() for _ in self.sentence]
-        pasts += [Past(layer.look_up(objects.last)) for layer in self.decoder if isinstance(layer, DecoderLayer)]
+        pasts = [LayerCache() for _ in self.sentence]
+        pasts += [LayerCache(layer.look_up(objects.last)) for layer in self.decoder if isinstance(layer, DecoderLayer)]
         if self.config.structure != "decoupled":
             x, closed = objects.last, closed_of(objects.present, objects.last)
             for layer in self.cross:
                 assert isinstance(layer, CrossModalLayer)
-                pasts.append(Past(layer.attention.keys_values(x)))
+                pasts.append(LayerCache(layer.attention.keys_values(x)))
                 if layer is not self.cross[-1]:
                     x = layer(x, closed, x.shape[1])
         return self.begin_writing(pasts, closed_of(objects.present, objects.last), room)

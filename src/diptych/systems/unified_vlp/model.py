@@ -30,7 +30,7 @@ from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
-from diptych.models.transformer import LayerSizes, Memory, Transformer
+from diptych.models.transformer import DecoderCache, LayerSizes, Transformer
 from diptych.models.visual import RegionEmbedding, WholeRegion, refuse_more_regions, whole_region, with_image_feature
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
@@ -168,7 +168,7 @@ class UnifiedVLP(SystemModel):
             special["slot"] = regions + answer_slot(batch)
         return requested_mask(batch, self.heads, x.shape[1], blocks, special)
 
-    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], Memory]:
+    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderCache]:
         """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
 
         The text of the batch is not read. Raises RecipeError if there are fewer positions than `room`.
@@ -184,7 +184,9 @@ class UnifiedVLP(SystemModel):
         scores: Tensor = self.heads["word"](state)
         return scores, memory
 
-    def follow(self, memory: Memory, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
+    def follow(
+        self, memory: DecoderCache, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B K V"]:
         """Append `words[b, k]` to what beam `parents[b, k]` has written; return the scores of each beam's next word."""
         memory.take(parents)
         rows = torch.stack([words, torch.full_like(words, self.config.vocabulary.mask)], -1).flatten(0, 1)

@@ -37,8 +37,6 @@ from diptych.core import BIDIRECTIONAL, REGIONS_AFTER_TEXT, TARGET_AFTER_BOTH, B
 from diptych.core.shares import Layers, MaybeLayers, Size
 from diptych.models.decoder import (
     DecoderLayer,
-    DecoderMemory,
-    Past,
     SharedLayer,
     Signal,
     causal,
@@ -48,7 +46,7 @@ from diptych.models.decoder import (
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
-from diptych.models.transformer import Layer, LayerSizes, closing, run_last
+from diptych.models.transformer import DecoderCache, Layer, LayerCache, LayerSizes, closing, run_last
 from diptych.models.visual import refuse_more_regions
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import RecipeError
@@ -254,7 +252,7 @@ class Xgpt(DecoderModel):
         x = run_last(self.encoder[-1], x, closed, requested=self._requested(batch, x, regions))
         return x[:, :count], x[:, count:]
 
-    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderMemory]:
+    def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderCache]:
         """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
 
         Raises RecipeError if there are fewer positions than `room`.
@@ -265,11 +263,13 @@ class Xgpt(DecoderModel):
         for layer in self.encoder:
             assert isinstance(layer, Layer)
             if self.config.structure == "enc":
-                pasts.append(Past(layer.attention.keys_values(x)))
+                pasts.append(LayerCache(layer.attention.keys_values(x)))
             if self.config.structure != "enc" or layer is not self.encoder[-1]:  # whose states are not read
                 x = layer(x, closed)
         if self.config.structure != "enc":
-            pasts = [Past(layer.look_up(x)) for layer in self.decoder if isinstance(layer, DecoderLayer | SharedLayer)]
+            pasts = [
+                LayerCache(layer.look_up(x)) for layer in self.decoder if isinstance(layer, DecoderLayer | SharedLayer)
+            ]
         return self.begin_writing(pasts, closed, room)
 
     def writing_layers(self) -> nn.ModuleList:
