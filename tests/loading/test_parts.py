@@ -25,7 +25,7 @@ from diptych.objectives import (
     ScheduledSampling,
 )
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.distribution import Alone, Pass
+from diptych.training.distribution import Pass, PassRunner
 from diptych.training.feeding import Sender
 from diptych.training.ranks import Ranks
 from diptych.training.step import Stepper
@@ -154,7 +154,7 @@ def test_nothing_is_learnt_from_a_part_that_cannot_be_read(make_store: MakeStore
         module=torch.nn.Linear(1, 1),
         updates=Schedule(((update, 1.0),)),
         batches=batches,
-        distributed=Alone(alone, alone),
+        distributed=PassRunner(alone, alone),
         optimizer=torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1),
         config=OptimizerConfig(),
         training=TrainingConfig(steps=1, batch=BATCH, micro_batch=1),

@@ -57,7 +57,7 @@ DAMAGES = [
 def test_a_damaged_file_is_named_with_the_way_out(tmp_path, damage, name, message):
     folder = save(tmp_path, made())
     damage(folder / name)
-    with pytest.raises(CheckpointError, match=f"{message}.*Delete {folder}; the same command then goes on"):
+    with pytest.raises(CheckpointError, match=f"{message}.*Delete {folder}; the same command then resumes"):
         load(folder)
 
 
@@ -101,7 +101,7 @@ def test_a_run_goes_on_from_the_one_before_a_damaged_one(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "warning: damaged checkpoint" in said
     assert "step-00000006/optimizer.safetensors has" in said
-    assert "going on after step 4" in said
+    assert "resuming after step 4" in said
     assert weights_hash(tmp_path / "cut") == weights_hash(tmp_path / "whole")
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
     load(folder_of(tmp_path / "cut" / "checkpoints", 6))

@@ -158,7 +158,7 @@ def test_a_first_signal_is_a_wish_and_a_second_one_is_not():
     before = signal.getsignal(signal.SIGINT)
     with StopRequest() as stop:
         signal.raise_signal(signal.SIGINT)
-        assert stop.asked
+        assert stop.requested
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
@@ -171,7 +171,7 @@ def test_sigterm_and_its_repeats_are_one_wish(monkeypatch):
     with StopRequest() as stop:
         for _ in range(3):
             signal.raise_signal(signal.SIGTERM)
-        assert stop.asked
+        assert stop.requested
         assert not ended
         now = time.monotonic()
         monkeypatch.setattr("diptych.training.stopping.time.monotonic", lambda: now + 6)
@@ -185,7 +185,7 @@ def test_in_another_thread_signals_are_left_alone():
 
     def work():
         with StopRequest() as stop:
-            seen.append((stop.asked, signal.getsignal(signal.SIGTERM)))
+            seen.append((stop.requested, signal.getsignal(signal.SIGTERM)))
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=work)
@@ -202,7 +202,7 @@ def test_ctrl_c_stops_after_the_step_and_the_run_goes_on(tmp_path):
         return {"goodness": step}
 
     options = {"validate_every": 1, "validate": interrupt}
-    with pytest.raises(Stopped, match=r"stopped after step 4 of 6, .* the same command goes on") as stopped:
+    with pytest.raises(Stopped, match=r"stopped after step 4 of 6, .* the same command resumes") as stopped:
         toy_train(tmp_path, **options)
     assert stopped.value.exit_code == 75
     assert toy_train(tmp_path, **options).step == 6

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from diptych.runtime.errors import TrainingError
-from diptych.training import devices
+from diptych.training import ranks
 
 # Rank 1 goes after both have met; rank 0 then waits for it.
 MEET = """
@@ -89,12 +89,12 @@ def test_processes_that_do_not_meet_are_told_where(monkeypatch: pytest.MonkeyPat
     def fails(_: str) -> None:
         raise RuntimeError("The server socket has failed to listen")
 
-    monkeypatch.setattr(devices.distributed, "init_process_group", fails)
-    monkeypatch.setattr(devices, "_left", [])
+    monkeypatch.setattr(ranks.distributed, "init_process_group", fails)
+    monkeypatch.setattr(ranks, "_left", [])
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
     with (
         pytest.raises(TrainingError, match=r"have not met at here:29500 \(The server socket has failed to listen"),
-        devices.join_ranks(torch.device("cpu")),
+        ranks.join_ranks(torch.device("cpu")),
     ):
         pass

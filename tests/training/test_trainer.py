@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.runtime.errors import RecipeError, TrainingError
-from diptych.training import distribution, fitting, trainer
+from diptych.training import auto, distribution, trainer
 from diptych.training.auto import largest
 from diptych.training.checkpoint import load
 from diptych.training.step import Stepper
@@ -102,7 +102,7 @@ def test_parts_as_large_as_memory_takes(tmp_path, monkeypatch):
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Stepper, "trial", short_of_memory)
-    monkeypatch.setattr(fitting, "TRIED", ("cpu",))
+    monkeypatch.setattr(auto, "TRIED", ("cpu",))
     toy_train(tmp_path / "one", passes=2, micro_batch=1)
     assert not tried
     toy_train(tmp_path / "found", passes=2, micro_batch="auto")

@@ -18,7 +18,7 @@ import diptych
 from diptych.models import heads, rows, transformer
 from diptych.training import trainer
 from diptych.training.feeding import BatchPart
-from diptych.training.step import StepFound, Stepper
+from diptych.training.step import PendingStep, Stepper
 from tests.golden import losses
 from tests.golden.losses import SETTINGS, Runs, read
 
@@ -65,7 +65,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 def test_a_step_waits_for_nothing(recipe: str, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, found, device = Stepper.run, Counter[str](), "cuda" if torch.cuda.is_available() else "cpu"
 
-    def counted(stepper: Stepper, step: int, parts: list[BatchPart], *given: Any) -> StepFound:
+    def counted(stepper: Stepper, step: int, parts: list[BatchPart], *given: Any) -> PendingStep:
         elsewhere = pickle.loads(pickle.dumps(stepper.maker))((step, 0))  # as another process makes it
         assert (elsewhere.keys, elsewhere.counts) == (parts[0].keys, parts[0].counts)
         if device == "cuda":

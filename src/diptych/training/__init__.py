@@ -1,4 +1,4 @@
-"""One loop for every model, the detector included."""
+"""Training: one loop for every model, detectors included."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ __all__ = ["Batches", "OptimizerConfig", "Result", "TrainingConfig", "Updates", 
 
 
 def __getattr__(name: str) -> Any:
-    """The loop is imported where it is used: a recipe is read for its settings alone."""
+    """Import the loop only when it is used: recipes need only the settings."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from diptych.training import step, trainer

@@ -1,4 +1,4 @@
-"""What `auto` comes to: how many samples of a step a GPU takes at once (`training.micro_batch`), the precision."""
+"""Resolution of `auto`: the micro-batch that fits into a GPU's memory, and the precision."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from diptych.runtime.errors import TrainingError
 from diptych.training.config import TrainingConfig
 from diptych.training.step import Stepper
 
-TRIED = ("cuda",)  # devices whose memory ends with an error that a run survives
-SHARE = 0.85  # of the memory that a trial may take: later batches are longer than the first
+TRIED = ("cuda",)  # devices whose out-of-memory errors a run survives
+SHARE = 0.85  # share of memory that a trial may take, as later batches may be longer than the first
 
 
 def with_auto_micro_batch(stepper: Stepper) -> Stepper:
-    """With a number in place of `auto`. Raises TrainingError where not even one sample fits."""
+    """Replace `micro_batch=auto` by the number that fits. Raises TrainingError if not even one sample fits."""
     if stepper.training.micro_batch != "auto":
         return stepper
     if stepper.ranks.device.type not in TRIED:
@@ -32,7 +32,7 @@ def with_auto_micro_batch(stepper: Stepper) -> Stepper:
 
 
 def largest(size: int, fits: Callable[[int], bool]) -> int:
-    """`size`, or the first of its halves that fits."""
+    """The first of size, size / 2, size / 4, ... that fits. Raises TrainingError if none does."""
     while not fits(size):
         if size == 1:
             raise TrainingError(
@@ -70,6 +70,6 @@ def _limited(device: torch.device) -> Iterator[None]:
 
 
 def chosen_precision(training: TrainingConfig, module: nn.Module, device: torch.device) -> Precision:
-    """That of all steps. A module without a width (a detector) is worth bf16 wherever the device is."""
+    """The precision of all steps. A module without a width (a detector) uses bf16 if the device supports it."""
     width = getattr(getattr(module, "config", None), "width", inf)
     return choose_precision(training.precision, device, training.batch * width**2)

@@ -1,4 +1,4 @@
-"""A running average of the weights (EMA), and the weights' names."""
+"""The exponential moving average (EMA) of the weights, and copying of named tensors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,8 +11,10 @@ from diptych.training.sharding import place
 
 
 class Ema:
-    """The average is younger at first: its decay is at most (1 + n) / (10 + n) after n steps, or a short run would
-    mostly average the initial weights."""
+    """An exponential moving average of a module's parameters.
+
+    After n steps the decay is at most (1 + n) / (10 + n). Else a short run would mostly average the initial weights.
+    """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -21,13 +23,13 @@ class Ema:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """After step `step`, counted from 1."""
+        """Update the average after step `step`, counted from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The module has the average for its weights while this lasts."""
+        """Give the module the averaged weights inside the context."""
         self._swap()
         try:
             yield
@@ -43,7 +45,7 @@ class Ema:
 
 
 def named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and saved buffers, each once: a tied weight goes by its first name."""
+    """Parameters and saved buffers by name, each once: a tied weight has its first name."""
     parameters = dict(module.named_parameters())
     every = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     saved = module.state_dict().keys()
@@ -53,12 +55,12 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], source: str) -> None:
-    """Copies values into the targets of the same names, which must agree."""
+    """Copy values into the targets of the same names. Raises CheckpointError if names or shapes differ."""
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
         whose = "the model lacks" if name in values else "it lacks"
         raise CheckpointError(f"{source} is of another model: {whose} {name!r}; {nearest(name, targets)}")
     for name, target in targets.items():
         if values[name].shape != target.shape:
-            found, wanted = tuple(values[name].shape), tuple(target.shape)
-            raise CheckpointError(f"{source} is of another model: {name} has shape {found}, the model expects {wanted}")
+            shape, wanted = tuple(values[name].shape), tuple(target.shape)
+            raise CheckpointError(f"{source} is of another model: {name} has shape {shape}, the model expects {wanted}")
         target.copy_(place(values[name], target))

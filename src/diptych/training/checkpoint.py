@@ -1,7 +1,7 @@
-"""Checkpoints on disk: folders of safetensors and one JSON file, each complete or absent. No pickle.
+"""Checkpoints on disk: folders of safetensors and one JSON file, each complete or absent, without pickle.
 
 RUN/checkpoints/step-00000100/   model.safetensors, optimizer.safetensors, ema.safetensors, state.json
-RUN/checkpoints/.saving-...      a save that was cut off; swept away at the next start
+RUN/checkpoints/.saving-...      an interrupted save; removed at the next start
 """
 
 import errno
@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from diptych.runtime.errors import CheckpointError, TrainingError
-from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, text_of
+from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, sync, text_of
 
 STATE = "state.json"
 FORMAT = 2  # 1 had no check of state.json itself
@@ -28,15 +28,17 @@ _UNFINISHED = ".saving-"
 
 
 class DamagedError(CheckpointError):
+    """A checkpoint whose files are not as they were written."""
+
     def __init__(self, path: Path, what: str) -> None:
-        self.told = f"{path} {what}"
-        advice = f"Delete {path.parent}; the same command then goes on from the one before"
-        super().__init__(f"damaged checkpoint: {self.told}. {advice}")
+        self.damage = f"{path} {what}"
+        advice = f"Delete {path.parent}; the same command then resumes from the one before"
+        super().__init__(f"damaged checkpoint: {self.damage}. {advice}")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in memory: groups of named tensors, one file each, and what else there is to remember."""
+    """A checkpoint in memory: groups of named tensors, one file each, and the rest of the state."""
 
     step: int
     state: dict[str, Any]
@@ -50,17 +52,17 @@ def folder_of(root: Path, step: int) -> Path:
 def steps_in(root: Path) -> list[int]:
     """The steps that have a folder, ascending."""
     names = [path.name for path in root.iterdir()] if root.is_dir() else []
-    return sorted(int(found[1]) for name in names if (found := re.fullmatch(r"step-(\d+)", name)))
+    return sorted(int(match[1]) for name in names if (match := re.fullmatch(r"step-(\d+)", name)))
 
 
 def sweep(root: Path) -> None:
-    """Removes what a killed save left."""
+    """Remove what killed saves left."""
     for path in root.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path)
 
 
 def save(root: Path, checkpoint: Checkpoint) -> Path:
-    """Writes to a folder aside, then renames it: a reader, or the next start, sees all of it or nothing."""
+    """Write a checkpoint to a temporary folder, then rename it: readers see all of it or nothing."""
     target = folder_of(root, checkpoint.step)
     aside = root / f"{_UNFINISHED}{target.name}"
     root.mkdir(parents=True, exist_ok=True)
@@ -68,26 +70,26 @@ def save(root: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         _write(aside, checkpoint)
-        if target.exists():  # found damaged, resumed from the one before, and reached again
+        if target.exists():  # it was damaged, and a run resumed before it has reached it again
             shutil.rmtree(target)
         aside.rename(target)
-        _sync(root)
+        sync(root)
     return target
 
 
 def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
-    """One file of weights, whole or absent."""
+    """Write a file of weights, complete or absent."""
     aside = path.with_name(_UNFINISHED + path.name)
     with _room_for(path.parent, "file of the final weights", [tensors], aside):
         save_file(tensors, aside)
-        _sync(aside)
+        sync(aside)
         aside.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 @contextmanager
 def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], aside: Path) -> Iterator[None]:
-    """A full disk becomes an error with figures; whatever the error, what was half written goes."""
+    """Turn a full disk into a TrainingError with figures; remove partial files after any error."""
     try:
         yield
     except BaseException as error:
@@ -117,18 +119,18 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
         path = folder / f"{name}.safetensors"
         save_file(tensors, path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        _sync(path)
+        sync(path)
     state = {"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}
     text = json.dumps(state | {"check": sha256_of_json(state)}, indent=1)
     with (folder / STATE).open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    _sync(folder)
+    sync(folder)
 
 
 def load(folder: Path) -> Checkpoint:
-    """Reads and verifies; CheckpointError names the file, what is wrong with it, and the way out."""
+    """Read and verify a checkpoint. Raises CheckpointError with the file, what is wrong, and what to do."""
     state = read_state(folder)
     files = state.pop("files")
     for name, known in files.items():
@@ -144,6 +146,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
+    """Read and verify the JSON state of a checkpoint. Raises CheckpointError."""
     path = folder / STATE
     try:
         state = parse_json(text_of(path))
@@ -165,7 +168,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The latest good checkpoint, None where there is none yet, and a warning for each damaged one passed over."""
+    """The latest undamaged checkpoint, None if there is none yet, and a warning for each damaged one skipped."""
     warnings: list[str] = []
     for step in reversed(steps_in(root)):
         try:
@@ -178,9 +181,9 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def prune(root: Path, kept: Iterable[int]) -> None:
-    """Removes all checkpoints but those of the steps `kept`, each in one rename."""
+    """Remove all checkpoints but those of the steps `kept`, each by one rename."""
     for step in set(steps_in(root)) - set(kept):
-        gone = root / f"{_UNFINISHED}gone-{step}"  # so that a kill half-way leaves no half checkpoint
+        gone = root / f"{_UNFINISHED}gone-{step}"  # renamed first, so that a kill leaves no partial checkpoint
         folder_of(root, step).rename(gone)
         shutil.rmtree(gone)
 
@@ -188,8 +191,10 @@ def prune(root: Path, kept: Iterable[int]) -> None:
 def mean_of(
     root: Path, ranking: Sequence[int], most: int, group: str
 ) -> tuple[dict[str, Tensor], list[int], list[str]]:
-    """The mean weights of the first steps of a ranking whose checkpoints are whole, `most` at most; which those are,
-    and a warning for each of the best that is not. Whole numbers (counters) come from the first.
+    """Average the weights of the best steps of a ranking, `most` of them, skipping damaged checkpoints.
+
+    Returns the mean, the steps used, and a warning for each damaged one among the best. Integers (counters) are taken
+    from the best step.
     """
     total: dict[str, Tensor] = {}
     first: Mapping[str, Tensor] = {}
@@ -201,8 +206,8 @@ def mean_of(
         try:
             tensors = load(folder_of(root, step)).tensors[group]
         except DamagedError as error:
-            if place < most:  # others are not kept
-                warnings.append(f"the final weights are not of step {step}, one of the best: {error.told}")
+            if place < most:  # the checkpoints of other steps may have been pruned
+                warnings.append(f"the final weights are not of step {step}, one of the best: {error.damage}")
             continue
         used.append(step)
         first = first or tensors
@@ -212,16 +217,8 @@ def mean_of(
     return {n: (total[n] / len(used)).to(t.dtype) if n in total else t for n, t in first.items()}, used, warnings
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def disk_is_full(error: BaseException) -> bool:
-    """Or a file as large as the system lets it be."""
+    """True if the error is a full disk, or a file at the system's size limit."""
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if isinstance(error, OSError):
         return error.errno in full

@@ -1,4 +1,4 @@
-"""How a run trains, as two frozen records: names and numbers only, so that a recipe can save them."""
+"""Settings of the optimizer and of training: names and numbers only, so that a recipe can save them."""
 
 from typing import Annotated, Literal, Self
 
@@ -75,7 +75,7 @@ class OptimizerConfig(BaseModel):
 
 
 class TrainingConfig(BaseModel):
-    """How long, on what, how often saved and how the best weights are chosen."""
+    """Length, device, logging, checkpoints and validation of a run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -113,14 +113,14 @@ class TrainingConfig(BaseModel):
     checkpoint_every: PositiveInt = 500
     """Steps between two checkpoints."""
     keep: PositiveInt = 2
-    """Latest checkpoints that are kept, beside the best."""
+    """Latest checkpoints that are kept, in addition to the best."""
 
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of a running average of the weights, which is then what is saved; null: none."""
     validate_every: PositiveInt | None = None
     """Steps between two validations; null: none."""
     average_best: PositiveInt = 1
-    """Final weights are the mean of so many best ones; 1: the best."""
+    """Number of best checkpoints whose mean is the final weights; 1: the best."""
     patience: PositiveInt | None = None
     """Validations without a rise after which the run stops; null: it runs to its end."""
 
@@ -133,5 +133,5 @@ class TrainingConfig(BaseModel):
         return self
 
     def accumulation(self, world: int) -> int:
-        """How many micro-batches each of `world` processes computes for one step."""
+        """Number of micro-batches that each of `world` processes computes for one step."""
         return -(-self.batch // (self.micro_batch * world)) if isinstance(self.micro_batch, int) else 1

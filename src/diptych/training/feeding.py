@@ -1,5 +1,7 @@
-"""Batches made ahead of time, by threads or processes, and sent to the device beside its work. Each is a pure function
-of its place, so nothing here needs saving."""
+"""Prefetching of batches by threads or processes, and copies to the device during its work.
+
+Each batch is a pure function of its place (step, micro-batch), so no state has to be saved.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import process_context
 from diptych.training.config import TrainingConfig
 
-MOST = 8  # processes that make batches, where nobody says how many
+MOST = 8  # loading processes by default, at most
 Place = TypeVar("Place")
 Made = TypeVar("Made")
 
@@ -30,9 +32,9 @@ Made = TypeVar("Made")
 def prefetched(
     make: Callable[[Place], Made], places: Iterable[Place], threads: int, waiting: int
 ) -> Iterator[Iterator[Made]]:
-    """`make(place)` for each place in order; at most `waiting` are under way or ready.
+    """Iterate over `make(place)` of each place, in order, prefetched by threads; at most `waiting` are queued.
 
-    Without threads each is made when it is asked for.
+    With `threads=0` each is made when it is needed.
     """
     if threads == 0:
         yield map(make, places)
@@ -57,8 +59,10 @@ def prefetched(
 def from_processes(
     make: Callable[[Place], Made], places: Iterable[Place], processes: int, waiting: int, pinned: bool
 ) -> Iterator[Iterator[Made]]:
-    """As `prefetched`, each made by one of so many processes, to which `make` goes once. What is made comes back in
-    shared memory; `pinned`: in memory from which a GPU can fetch."""
+    """Like `prefetched`, in worker processes; `make` is sent to each once. Results come back in shared memory.
+
+    `pinned`: they are copied to page-locked memory, from which a GPU can fetch.
+    """
     loader: Iterator[Made | DiptychError] = iter(
         DataLoader(
             _Made(make),
@@ -101,7 +105,7 @@ def _begin(_: int) -> None:
 
 
 class _Made(Dataset[Any], Generic[Place, Made]):
-    """What is made of places; an error for the user comes back as itself."""
+    """The results of `make`. Errors for the user are returned, so that they arrive unchanged."""
 
     def __init__(self, make: Callable[[Place], Made]) -> None:
         self.make = make
@@ -118,27 +122,29 @@ B_co = TypeVar("B_co", covariant=True)
 
 
 class Batches(Protocol[B_co]):
-    """A pure function, called from threads. The global batch of a step is cut into `parts`; a part may have nothing to
-    predict, but it has samples, and of one that is `.idle` nothing is learnt. A batch moves by `.to(device)` if it has
-    that; a list `.keys` names its records."""
+    """The batches of a run: a pure function that is called from threads.
+
+    The global batch of a step is cut into `parts` micro-batches. Each has samples, perhaps without targets; nothing is
+    learnt from one that is `.idle`. Optional on a batch: `.to(device)`, and a list `.keys` of its records.
+    """
 
     def at(self, step: int, part: int, parts: int) -> B_co: ...
 
 
 class Updates(Protocol):
-    """Which update a step makes: a pure function, so that all ranks and resumes agree."""
+    """The update of each step: a pure function, so that all ranks and resumed runs agree."""
 
     def at(self, step: int) -> Update: ...
 
 
 @dataclass(frozen=True)
 class BatchPart:
-    """A micro-batch, and how many objects each objective predicts in it: none where nothing is learnt from it."""
+    """A micro-batch with the number of targets of each objective, 0 if nothing is learnt from it."""
 
     batch: Any
     counts: Counts
     left_out: dict[str, str]  # records that could not be read so far, and why
-    held: frozenset[str] = frozenset()  # of a batch that is idle: objectives that would predict something
+    held: frozenset[str] = frozenset()  # of an idle batch: objectives that would have targets
 
     @property
     def keys(self) -> list[str]:
@@ -146,8 +152,9 @@ class BatchPart:
         return list(keys) if isinstance(keys, list | tuple) else []
 
     def scaled(self, scales: Mapping[str, float]) -> Counts:
-        """By what each loss is multiplied that this part has. One that is idle goes backward too, by 0: every process
-        has to take part where gradients meet.
+        """The factor of each loss of this micro-batch. An idle one has 0 and still runs backward.
+
+        Every process has to take part in the reduction of gradients.
         """
         return {name: 0.0 if name in self.held else scale for name, scale in scales.items()
                 if self.counts[name] or name in self.held}  # fmt: skip
@@ -158,8 +165,7 @@ class BatchPart:
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes the part of (step, part), in a thread or process that loads. Counting here, on the CPU, spares the GPU a
-    wait."""
+    """Makes the micro-batch of (step, part) in a loading thread or process. Targets are counted here, on the CPU."""
 
     updates: Updates
     batches: Batches[Any]
@@ -176,7 +182,7 @@ class Maker:
 
 
 def by_step(parts: Iterator[BatchPart], count: int, ahead: bool) -> Iterator[tuple[list[BatchPart], BatchPart | None]]:
-    """`count` parts for each step, and the first of the next one, where that is to be had `ahead`."""
+    """The `count` micro-batches of each step, and with `ahead` the first of the next step."""
     following: BatchPart | None = None
     while first := following or next(parts, None):
         mine = [first, *islice(parts, count - 1)]
@@ -185,7 +191,7 @@ def by_step(parts: Iterator[BatchPart], count: int, ahead: bool) -> Iterator[tup
 
 
 class Sender:
-    """Sends batches to a device a micro-batch ahead of its work."""
+    """Copies batches to a device, one micro-batch ahead of its work."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -193,7 +199,7 @@ class Sender:
         self._under_way: dict[int, tuple[Any, torch.cuda.Event]] = {}
 
     def send(self, part: BatchPart | None) -> None:
-        """It begins to go there, beside what the device does."""
+        """Start the copy of a micro-batch, while the device works."""
         if self._stream is None or part is None or id(part) in self._under_way:
             return
         with torch.cuda.stream(self._stream):
@@ -203,7 +209,7 @@ class Sender:
         self._under_way[id(part)] = batch, there
 
     def arrived(self, part: BatchPart) -> Any:
-        """Its batch on the device; what is given to the device from now on comes after it."""
+        """The batch on the device; work that is queued from now on waits for the copy."""
         if self._stream is None:
             return _moved(part.batch, self.device)
         self.send(part)
@@ -211,7 +217,7 @@ class Sender:
         now = torch.cuda.current_stream(self.device)
         now.wait_event(there)
         for tensor in batch.tensors() if hasattr(batch, "tensors") else ():
-            tensor.record_stream(now)  # its memory is not given away before this stream has read it
+            tensor.record_stream(now)  # its memory is not reused before this stream has read it
         return batch
 
 
@@ -222,17 +228,17 @@ def _moved(batch: Any, device: torch.device) -> Any:
 def prefetched_parts(
     make: Maker, places: Iterable[tuple[int, int]], at_once: int, training: TrainingConfig, device: torch.device
 ) -> AbstractContextManager[Iterator[BatchPart]]:
-    """Parts by the threads or processes that the run is given; `at_once` of them make a step."""
+    """Micro-batches prefetched by the run's threads or processes; `at_once` of them make a step."""
     world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if processes := loading_processes(training.loading_processes, device, os.cpu_count() or 1, world):
-        unpinned = replace(make, pinned=False)  # what a process has pinned would not be pinned here
+        unpinned = replace(make, pinned=False)  # memory pinned by a worker is not pinned in this process
         return from_processes(unpinned, places, processes, 2 * processes + at_once, make.pinned)
     threads = training.loading_threads
     return prefetched(make, places, threads, threads + at_once)
 
 
-def loading_processes(asked: int | None, device: torch.device, cores: int, world: int) -> int:
-    """How many make batches: of `cores`, which `world` processes share."""
-    if asked is not None:
-        return asked
+def loading_processes(setting: int | None, device: torch.device, cores: int, world: int) -> int:
+    """Number of loading processes per rank, if `world` ranks share `cores` cores."""
+    if setting is not None:
+        return setting
     return min(cores // (2 * world), MOST) if device.type == "cuda" else 0

@@ -1,4 +1,4 @@
-"""What a run tells: RUN/metrics.jsonl for programs, a bar or sparse lines for people, TensorBoard where asked for."""
+"""Logs of a run: RUN/metrics.jsonl for programs, a progress bar or sparse lines for people, TensorBoard."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.progress import SPARSE_SECONDS, time_left
 
 METRICS = "metrics.jsonl"
-SMOOTHED = 20  # logged steps over whose losses the lines for people show the mean
-MOST_STEPS, MOST_VALUE = 10**12, 1e100  # what a log can hold; more is damage
+SMOOTHED = 20  # logged steps whose mean losses are shown to people
+MOST_STEPS, MOST_VALUE = 10**12, 1e100  # greater numbers in a log are treated as damage
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,19 @@ class LogLine:
     """One logged step."""
 
     step: int  # steps done
-    # The last since the line before, as tasks may take turns; of a second pass objective/2; rewards and lengths too.
+    # The last value of each since the previous line, as tasks may take turns. A second pass is called objective/2.
+    # Rewards and caption lengths are here too.
     losses: dict[str, float]
-    total: float  # weighted; of this step, as all below
+    total: float  # weighted sum of this step's losses; all fields below are of this step too
     lr: float
     gradient_norm: float
     samples_per_second: float
     validation: dict[str, float] | None = None
-    examples: list[dict[str, Any]] | None = None  # some captions drawn in this step, with their rewards
+    examples: list[dict[str, Any]] | None = None  # some captions sampled in this step, with their rewards
 
 
 class Log:
-    """Written by one rank. `after` is the step resumed from: later lines are steps that will be done again."""
+    """The log of a run, written by one rank. `after`: the step resumed from; lines of later steps are dropped."""
 
     def __init__(self, folder: Path, after: int, steps: int, console: Console, tensorboard: bool = False) -> None:
         self.path, self.console, self.steps = folder / METRICS, console, steps
@@ -89,16 +90,17 @@ class Log:
         return f"  {time_left((self.steps - step) * a_step)}"
 
     def say(self, text: str) -> None:
+        """Print a line for people."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def sync(self) -> None:
-        """To the disk, so that no checkpoint is ahead of its log even after a power cut."""
+        """Flush to the disk, so that no checkpoint is ahead of its log, even after a power cut."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
 
 def _sentence(line: LogLine, recent: Iterable[dict[str, float]]) -> str:
-    """Losses are means over the recent steps that have them, as single ones jump; scores and speed are of this step."""
+    """Mean losses over the recent steps that have them, and the scores and speed of this step."""
     known: dict[str, list[float]] = {}
     for losses in recent:
         for name, value in losses.items():
@@ -109,7 +111,7 @@ def _sentence(line: LogLine, recent: Iterable[dict[str, float]]) -> str:
 
 
 def _drop_lines(path: Path, after: int) -> Sequence[str]:
-    """Keeps, and hands back, whole lines of steps up to `after`; the file is replaced at once or not at all."""
+    """Keep and return the complete lines of steps up to `after`; the file is replaced atomically."""
     if not path.exists():
         return ()
     kept = [text for text in _texts(path) if (line := read_line(text)) is not None and line["step"] <= after]
@@ -123,21 +125,21 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The logged steps of a file; nothing where there is none."""
+    """The logged steps of a file; empty if there is no file."""
     return [line for text in _texts(path) if (line := read_line(text)) is not None] if path.is_file() else []
 
 
 def read_line(text: str) -> dict[str, Any] | None:
-    """A logged step with its numbers; None for what is none: cut short by a kill, or damaged."""
+    """A logged step with its numbers; None if the line is cut short or damaged."""
     try:
-        found = parse_json(text)
+        line = parse_json(text)
     except ValueError:
         return None
-    step = found.get("step") if isinstance(found, dict) else None
+    step = line.get("step") if isinstance(line, dict) else None
     if not isinstance(step, int) or not 0 <= step <= MOST_STEPS:
         return None
-    groups = {name: _numbers(found[name]) for name in ("losses", "validation") if isinstance(found.get(name), dict)}
-    return _numbers(found) | groups
+    groups = {name: _numbers(line[name]) for name in ("losses", "validation") if isinstance(line.get(name), dict)}
+    return _numbers(line) | groups
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:

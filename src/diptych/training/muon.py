@@ -1,8 +1,8 @@
-"""Muon: the step of a weight matrix is orthogonalised, so that it moves all directions alike; the rest takes AdamW.
+"""Muon: steps of weight matrices are orthogonalised, so that all directions move alike; the rest uses AdamW.
 
-Keller Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024): momentum with a look ahead, then five
-Newton-Schulz iterations that pull all singular values near 1. Scaled as in "Muon is scalable for LLM training"
-(arXiv 2502.16982, Eq. 4), so that rates and decay are AdamW's. The Storybook detector learns in half the steps with it.
+Keller Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024): Nesterov momentum, then five
+Newton-Schulz iterations that bring all singular values near 1. Scaled as in "Muon is scalable for LLM training" (arXiv
+2502.16982, Eq. 4), so that learning rates and decay are AdamW's. The Storybook detector needs half the steps with it.
 """
 
 import math
@@ -15,16 +15,18 @@ from torch import Tensor, distributed
 
 from diptych.training.sharding import place, plain
 
-ORTHOGONAL = "muon_params"  # in a group: whether its weights step so
+ORTHOGONAL = "muon_params"  # key of a parameter group: whether its steps are orthogonalised
 MOMENTUM = 0.95
 STEPS = 5
-AT_ONCE = 2**24  # numbers of the matrices that are turned together
-A, B, C = 3.4445, -4.7750, 2.0315  # of the polynomial, chosen by Jordan to be steep at 0
+AT_ONCE = 2**24  # most elements of matrices that are orthogonalised together
+A, B, C = 3.4445, -4.7750, 2.0315  # coefficients of the polynomial, chosen by Jordan to be steep at 0
 
 
 class Muon(torch.optim.Optimizer):
-    """Groups say by `muon_params` which of the two ways their parameters go; weights of convolutions are taken as
-    matrices of their output channels."""
+    """Muon for groups with `muon_params` set, AdamW for the others.
+
+    Weights of convolutions are treated as matrices with a row per output channel.
+    """
 
     def __init__(
         self, groups: Iterable[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float, weight_decay: float
@@ -35,12 +37,12 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         assert closure is None
-        # Loading a state makes new tables, so they are shared anew each time.
+        # Loading a state makes new objects, so they are shared anew each time.
         self._adamw.param_groups = [group for group in self.param_groups if not group[ORTHOGONAL]]
         self._adamw.state = self.state
         self._adamw.step()
         turning = [(weight, group) for group in self.param_groups if group[ORTHOGONAL] for weight in group["params"]]
-        # Matrices of one shape are turned together.
+        # Matrices of one shape are orthogonalised together.
         shapes: dict[tuple[int, int], list[tuple[Tensor, dict[str, Any], Tensor]]] = {}
         for weight, group in turning:
             if weight.grad is not None:
@@ -55,7 +57,7 @@ class Muon(torch.optim.Optimizer):
                 weight.sub_(place(step, weight, everywhere=True), alpha=group["lr"] * 0.2 * columns**0.5)
 
     def _moved(self, weight: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient with its momentum, looking ahead."""
+        """The gradient with Nesterov momentum."""
         if not self.state[weight]:
             self.state[weight]["momentum"] = torch.zeros_like(weight)
         momentum: Tensor = self.state[weight]["momentum"].lerp_(gradient, 1 - MOMENTUM)
@@ -63,7 +65,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def shared(matrices: list[Tensor]) -> list[Tensor]:
-    """Each orthogonalised. Of several processes, which all have the matrices, each hands its share round."""
+    """Orthogonalise matrices that all processes have: each process computes its share and broadcasts it."""
     world = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
     if world == 1:
         return _by_batches(matrices)
@@ -72,23 +74,23 @@ def shared(matrices: list[Tensor]) -> list[Tensor]:
     mine = torch.zeros(each, *matrices[0].shape, device=matrices[0].device)
     for number, matrix in enumerate(_by_batches(matrices[first : first + each])):
         mine[number] = matrix
-    found = mine.new_empty(world * each, *mine.shape[1:])
-    distributed.all_gather_into_tensor(found, mine)
-    return list(found[: len(matrices)])
+    gathered = mine.new_empty(world * each, *mine.shape[1:])
+    distributed.all_gather_into_tensor(gathered, mine)
+    return list(gathered[: len(matrices)])
 
 
 def _by_batches(matrices: list[Tensor]) -> list[Tensor]:
-    """A few at once: as many as keep what they need small."""
+    """Orthogonalise a few matrices at once, which bounds the memory."""
     few = max(1, AT_ONCE // matrices[0].numel()) if matrices else 1
     parts = (torch.stack(matrices[first : first + few]) for first in range(0, len(matrices), few))
     return [turned for part in parts for turned in orthogonalised(part)]
 
 
 def orthogonalised(wide: Float[Tensor, "N r c"]) -> Float[Tensor, "N r c"]:
-    """About U V' of each matrix U S V': its singular values end between 0.7 and 1.2. None is higher than it is wide.
+    """Approximate U V' of each matrix U S V', with singular values between 0.7 and 1.2. Needs r <= c.
 
-    The iterations multiply the matrix from the left by polynomials of its Gram matrix, which commute: these are
-    multiplied together first, small and square, and meet the wide matrix once.
+    Each iteration multiplies by a polynomial of the Gram matrix from the left. These small square factors commute. They
+    are multiplied first, and applied to the wide matrix once.
     """
     wide = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
     gram = wide @ wide.mT

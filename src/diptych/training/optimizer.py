@@ -1,4 +1,4 @@
-"""Parameters -> groups -> optimizer, the learning rate as a function of the step, and gradient clipping."""
+"""Parameter groups, optimizers, learning rate schedules and gradient clipping."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -13,15 +13,15 @@ from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
 from diptych.training.sharding import plain
 
-MULTIPLIER = "multiplier"  # a group's share of the learning rate, kept in the group itself
-LATE = 1e12  # a step at which 1 - beta ** step is 1 for every beta below 1 - 1e-10
+MULTIPLIER = "multiplier"  # key of a parameter group: its multiple of the learning rate
+LATE = 1e12  # step number at which 1 - beta ** step is 1 for every beta below 1 - 1e-10
 
 
 class BertAdam(torch.optim.Optimizer):
-    """Adam as BERT's code has it: no bias correction, eps outside the root, decoupled decay.
+    """Adam as in BERT's code: no bias correction, eps outside the root, decoupled decay.
 
-    Without the correction the first steps are larger than Adam's (about 3 times with betas .9 and .999), which is why
-    BERT needs its warm-up. It is torch's fused AdamW at a step so late that its correction is 1.
+    Without bias correction the first steps are larger than Adam's (about 3 times with betas .9 and .999), which is why
+    BERT needs its warm-up. It runs torch's fused AdamW at a step number (LATE) whose correction is 1.
     """
 
     def __init__(
@@ -58,16 +58,17 @@ class BertAdam(torch.optim.Optimizer):
 
 
 def learning_rate(config: OptimizerConfig, step: int, steps: int, batch: int) -> float:
-    """The rate of step `step` (from 0) of `steps`, for a group with multiplier 1."""
+    """The learning rate of step `step` (from 0) of `steps`, for a group with multiplier 1."""
     return highest_rate(config, batch) * _factor(config, step, steps)
 
 
 def highest_rate(config: OptimizerConfig, batch: int) -> float:
+    """The learning rate after the warm-up."""
     return config.lr * batch if config.lr_times_batch else config.lr
 
 
 def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
-    """The share of the highest rate. Neither end is zero (unless asked for): a step with rate 0 is a step lost."""
+    """The share of the highest rate, 0 to 1. It is not 0 at either end, unless set so: such a step would be lost."""
     warmup = config.warmup_steps if config.warmup_steps is not None else round((config.warmup_share or 0) * steps)
     if step < warmup:
         return (step if config.warmup_from_zero else step + 1) / warmup
@@ -86,7 +87,7 @@ def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Trainable parameters, grouped by (multiplier, decayed or not, turned or not), in the order of the module."""
+    """Group trainable parameters by (multiplier, weight decay, Muon or not). Raises RecipeError."""
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]
     turning = config.muon_params if config.kind == "muon" else ()
@@ -115,18 +116,18 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
 
 
 def _multiplier(name: str, groups: Mapping[str, float]) -> float:
-    """That of the longest prefix."""
-    fitting = [prefix for prefix in groups if name.startswith(prefix)]
-    return groups[max(fitting, key=len)] if fitting else 1.0
+    """The multiplier of the longest prefix that matches the name."""
+    prefixes = [prefix for prefix in groups if name.startswith(prefix)]
+    return groups[max(prefixes, key=len)] if prefixes else 1.0
 
 
 def _biases_and_norms(module: nn.Module) -> set[str]:
-    found = set()
-    for path, part in module.named_modules():
-        for name, _ in part.named_parameters(recurse=False):
-            if name.endswith("bias") or "Norm" in type(part).__name__:
-                found.add(f"{path}.{name}" if path else name)
-    return found
+    return {
+        f"{path}.{name}" if path else name
+        for path, part in module.named_modules()
+        for name, _ in part.named_parameters(recurse=False)
+        if name.endswith("bias") or "Norm" in type(part).__name__
+    }
 
 
 def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.device) -> torch.optim.Optimizer:
@@ -137,8 +138,8 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.de
     if config.kind == "muon":
         return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
-        # Not fused: torch's (2.15) fused step of SGD goes over no slices (FSDP), and over no weights of which some have
-        # a momentum and others have not had a gradient yet.
+        # Not fused: torch's (2.15) fused SGD supports neither sharded weights (FSDP) nor weights of which only some
+        # have a momentum, as others have had no gradient yet.
         return torch.optim.SGD(groups, config.lr, momentum=config.momentum)
     kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
     return kind(groups, config.lr, betas=config.betas, eps=config.eps, fused=fused)
@@ -150,7 +151,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> Float[Tensor, ""]:
-    """Clips the gradients in place; returns the norm of all of them before clipping, where they are."""
+    """Clip the gradients in place; return their global L2 norm before clipping, on their device."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return torch.zeros(())

@@ -19,14 +19,14 @@ from diptych.runtime.processes import torchrun_processes
 
 
 def seed_part(*place: int) -> None:
-    """Seeds torch by (seed, step, pass, part), so that dropout depends on the place and on nothing before it."""
+    """Seed torch by (seed, step, pass, micro-batch), so that dropout depends on these alone."""
     digest = hashlib.blake2b("/".join(map(str, place)).encode(), digest_size=8).digest()
     torch.manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a run, and what they say to each other."""
+    """One process (rank) of a run, and its communication with the others."""
 
     rank: int
     world: int
@@ -37,7 +37,7 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Numbers of the host: no GPU is waited for where processes can speak past it, as `join_ranks` has it."""
+        """Sum host numbers over ranks. With gloo, as `join_ranks` sets it up, no GPU is waited for."""
         if self.world == 1:
             return list(numbers)
         device = "cpu" if "gloo" in str(distributed.get_backend_config()) else self.device
@@ -46,7 +46,7 @@ class Ranks:
         return [float(number) for number in tensor.tolist()]
 
     def from_first(self, thing: Any) -> Any:
-        """What rank 0 has, on every rank."""
+        """Broadcast the object of rank 0 to every rank."""
         if self.world == 1:
             return thing
         objects = [thing]
@@ -54,18 +54,18 @@ class Ranks:
         return objects[0]
 
     def lost(self, error: RuntimeError) -> bool:
-        """Whether it says that another of several processes is gone."""
+        """True if the error means that another process of the run has ended."""
         return self.world > 1 and (isinstance(error, distributed.DistBackendError) or "gloo" in str(error))
 
 
-_left: list[str] = []  # backends of the process groups that this process has been in, or was about to be
+_left: list[str] = []  # backends of the process groups that this process has joined or tried to join
 
 
 def leave(code: int) -> NoReturn:
-    """End this process, at once where it was one of several.
+    """End this process; immediately if it was one of several.
 
-    Left to itself the interpreter takes gloo's threads down in no certain order; now and then one aborts the process
-    ("terminate called without an active exception"), and torchrun would then call a finished run failed.
+    A normal exit ends gloo's threads in an undefined order. Now and then one aborts the process ("terminate called
+    without an active exception"), and torchrun would report a finished run as failed.
     """
     if not _left:
         raise SystemExit(code)
@@ -76,7 +76,7 @@ def leave(code: int) -> NoReturn:
 
 @contextmanager
 def join_ranks(device: torch.device) -> Iterator[Ranks]:
-    """One rank, or all that torchrun started. A process group that exists already is used and left alone."""
+    """Join the ranks that torchrun started, or make a single one. An existing process group is used and kept."""
     if distributed.is_available() and distributed.is_initialized():
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
         return
@@ -91,15 +91,15 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
         if not ranks.lost(error):
             raise
         raise TrainingError(
-            "another process of this run has ended, and what it printed says why; the same command goes on"
+            "another process of this run has ended; its output gives the reason. The same command resumes the run"
         ) from error
     finally:
         distributed.destroy_process_group()
 
 
 def _form(device: torch.device) -> None:
-    """The process group, in a thread: who waits for the others in torch hears no signal. Raises TrainingError."""
-    # gloo beside nccl: gathers of CPU tensors and objects must not need a GPU.
+    """Form the process group in a thread, as waiting inside torch blocks signals. Raises TrainingError."""
+    # gloo in addition to nccl: gathering CPU tensors and objects must not need a GPU.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     formed: Future[None] = Future()
 

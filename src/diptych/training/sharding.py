@@ -1,20 +1,20 @@
-"""Tensors that FSDP keeps in slices, a part in each process."""
+"""Tensors that FSDP shards over processes."""
 
 from torch import Tensor
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """A DTensor, told by its method: importing the class takes two seconds that one process need not wait."""
+    """True for a DTensor, detected by its method: importing the class takes two seconds, needless for one process."""
     return hasattr(tensor, "full_tensor")
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The whole of a tensor that may be spread over processes; every process must ask."""
+    """The whole of a tensor that may be sharded. Every process must call it."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def place(value: Tensor, like: Tensor, *, everywhere: bool = False) -> Tensor:
-    """A whole tensor, sharded as `like` is. `everywhere`: each process has it, so that none need send it."""
+    """Shard a whole tensor as `like` is, on its device. `everywhere`: all processes have it, so none is sent."""
     value = value.to(like.device)
     if not is_sharded(like):
         return value

@@ -1,4 +1,4 @@
-"""One step: every part's passes forward and backward, then the optimizer."""
+"""One optimizer step: forward and backward of every micro-batch, then the optimizer."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from diptych.core import Losses, Update
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
-from diptych.training.distribution import Distributed
+from diptych.training.distribution import PassRunner
 from diptych.training.feeding import Batches, BatchPart, Counts, Maker, Sender, Updates
 from diptych.training.optimizer import clip, set_rate
 from diptych.training.ranks import Ranks, seed_part
@@ -23,28 +23,28 @@ from diptych.training.stopping import StopRequest
 
 @dataclass
 class StepReport:
-    """What one step found, the same on every rank."""
+    """The numbers of one step, the same on every rank."""
 
-    losses: dict[str, float] = field(default_factory=dict)  # per thing predicted; a second pass is called objective/2
+    losses: dict[str, float] = field(default_factory=dict)  # means per target; a second pass is called objective/2
     total: float = 0.0
     gradient_norm: float = 0.0
-    stop: bool = False  # some rank was asked to stop
-    examples: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model drew, if it draws
+    stop: bool = False  # some rank was signalled to stop
+    examples: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model sampled, if it does
 
 
 @dataclass
-class PassFound:
-    """What a pass found, in numbers that are still on their way from a GPU."""
+class PendingPass:
+    """The numbers of a pass, which may still be on their way from a GPU."""
 
     place: str
     names: list[str]
-    losses: list[str]  # those of them that this pass asks
-    keys: list[list[str]]  # of the records of each part of this rank
-    numbers: Float[Tensor, "n"]  # each name's sum over all ranks; how many of them stop; the norm; the parts' own sums
-    there: torch.cuda.Event | None = None  # None: no need to wait for them
+    losses: list[str]  # the names with a loss in this pass
+    keys: list[list[str]]  # records of each micro-batch of this rank
+    numbers: Float[Tensor, "n"]  # sums over ranks by name; ranks that stop; gradient norm; own sums
+    there: torch.cuda.Event | None = None  # None: the numbers are there
 
     def read(self) -> tuple[Counts, bool, float]:
-        """Sums, whether to stop, the gradient's norm. One that is not finite ends the run, on all ranks alike."""
+        """Sums, whether to stop, and the gradient norm. Raises TrainingError on all ranks if one is not finite."""
         if self.there is not None:
             self.there.synchronize()
         count = len(self.names)
@@ -62,16 +62,16 @@ class PassFound:
 
 
 @dataclass
-class StepFound:
-    """What a step found; read at once, or, of a GPU, a step later: then the GPU always has work that is waiting."""
+class PendingStep:
+    """The numbers of a step, read at once; on a GPU one step later, so that the GPU always has queued work."""
 
     counts: Counts
     weights: Counts
     examples: list[dict[str, Any]]
-    passes: list[PassFound] = field(default_factory=list)
+    passes: list[PendingPass] = field(default_factory=list)
 
     def read(self) -> StepReport:
-        """Raises TrainingError."""
+        """Wait for the numbers. Raises TrainingError if one is not finite."""
         report = StepReport(examples=self.examples)
         for turn, one in enumerate(self.passes):
             totals, report.stop, report.gradient_norm = one.read()
@@ -85,21 +85,23 @@ class StepFound:
 
 @dataclass(frozen=True)
 class Stepper:
+    """Makes the optimizer steps of one rank."""
+
     module: nn.Module
     updates: Updates
     batches: Batches[Any]
-    distributed: Distributed
+    distributed: PassRunner
     optimizer: torch.optim.Optimizer
     config: OptimizerConfig
     training: TrainingConfig
     ranks: Ranks
     stop: StopRequest
     sender: Sender
-    late: bool = False  # whether a step's numbers are read after the next one has been given to the device
+    late: bool = False  # whether a step's numbers are read after the next step has been queued
 
     @property
     def parts(self) -> int:
-        """Of the global batch."""
+        """Number of micro-batches of the global batch."""
         return self.training.accumulation(self.ranks.world) * self.ranks.world
 
     @property
@@ -110,10 +112,11 @@ class Stepper:
     def maker(self) -> Maker:
         return Maker(self.updates, self.batches, self.parts, pinned=self.ranks.device.type == "cuda")
 
-    def run(self, step: int, parts: list[BatchPart], rate: float, following: BatchPart | None = None) -> StepFound:
-        """Step `step`, counted from 0, while the part `following` it is sent to the device; messages and logs count
-        from 1, as steps done. Raises TrainingError before a weight has changed, or, where numbers are read late, as
-        they are read."""
+    def run(self, step: int, parts: list[BatchPart], rate: float, following: BatchPart | None = None) -> PendingStep:
+        """Make step `step`, counted from 0, while the micro-batch `following` it is copied to the device.
+
+        Messages and logs count from 1. Raises TrainingError before a weight changes, or when late numbers are read.
+        """
         self.module.train()
         update = self.updates.at(step)
         names = sorted(parts[0].counts)
@@ -121,29 +124,31 @@ class Stepper:
         weights = {name: update.weights.get(name, 1.0) for name in names}
         # Gradients are averaged over ranks, but the loss is a sum divided by the count over all of them: hence `world`.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
-        asked = [part.scaled(scales) for part in parts]
+        factors = [part.scaled(scales) for part in parts]
         passes = self._passes(update, parts, following)
         set_rate(self.optimizer, rate)
-        found = StepFound(counts, weights, [])
+        pending = PendingStep(counts, weights, [])
         for turn in count():
-            sums = self._forward_backward(step, turn, passes, parts, asked)
+            sums = self._forward_backward(step, turn, passes, parts, factors)
             if sums is None:
                 break
             self.distributed.settle()
             norm = clip(self.module.parameters(), self.config)
             place = f"step {step + 1}, pass {turn + 1}, learning rate {rate:g}"
-            found.passes.append(self._found(place, sums, parts, list(counts), norm))
+            pending.passes.append(self._sums(place, sums, parts, list(counts), norm))
             if not self.late:
-                found.passes[-1].read()
-            if scales:  # else nothing was predicted anywhere, and decay alone is not a step
+                pending.passes[-1].read()
+            if scales:  # else no rank has targets, and weight decay alone is not a step
                 self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-        found.examples = list(getattr(update, "examples", ()))
-        return found
+        pending.examples = list(getattr(update, "examples", ()))
+        return pending
 
     def trial(self) -> None:
-        """The first pass of this rank's first part, forward and backward, beside two numbers for each weight as an
-        optimizer keeps: for the memory it takes. Nothing is left of it."""
+        """Run one forward and backward pass, to see whether it fits into memory; nothing is changed by it.
+
+        Two numbers per weight are allocated in addition, as an optimizer would.
+        """
         part, update = self.maker((0, self.ranks.rank)), self.updates.at(0)
         state = [torch.empty_like(weight) for weight in self.module.parameters() for _ in range(2)]
         buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
@@ -163,7 +168,7 @@ class Stepper:
             del state
 
     def _passes(self, update: Update, parts: list[BatchPart], following: BatchPart | None) -> list[Iterator[Losses]]:
-        """Of each part, whose batch comes to the device when it is begun, and the next one's starts then."""
+        """The passes of each micro-batch. Starting one copies its batch to the device, then begins to copy the next."""
 
         def of(part: BatchPart, after: BatchPart | None) -> Iterator[Losses]:
             self.sender.send(part)
@@ -175,23 +180,23 @@ class Stepper:
     def _forward_backward(
         self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[BatchPart], scales: list[Counts]
     ) -> list[Losses] | None:
-        """Pass `turn` of every part, by its scales; None where the update has no more."""
-        found: list[Losses] = []
+        """Run pass `turn` of every micro-batch with its scales; None if the update has no more passes."""
+        done: list[Losses] = []
         for index, one in enumerate(passes):
             seed_part(self.training.seed, step, turn, self.mine[index])
             sums = self.distributed.run(one, scales[index], last=index == len(parts) - 1)
             if sums is None:
-                # Not through the wrap: DDP would wait for a backward. The generators only run to their ends here.
-                assert not found, "parts with different numbers of passes"
+                # The generators are finished outside the wrapper, as DDP would wait for a backward.
+                assert not done, "parts with different numbers of passes"
                 assert not any(next(p, None) for p in passes), "parts with different numbers of passes"
                 return None
-            found.append(sums)
-        return found
+            done.append(sums)
+        return done
 
-    def _found(
+    def _sums(
         self, place: str, sums: list[Losses], parts: list[BatchPart], names: list[str], norm: Tensor
-    ) -> PassFound:
-        """Each objective's sum over parts and ranks, and whether some rank was asked to stop: one exchange."""
+    ) -> PendingPass:
+        """Sum each objective over micro-batches and ranks, and the ranks that stop, in one reduction."""
         if unknown := {name for losses in sums for name in losses} - set(names):
             raise TrainingError(f"the update has losses but no counts for {', '.join(sorted(unknown))}")
         device = self.ranks.device
@@ -199,15 +204,15 @@ class Stepper:
         nothing = torch.zeros((), device=device)
         own = [[s[n] if n in s and p.counts[n] else nothing for n in names] for s, p in zip(sums, parts, strict=True)]
         rows = torch.stack([one.to(kind) for row in own for one in row]).view(len(parts), -1) if names else nothing
-        asked = to_device([float(self.stop.asked)], device, kind)
-        totals = torch.cat([sum(rows[1:], rows[0]), asked]) if names else asked
+        stops = to_device([float(self.stop.requested)], device, kind)
+        totals = torch.cat([sum(rows[1:], rows[0]), stops]) if names else stops
         if self.ranks.world > 1:
             distributed.all_reduce(totals)
-        numbers = torch.cat([totals, norm.to(totals)[None], rows.flatten() if names else asked[:0]])
+        numbers = torch.cat([totals, norm.to(totals)[None], rows.flatten() if names else stops[:0]])
         keys = [part.keys for part in parts]
         if device.type != "cuda":
-            return PassFound(place, names, list(sums[0]), keys, numbers)
+            return PendingPass(place, names, list(sums[0]), keys, numbers)
         here = torch.empty(numbers.shape, dtype=kind, pin_memory=True).copy_(numbers, non_blocking=True)
         there = torch.cuda.Event()  # type: ignore[no-untyped-call]
         there.record()
-        return PassFound(place, names, list(sums[0]), keys, here, there)
+        return PendingPass(place, names, list(sums[0]), keys, here, there)

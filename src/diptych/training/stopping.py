@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a stop that the loop fulfils between two steps."""
+"""SIGTERM and Ctrl-C as requests to stop, which the loop obeys between two steps."""
 
 import os
 import signal
@@ -8,15 +8,17 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-ONE = 5.0  # seconds in which SIGTERMs are one: batch systems send it to the whole group, and uv to its child again
+ONE = 5.0  # seconds in which SIGTERMs count once: batch systems send it to the whole group, and uv to its child again
 
 
 class StopRequest:
-    """`asked` once a signal has come. The next does what it would have done without us, but SIGTERM within ONE seconds,
-    which is the same one again."""
+    """Signal handlers: `requested` is True once a signal has arrived.
+
+    The next signal has its default effect, except a SIGTERM within ONE seconds, which is taken for the same one.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
@@ -29,8 +31,8 @@ class StopRequest:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if not self.asked:
-            self.asked, self._since = True, time.monotonic()
+        if not self.requested:
+            self.requested, self._since = True, time.monotonic()
         elif number == signal.SIGINT or time.monotonic() - self._since > ONE:
             self._restore()
             os.kill(os.getpid(), number)

@@ -1,8 +1,8 @@
-"""The one loop. It knows modules, updates and batches, and nothing of language or pictures.
+"""The training loop. It handles modules, updates and batches, and is independent of language and images.
 
-Every part of every step is a pure function of (seed, step, part): batches, updates and dropout. So there is no loader
-state and no generator state to save, and a resumed run equals one that was never stopped. What a sample draws does not
-depend on its part: without dropout N processes equal one, with it they equal one that accumulates N parts.
+Batches, updates and dropout of every micro-batch are pure functions of (seed, step, micro-batch). So there is no loader
+or generator state to save, and a resumed run equals an uninterrupted one. Random draws of a sample do not depend on its
+micro-batch: without dropout N processes equal one, with dropout they equal one that accumulates N micro-batches.
 """
 
 import math
@@ -31,12 +31,12 @@ from diptych.training.log import Log, LogLine, warn
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
 from diptych.training.ranks import Ranks, join_ranks
 from diptych.training.sharding import place
-from diptych.training.step import StepFound, Stepper, StepReport
+from diptych.training.step import PendingStep, Stepper, StepReport
 from diptych.training.stopping import StopRequest
 
 CHECKPOINTS = "checkpoints"
 WEIGHTS = "weights.safetensors"  # the final ones
-READ_LATE = ("cuda",)  # devices whose numbers are read a step later (`StepFound`)
+READ_LATE = ("cuda",)  # devices whose numbers are read a step later (`PendingStep`)
 Validate = Callable[[nn.Module, int], dict[str, float]]
 
 
@@ -50,8 +50,10 @@ class Validation:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to. The module holds the final weights (the best, their mean, the EMA, or the last), and so does
-    the file; under FSDP2 the file alone, as the module stays in slices."""
+    """The result of a run. The final weights are the best, their mean, the EMA, or the last.
+
+    The module and the file `weights` have them; with FSDP2 only the file, as the module stays sharded.
+    """
 
     weights: Path
     step: int  # steps done
@@ -75,11 +77,11 @@ def train(
     console: Console | None = None,
     begin: Callable[[], None] | None = None,
 ) -> Result:
-    """Trains `module` in place, going on from the latest checkpoint in `folder` if there is one.
+    """Train `module` in place, resuming from the latest checkpoint in `folder` if there is one.
 
-    `validate(module, step)` returns scores, of which `score` is to rise. `fingerprint` (a recipe's hash) must be the
-    same at a resume. `begin` is called when nothing will be refused any more, before anything is written. Raises
-    Stopped after SIGTERM or Ctrl-C, TrainingError, CheckpointError, RecipeError.
+    `validate(module, step)` returns scores, of which `score` should rise. `fingerprint` (a recipe's hash) must be the
+    same at a resume. `begin` is called after all checks, before anything is written. Raises Stopped after SIGTERM or
+    Ctrl-C, TrainingError, CheckpointError, RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
         raise RecipeError("training.validate_every, a validation and the name of its score go together: all or none")
@@ -98,6 +100,8 @@ def train(
 
 @dataclass
 class TrainerRun:
+    """One run of the loop on one rank."""
+
     module: nn.Module
     config: OptimizerConfig
     training: TrainingConfig
@@ -109,18 +113,18 @@ class TrainerRun:
     step: int = 0  # steps done
     saved: int = 0  # the step of the last checkpoint
     history: list[Validation] = field(default_factory=list)
-    losses: dict[str, float] = field(default_factory=dict)  # the last of each since the last line
-    unread: list[StepFound] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)  # the last of each since the previous log line
+    unread: list[PendingStep] = field(default_factory=list)
 
     def prepare(self, updates: Updates, batches: Batches[Any]) -> None:
-        """What steps are made with: the optimizer, the processes' way to share them, and parts that fit."""
+        """Prepare the optimizer, the distribution over processes, and micro-batches that fit. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
             raise RecipeError(
                 f"training.batch: {training.batch} samples cannot be cut into {parts} parts for {ranks.world} processes"
                 ": raise the batch or start fewer processes"
             )
-        # The first rank's choice: of two processors each would measure its own.
+        # The first rank chooses, as ranks on different processors could measure different results.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
         self.optimizer = build_optimizer(self.module, self.config, ranks.device)
@@ -145,8 +149,8 @@ class TrainerRun:
         try:
             with ExitStack() as stack:
                 stack.enter_context(self.stop)
-                told = self.folder, self.step, self.training.steps, console, self.training.tensorboard
-                log = stack.enter_context(Log(*told)) if self.ranks.first else None
+                settings = self.folder, self.step, self.training.steps, console, self.training.tensorboard
+                log = stack.enter_context(Log(*settings)) if self.ranks.first else None
                 mine = self.stepper.mine
                 places = ((step, part) for step in range(self.step, self.training.steps) for part in mine)
                 ahead = prefetched_parts(self.stepper.maker, places, len(mine), self.training, self.ranks.device)
@@ -157,19 +161,21 @@ class TrainerRun:
         except OSError as error:
             if not checkpoints.disk_is_full(error):
                 raise
-            kept = f"the checkpoint of step {self.saved} is whole" if self.saved else "no checkpoint was saved yet"
             raise TrainingError(
-                f"the disk of {self.folder} is full ({error.filename or 'the log'} could not be written); {kept}: "
-                "make room and start the same command again"
+                f"the disk of {self.folder} is full ({error.filename or 'the log'} could not be written); "
+                f"{self._kept('whole')}: make room and start the same command again"
             ) from error
         except RuntimeError as error:
             if not self.ranks.lost(error):
                 raise
-            kept = f"the checkpoint of step {self.saved} is kept" if self.saved else "no checkpoint was saved yet"
             raise TrainingError(
-                f"another process of this run has ended, and what it printed says why; {kept}: the same command goes on"
+                f"another process of this run has ended; its output gives the reason. {self._kept('kept').capitalize()}"
+                ": the same command resumes the run"
             ) from error
         return self._finish(console)
+
+    def _kept(self, state: str) -> str:
+        return f"the checkpoint of step {self.saved} is {state}" if self.saved else "no checkpoint was saved yet"
 
     def _steps(self, parts: Iterator[BatchPart], log: Log | None) -> None:
         since, done = time.monotonic(), self.step
@@ -177,7 +183,7 @@ class TrainerRun:
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
-            for part in mine:  # another process may have made it
+            for part in mine:  # it may come from a loading process
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
                 self.unread.append(self.stepper.run(self.step, mine, rate, following))
@@ -186,7 +192,7 @@ class TrainerRun:
                 if report.stop:
                     self._read(all_of_it=True)
             except TrainingError as error:
-                raise TrainingError(f"{error}. {self._way_out()}") from error
+                raise TrainingError(f"{error}. {self._advice()}") from error
             if self.ema is not None:
                 self.ema.update(self.step)
             scores = self._validate() if self._due(self.training.validate_every) else None
@@ -194,19 +200,19 @@ class TrainerRun:
                 now = time.monotonic()
                 speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
                 since, done = now, self.step
-                found = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
-                log.write(LogLine(*found, scores, report.examples or None))
+                numbers = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
+                log.write(LogLine(*numbers, scores, report.examples or None))
                 self.losses = {}
             if scores is not None or self._due(self.training.checkpoint_every) or report.stop:
                 self._save(log)
             if report.stop and not self._finished():
                 raise Stopped(
                     f"stopped after step {self.step} of {self.training.steps}, which is saved in {self.folder}: "
-                    "the same command goes on from there"
+                    "the same command resumes from there"
                 )
 
     def _read(self, all_of_it: bool) -> StepReport:
-        """The last report that can be had without a wait; what is logged or saved is waited for."""
+        """Read finished steps; with `all_of_it` wait for the last one too, as logs and checkpoints need."""
         report = StepReport()
         while len(self.unread) > (self.stepper.late and not all_of_it):
             report = self.unread.pop(0).read()
@@ -217,8 +223,8 @@ class TrainerRun:
         config = self.training
         return any(map(self._due, (config.log_every, config.validate_every, config.checkpoint_every)))
 
-    def _way_out(self) -> str:
-        kept = f"The checkpoint of step {self.saved} is kept" if self.saved else "No checkpoint was saved yet"
+    def _advice(self) -> str:
+        kept = self._kept("kept").capitalize()
         return f"{kept}. Try a lower learning rate, a longer warm-up or clipping, or look at the records"
 
     def _due(self, every: int | None) -> bool:
@@ -234,7 +240,7 @@ class TrainerRun:
         self.module.eval()
         averaged = self.ema.applied() if self.ema is not None else nullcontext()
         with averaged, self.distributed.unsharded(), autocast(self.ranks.device, self.precision):
-            # Every rank asks (layers may be spread over all of them); the first one's answer counts.
+            # Every rank validates, as layers may be sharded over all of them; the first one's scores count.
             scores: dict[str, float] = self.ranks.from_first(self.validate(self.module, self.step))
         if self.score not in scores:
             raise RecipeError(f"validation gave no {self.score!r}; {nearest(self.score, scores)}")
@@ -242,7 +248,7 @@ class TrainerRun:
         return scores
 
     def _ranking(self) -> list[Validation]:
-        """Best first; of equals the earlier, which has seen less of the validation set's noise."""
+        """Validations, best first; among equals the earlier one, which is less fitted to the validation set's noise."""
 
         def badness(validation: Validation) -> tuple[float, int]:
             value = validation.scores[self.score]
@@ -273,14 +279,14 @@ class TrainerRun:
             "fingerprint": self.fingerprint,
             "precision": self.precision,
             "history": [asdict(v) for v in self.history],
-            "losses": self.losses,  # of no line yet
+            "losses": self.losses,  # not logged yet
         }
         checkpoint = Checkpoint(self.step, state, tensors)
         self._on_first(lambda: self._write(log, checkpoint))
         self.saved = self.step
 
     def _on_first(self, write: Callable[[], None]) -> None:
-        """Writes on the first rank, while the others wait for the files to be there and hear if that failed."""
+        """Write on the first rank while the others wait. A TrainingError there is raised on all ranks."""
         trouble = None
         try:
             if self.ranks.first:
@@ -308,30 +314,30 @@ class TrainerRun:
     def _resume(self, console: Console) -> int | None:
         if self.ranks.first:
             checkpoints.sweep(self.root)
-            found, warnings = checkpoints.load_latest(self.root)
+            saved, warnings = checkpoints.load_latest(self.root)
             warn(console, warnings)
-            step = self.ranks.from_first(found.step if found is not None else None)
+            step = self.ranks.from_first(saved.step if saved is not None else None)
         else:
             step = self.ranks.from_first(None)
-            found = checkpoints.load(checkpoints.folder_of(self.root, step)) if step is not None else None
-        if found is None:
+            saved = checkpoints.load(checkpoints.folder_of(self.root, step)) if step is not None else None
+        if saved is None:
             return None
-        if found.state["fingerprint"] != self.fingerprint:
+        if saved.state["fingerprint"] != self.fingerprint:
             raise CheckpointError(
                 f"{self.root} belongs to another recipe, or began from other weights: name another run folder, "
                 "or delete this one"
             )
-        if self.training.precision == "auto":  # what a run began in it ends in, on another machine too
-            self.precision = self.distributed.pass_.precision = found.state.get("precision", self.precision)
-        put_tensors(found.tensors["model"], named_tensors(self.module), str(self.root))
-        self._put_optimizer(found.tensors["optimizer"])
+        if self.training.precision == "auto":  # a run keeps its precision, on another machine too
+            self.precision = self.distributed.pass_.precision = saved.state.get("precision", self.precision)
+        put_tensors(saved.tensors["model"], named_tensors(self.module), str(self.root))
+        self._put_optimizer(saved.tensors["optimizer"])
         if self.ema is not None:
-            average = {name: t for name, t in found.tensors["ema"].items() if name in self.ema.average}
+            average = {name: t for name, t in saved.tensors["ema"].items() if name in self.ema.average}
             put_tensors(average, self.ema.average, str(self.root))
-        self.history = [Validation(**v) for v in found.state["history"]]
-        self.losses = found.state.get("losses", {})
-        self.step = self.saved = found.step
-        return found.step
+        self.history = [Validation(**v) for v in saved.state["history"]]
+        self.losses = saved.state.get("losses", {})
+        self.step = self.saved = saved.step
+        return saved.step
 
     def _put_optimizer(self, tensors: dict[str, Tensor]) -> None:
         named = dict(self.module.named_parameters())
@@ -366,14 +372,14 @@ class TrainerRun:
             stopped_early=self.step < self.training.steps,
         )
 
-    # ---- telling -------------------------------------------------------------------------------------
+    # ---- the first log line --------------------------------------------------------------------------
 
     def _opening(self, resumed_from: int | None) -> str:
         config, training = self.config, self.training
         rate = f"learning rate {highest_rate(config, training.batch):g}"
         if config.lr_times_batch:
             rate += f" = {config.lr:g} x batch {training.batch}"
-        start = "" if resumed_from is None else f", going on after step {resumed_from}"
+        start = "" if resumed_from is None else f", resuming after step {resumed_from}"
         if self._gave_up():
             start += f", where it gave up ({training.patience} validations without a rise; raise training.patience)"
         parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
