@@ -20,6 +20,10 @@ PENDING = set(ROOMS) - {
     "systems",
     "testing",
     "vision",
+    "core",
+    "models",
+    "objectives",
+    "training",
 }  # still to be rewritten
 
 # Words that have a plainer standard term.
