@@ -37,7 +37,7 @@ from typing import Any
 from benchmarks.machine import save_result
 from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
-from diptych.runs.starts import words_of
+from diptych.runs.initialisation import vocabulary_settings
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
@@ -182,7 +182,7 @@ def _begun(named: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
         name, _, source = one.partition("=")
         begins = [f"init={source}"]
         try:
-            words = words_of(begins)
+            words = vocabulary_settings(begins)
         except DiptychError as error:
             raise SystemExit(str(error)) from error
         if not words:

@@ -88,10 +88,10 @@ def _bert(folder: Path) -> None:
 
 
 def _read_bert(folder: Path) -> None:
-    from diptych.runs.starts import begin
+    from diptych.runs.initialisation import initialise
     from tests import toy
 
-    begin(toy.tden("word", seed=2), "tden", str(folder))
+    initialise(toy.tden("word", seed=2), "tden", str(folder))
 
 
 def _read_detector_file(folder: Path) -> None:

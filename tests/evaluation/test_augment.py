@@ -24,7 +24,7 @@ from diptych.runs.evaluation import augment as augmenting
 from diptych.runs.evaluation.augment import augment
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
-from diptych.runs.prepare import taught_texts, words_of
+from diptych.runs.prepare import training_texts, words_of
 from diptych.runs.run import run
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.book import record
@@ -94,8 +94,8 @@ def test_joined_splits_are_all_of_their_parts(world: Store, captioner: ModelFold
     for split in ("val+foo", "foo"):
         with pytest.raises(DataError, match=r"no records in split 'foo'; it has train \(7\), val \(2\); choose with"):
             score_model(captioner, world, split)
-    assert set(taught_texts(world, "train+val")) == set()
-    texts, everything = set(taught_texts(world)), {text for n in range(7) for text in words_of(world.words(n))}
+    assert set(training_texts(world, "train+val")) == set()
+    texts, everything = set(training_texts(world)), {text for n in range(7) for text in words_of(world.words(n))}
     assert texts <= everything
     assert {word for text in texts for word in text.split()} == {word for text in everything for word in text.split()}
 
@@ -108,7 +108,7 @@ def test_a_picture_without_regions_and_captions_that_go_round(
     monkeypatch.setattr(captioner.tokens, "decode", lambda ids: said if len(ids) == 2 else "one more")
     texts = [[Hypothesis([5, 6], -1.0), Hypothesis([5, 6, 7], -2.0)]] * 6
     told: list[int] = []
-    monkeypatch.setattr(augmenting, "write_augmented", lambda _, records, __: told.append(len(records)) or texts)
+    monkeypatch.setattr(augmenting, "generate_captions", lambda _, records, __: told.append(len(records)) or texts)
     folder = tmp_path / "bare"
     with StoreWriter(folder, world.contract) as store:
         for number in range(9):
@@ -131,7 +131,7 @@ def test_a_stop_changes_no_caption(
     monkeypatch.setattr(augmenting, "BATCH", 2)
     monkeypatch.setattr(augmenting, "SHARD", 4)
     whole = augment(captioner, world, tmp_path / "whole", 2, DRAWN, "train", seed=0)
-    asked, write = [], augmenting.write_augmented
+    asked, write = [], augmenting.generate_captions
 
     def stops(*given: object) -> object:
         asked.append(1)
@@ -139,7 +139,7 @@ def test_a_stop_changes_no_caption(
             raise KeyboardInterrupt
         return write(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(augmenting, "write_augmented", stops)
+    monkeypatch.setattr(augmenting, "generate_captions", stops)
     with pytest.raises(KeyboardInterrupt):
         augment(captioner, world, tmp_path / "stopped", 2, DRAWN, "train", seed=0)
     assert 0 < len(Store(tmp_path / "stopped")) < 9

@@ -61,7 +61,7 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
         library.load(tmp_path / "vcr").choose(record, "why", ["a"])
     with pytest.raises(ServingError, match="expression is empty"):
         library.load(tmp_path / "referring").ground(record, " ")
-    with pytest.raises(ServingError, match="has not learnt vcr; teach it: diptych finetune vcr"):
+    with pytest.raises(ServingError, match="has not learnt vcr; train it: diptych finetune vcr"):
         library.load(tmp_path / "referring").choose(record, "why", ["a", "b"])
 
 

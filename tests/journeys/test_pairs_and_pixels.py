@@ -54,7 +54,7 @@ def test_stages_then_pairs_then_search(
     assert "regions of a picture" not in result.error
     result = run(*tune, tmp_path / "other", "--recipe", "image-bert/retrieval/36-regions")
     assert result.code == 0, result.error
-    assert "goes on as it was built: width 32 (recipe: 768)" in result.error
+    assert "keeps its architecture: width 32 (recipe: 768)" in result.error
 
     asked = ("evaluate", "--model", tuned, "--data", store, "--split", "train", "--pairs", pairs, "--json")
     first, kept = run(*asked), {path: path.stat().st_mtime_ns for path in pairs.iterdir()}

@@ -72,7 +72,7 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     assert json.loads(captions.out)["task"] == "caption", captions.error
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
-    assert "has not learnt vcr; teach it: diptych finetune vcr" in another.error
+    assert "has not learnt vcr; train it: diptych finetune vcr" in another.error
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world
     copy = tmp_path / "copy"
     shutil.copytree(start.folder, copy)
     other.save(copy)
-    with pytest.raises(CheckpointError, match=r"is not the tokeniser that the weights beside it .* as a whole"):
+    with pytest.raises(CheckpointError, match=r"is not the tokeniser that the weights next to it .* as a whole"):
         open_model(copy)
     text = (start.folder / "tokenizer.json").read_text()
     (copy / "tokenizer.json").write_text(text.replace('"lowercase"', '"lowercase" ').replace("Lowercase", "NFKC"))

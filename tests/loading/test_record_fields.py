@@ -20,7 +20,7 @@ from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import combined
 from diptych.data.store.mirror import mirrored, swapped
 from diptych.data.store.store import Store, StoreWriter
-from diptych.runs.prepare import taught_texts, words_of
+from diptych.runs.prepare import training_texts, words_of
 from tests.loading.conftest import CONTRACT
 from tests.loading.conftest import record as seen
 
@@ -112,7 +112,7 @@ def test_every_field_goes_everywhere(record: Record) -> None:
             writer.add(record)
         store = Store(Path(folder) / "store")
         same(store.record(0), record)
-        words = {word for text in taught_texts(store) for word in text.split()}
+        words = {word for text in training_texts(store) for word in text.split()}
         assert words == {word for text in words_of(record) for word in text.split()}
     assert len(words_of(record)) == len(record.marked(*READ))
     found = check([record], pictures=False)

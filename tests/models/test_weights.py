@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from diptych.models.weights import load_into
-from diptych.runs.starts import words_of
+from diptych.runs.initialisation import vocabulary_settings
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import find_weights, find_words, read_weights
 from diptych.systems import find_recipe
@@ -139,12 +139,12 @@ def test_the_vocabulary_lies_beside_the_weights(tmp_path, monkeypatch):
     assert find_words(tmp_path) == (tmp_path / "vocab.txt", False)
     assert find_words(tmp_path / "model.bin") is None
     both = [f'data.vocabulary="{tmp_path / "vocab.txt"}"', "data.lowercase=false"]
-    assert words_of([f"init={tmp_path}"]) == words_of([f'init="{tmp_path}"']) == both
+    assert vocabulary_settings([f"init={tmp_path}"]) == vocabulary_settings([f'init="{tmp_path}"']) == both
     recipe = find_recipe("unified-vlp/small/pretrain", [*both, f"init={tmp_path}"])
     assert (recipe.data.vocabulary, recipe.data.lowercase) == (str(tmp_path / "vocab.txt"), False)
-    assert words_of([f"init={tmp_path}", "data.lowercase=true"]) == both[:1]
-    assert words_of([f"init={tmp_path}", "data.vocabulary=mine.txt"]) == []
-    assert words_of(["init=none"]) == words_of([]) == []
+    assert vocabulary_settings([f"init={tmp_path}", "data.lowercase=true"]) == both[:1]
+    assert vocabulary_settings([f"init={tmp_path}", "data.vocabulary=mine.txt"]) == []
+    assert vocabulary_settings(["init=none"]) == vocabulary_settings([]) == []
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file, **_: str(tmp_path / file))
     assert find_words("someone/bert") == (tmp_path / "vocab.txt", False)
     (tmp_path / "tokenizer_config.json").write_text("[]")

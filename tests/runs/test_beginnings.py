@@ -58,7 +58,7 @@ def test_another_structure_is_refused(recipe: str, start: str, wanted: str) -> N
 
 def test_what_the_recipe_loses_is_listed() -> None:
     fitted, told = fit_named(find_recipe("tden/vqa"), built("tden/official/pretrain"))
-    assert told.startswith("there goes on as it was built: ")
+    assert told.startswith("there keeps its architecture: ")
     assert "vqa_fusion official (recipe: paper)" in told
     assert "max_regions" not in told
     assert fitted.model.max_regions == 100

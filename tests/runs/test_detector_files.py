@@ -47,7 +47,7 @@ def safe(folder: Path) -> Path:
 def opened(path: Path, *settings: str) -> tuple[OfficialDetector, list[str]]:
     """And what was said of each key, found out or assumed."""
     notes: list[str] = []
-    detector = open_detector(str(path), settings=settings, tell=notes.append, files=True)
+    detector = open_detector(str(path), settings=settings, report=notes.append, files=True)
     assert isinstance(detector, OfficialDetector)
     return detector, notes
 

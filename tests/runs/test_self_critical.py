@@ -266,7 +266,7 @@ def test_a_vocabulary_that_is_not_the_model_s(world: Store, captioner: ModelFold
         plan(recipe, world, tmp_path / "run", captioner)
     moved = captioner.save(tmp_path / "model")
     Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True).save(moved.folder)
-    with pytest.raises(CheckpointError, match="is not the tokeniser that the weights beside it were trained with"):
+    with pytest.raises(CheckpointError, match="is not the tokeniser that the weights next to it were trained with"):
         open_model(moved.folder)
 
 

@@ -56,15 +56,15 @@ def test_what_cannot_read_text_alone_is_refused(store: Store, text: Path, tmp_pa
             plan(find_recipe(name, changes), store, tmp_path / "run", None)
 
     named = f"data.text={text}"
-    refused("text_alone asks for text without pictures: name a file", "vl-bert/small/text-too")
+    refused("text_alone needs text without pictures: name a file", "vl-bert/small/text-too")
     refused("data.text is for pre-training, not for vqa", "vl-bert/small/vqa", named)
     refused(
-        "unified-vlp reads no text without a picture; leave out data.text, or take .*vl-bert",
+        "unified-vlp reads no text without a picture; leave out data.text, or use .*vl-bert",
         "unified-vlp/small/pretrain",
         named,
     )
     refused(
-        "leaves 93 places for words, and data.text_words=94 wants 95",
+        "leaves 93 positions for words, and data.text_words=94 needs 95",
         "vl-bert/small/text-too",
         named,
         "data.text_words=94",

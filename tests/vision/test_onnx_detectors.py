@@ -174,7 +174,7 @@ def test_an_onnx_grid_is_the_same_after_a_save(tmp_path: Path) -> None:
     path = write_map(tmp_path / "maps.onnx")
     notes: list[str] = []
     settings = ["cells=2", "mean=0.5", "deviation=[0.5,0.5,0.5]"]
-    grid = open_detector(f"onnx:{path}", [], settings=settings, tell=notes.append)
+    grid = open_detector(f"onnx:{path}", [], settings=settings, report=notes.append)
     assert "assumed: map=maps" in notes
     assert not any("mean" in note for note in notes)
     both = grid.detect([SQUARE, WIDE], RECORDS)

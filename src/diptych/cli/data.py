@@ -221,11 +221,11 @@ def tokens(
     from diptych.data.store.corpus import Lines
     from diptych.data.store.store import Store
     from diptych.data.store.tokens import Tokens
-    from diptych.runs.prepare import taught_texts
+    from diptych.runs.prepare import training_texts
 
     if data is None and not text:
         raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is learnt from texts")
-    texts = [] if data is None else taught_texts(Store(data))
+    texts = [] if data is None else training_texts(Store(data))
     for lines in map(Lines, text or []):
         texts += [lines[number] for number in range(len(lines))]
     hold(out)

@@ -102,8 +102,8 @@ def pretrain(
 ) -> None:
     """Pre-train a model on images and their captions."""
     from diptych.runs.extraction import stores_of
+    from diptych.runs.initialisation import vocabulary_settings
     from diptych.runs.stages import fit_stages, run_stages
-    from diptych.runs.starts import words_of
     from diptych.runtime.progress import tell
     from diptych.systems import find_stages
 
@@ -113,7 +113,7 @@ def pretrain(
     named, lost = find_stages(recipe), ""
     if start is not None:
         named, lost = fit_stages(named, start)
-    chosen = named.override([*words_of(settings), *settings])
+    chosen = named.override([*vocabulary_settings(settings), *settings])
     chosen.check_pretrains()
     chosen.recipes[0].check_begun()
     chosen.claimed(out)
@@ -137,8 +137,8 @@ def finetune(
 ) -> None:
     """Train a pre-trained model on a task, with a store or data of your own."""
     from diptych.runs.extraction import store_of
+    from diptych.runs.initialisation import vocabulary_settings
     from diptych.runs.run import fit_named, fit_to, run
-    from diptych.runs.starts import words_of
     from diptych.runtime.progress import tell
     from diptych.systems import RECIPES, SYSTEMS, find_recipe, hindrance
     from diptych.systems.recipe import claimed
@@ -167,7 +167,7 @@ def finetune(
     if start is not None:
         chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
     settings = given.assignments()
-    chosen = chosen.override([*words_of(settings), *settings] if start is None else settings)
+    chosen = chosen.override([*vocabulary_settings(settings), *settings] if start is None else settings)
     chosen.check_begun()
     hold(out)
     claimed(out, chosen)

@@ -1,4 +1,4 @@
-"""Train the small detector on Storybook, which is drawn as it is needed."""
+"""Train the small detector on Storybook scenes, which are drawn during training."""
 
 import os
 from collections.abc import Sequence
@@ -28,32 +28,34 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer
 from diptych.vision.detectors.selection import STORYBOOK, Selection
 
-# What Muon turns: the convolutions but for the last ones, of 1 and 4 channels, and the layer that makes the feature.
-TURNED = ("fine", "stem", "quarter", "eighth", "sixteenth", "down_to_", "mix_", "look_", "describe_region.3")
+# Parameters that Muon trains: all convolutions but the last ones, of 1 and 4 channels, and the feature layer.
+MUON_PARAMETERS = ("fine", "stem", "quarter", "eighth", "sixteenth", "down_to_", "mix_", "look_", "describe_region.3")
 POSES = tuple(sorted({pose for kind in KINDS.values() for pose in kind.poses}))
 SCENE = {"place": PLACES, "time": ("day", "night"), "weather": ("clear", "rain", "snow")}
 
 
 def storybook_shape() -> DetectorConfig:
-    """What there is to see in the drawn world."""
+    """Return the classes and attributes of the drawn world."""
     attributes = {"colour": COLOURS, "size": tuple(SIZES), "pose": POSES}
     return DetectorConfig(tuple(KINDS), attributes, SCENE)
 
 
 class DetectorRecipe(BaseModel):
-    """900 steps of 6 scenes, each drawn once; what that comes to stands in docs/results.md. Muon needs half as many
-    steps as AdamW here, and small batches fewer scenes. In one process: batch norms want to see them all (docs/log.md).
+    """The small detector's recipe: 900 steps of 6 scenes, each drawn once; docs/results.md has its accuracy.
+
+    Muon needs half as many steps as AdamW here, and small batches need fewer scenes. It trains in one process, so that
+    batch norm sees the whole batch (docs/log.md).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seed: int = 0  # of the drawn world
     split: str = "train"
-    first: PositiveInt = 1_000_000  # scene: far from those that a language model is trained on
+    first: PositiveInt = 1_000_000  # number of the first scene, far from those of the language models
     optimizer: OptimizerConfig = Field(
         default_factory=lambda: OptimizerConfig(
             kind="muon",
-            muon_params=TURNED,
+            muon_params=MUON_PARAMETERS,
             lr=3e-3,
             betas=(0.9, 0.99),
             weight_decay=1e-2,
@@ -70,23 +72,23 @@ class DetectorRecipe(BaseModel):
             ema=0.99,
             checkpoint_every=250,
             log_every=25,
-            loading_threads=0,  # on two cores one that draws holds up both of torch's: 155 ms a step, not 100
+            loading_threads=0,  # on two cores a drawing thread slows torch's two: 155 ms a step, not 100
         )
     )
 
     @classmethod
     def of(cls, steps: int | None, seed: int, **others: Any) -> Self:
-        """With so many steps, where a number is given."""
+        """Return the recipe with a seed and, unless None, a number of steps."""
         default = cls(**others)
         changed = {"seed": seed} | ({"steps": steps} if steps is not None else {})
         return derive(default, seed=seed, training=changed)
 
     def network(self) -> tuple[nn.Module, Updates]:
-        """What is trained, with random weights, and how it learns."""
+        """Build the network, with random weights, and its updates."""
         return SmallDetector(storybook_shape()), Detection()
 
     def detector(self, network: Any, selection: Selection) -> StorybookDetector | FasterRCNN:
-        """The network, when it is trained."""
+        """Wrap the trained network as a detector."""
         return StorybookDetector(network, selection)
 
 
@@ -112,7 +114,7 @@ def scene_batch(shape: DetectorConfig, scenes: Sequence[Scene]) -> DetectionBatc
 
 
 def truth(of: Scene) -> Record:
-    """What is there, without the words, which take as long to write as the picture to draw."""
+    """Return the scene's objects without texts, which take as long to write as the image to draw."""
     return Record(of.key, of.split, objects=tuple(thing(figure) for figure in of.figures))
 
 
@@ -121,7 +123,7 @@ def drawn(of: Scene) -> Picture:
 
 
 class FasterRCNNRecipe(DetectorRecipe):
-    """torchvision's Faster R-CNN from random weights, briefly: enough to know that its path is real, no more."""
+    """torchvision's Faster R-CNN from random weights, trained briefly: enough to exercise the code path."""
 
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"
@@ -157,7 +159,7 @@ class FasterRCNNRecipe(DetectorRecipe):
 def train_detector(
     recipe: DetectorRecipe, folder: Path, selection: Selection = STORYBOOK, console: Console | None = None
 ) -> StorybookDetector | FasterRCNN:
-    """Trains in `folder`, going on where it was stopped, and saves the detector to `folder/detector`."""
+    """Train in `folder`, or resume there, and save the detector to `folder/detector`."""
     torch.manual_seed(recipe.training.seed)
     network, updates = recipe.network()
     train(

@@ -1,4 +1,4 @@
-"""A detector as a user names it, with the options that belong to its kind."""
+"""Open a detector by the name and options that a user gives."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,14 +36,15 @@ def open_detector(
     settings: Sequence[str] = (),
     backbone: str | None = None,
     class_names: Path | None = None,
-    tell: Callable[[str], object] = lambda _: None,
+    report: Callable[[str], object] = lambda _: None,
     files: bool = False,
 ) -> Detector:
-    """The detector of a name: a folder of one, of a store, of a model or of the run that made one; `hub:NAME@COMMIT`;
-    or what a kind in `DETECTORS` is asked for by, such as `grid:BACKBONE`. `files`: or a file that a kind imports.
+    """Open the detector of a name.
 
-    `weights`, `boxes` and so on are the options of the same names; `tell` hears what was found out or assumed.
-    Raises RecipeError for an unknown name and for an option that a kind does not take.
+    The name is a folder of a detector, store, model or run, `hub:NAME@COMMIT`, or a kind in `DETECTORS` such as
+    `grid:BACKBONE`. With `files` it may also be a file that a kind imports. `weights`, `boxes` and so on are the
+    command-line options of these names; `report` is called with notes about what was detected or assumed. Raises
+    RecipeError for an unknown name and for an option that a kind does not take.
     """
     if (name == GIVEN) != (features is not None):
         raise RecipeError("--detector given and --features PATH belong together: give both, or neither")
@@ -51,21 +52,21 @@ def open_detector(
         raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features PATH that has no boxes")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
-    rule, found = _selection(select), fetched(name) if name.startswith(HUB) else Path(name)
-    for inside in (found, found / DETECTOR, found / INNER / DETECTOR):
+    rule, path = _selection(select), fetched(name) if name.startswith(HUB) else Path(name)
+    for inside in (path, path / DETECTOR, path / INNER / DETECTOR):
         if (inside / DESCRIBED).is_file() and name != GIVEN:
             refuse_ignored(given, ("--region-selection",), f"{name}, a detector folder, which has its own")
             return load_detector(inside, rule)
     request = DetectorRequest(
-        str(found) if name.startswith(HUB) else name, records, features, boxes is not None, weights, rule,
+        str(path) if name.startswith(HUB) else name, records, features, boxes is not None, weights, rule,
         {key: value_of(value) for key, value in (assignment(text, "least=36") for text in settings)}, backbone,
-        _names_of(class_names), tell,
+        _names_of(class_names), report,
     )  # fmt: skip
     return ask(request, given, files or name.startswith(HUB))
 
 
 def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
-    """The same regions with the whole picture's feature of a backbone: its name, or a folder of a grid detector."""
+    """Add the whole image's feature by a backbone, given by name or as a folder of a grid detector."""
     return detector if backbone is None else WithImageFeature(detector, backbone_of(backbone, "--image-feature"))
 
 
@@ -77,14 +78,14 @@ def keep_detector(
     settings: Sequence[str] = (),
     class_names: Path | None = None,
 ) -> list[str]:
-    """Write the detector folder `out` of a file, or of what else `open_detector` finds under this name.
+    """Write the detector of this name, or of a file, to the folder `out`.
 
-    Hands back a line for each key or for what was found out or assumed, and one for what it is.
+    Return a line for each key or note of the import, and one that describes the detector.
     """
     refuse_existing(out)
     lines: list[str] = []
     detector = open_detector(
-        name, (), None, weights, settings=settings, backbone=backbone, class_names=class_names, tell=lines.append,
+        name, (), None, weights, settings=settings, backbone=backbone, class_names=class_names, report=lines.append,
         files=True,
     )  # fmt: skip
     try:
@@ -99,29 +100,30 @@ def keep_detector(
 
 
 def refuse_existing(out: Path) -> None:
+    """Raise RecipeError if `out` holds anything."""
     if holds_something(out):
         raise RecipeError(f"{out} is there already; give another folder, or delete it")
 
 
 def fetched(name: str) -> Path:
-    """The detector folder, or the file of weights, that `hub:USER/NAME@COMMIT` has."""
-    if (found := HUB_NAME.fullmatch(name)) is None:
+    """Download `hub:USER/NAME@COMMIT`; return its detector folder or weights file."""
+    if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
             f"{name!r} names no fixed version; wanted hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
             "page of the files, under History): what a branch means can change, and the features with it"
         )
     use = f"give the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE OUT"
-    if (described := from_hub(found[1], DESCRIBED, found[2], use)) is not None:
-        from_hub(found[1], WEIGHTS, found[2], use)
+    if (described := from_hub(match[1], DESCRIBED, match[2], use)) is not None:
+        from_hub(match[1], WEIGHTS, match[2], use)
         return described.parent
     for file in HUB_FILES:
-        if (path := from_hub(found[1], file, found[2], use)) is not None:
+        if (path := from_hub(match[1], file, match[2], use)) is not None:
             return path
     raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; wanted one of them")
 
 
 def _names_of(path: Path | None) -> list[str]:
-    """Visual Genome's list has a line for each class but the background."""
+    """Read class names, one a line, without the background: Visual Genome's list has none."""
     if path is None:
         return []
     try:
@@ -134,7 +136,7 @@ def _names_of(path: Path | None) -> list[str]:
 
 
 def _selection(name: str | None) -> Selection | None:
-    """A system's rule, or one of the others, by name; None: the detector's own."""
+    """Return a selection rule by name; None: the detector's own."""
     known = dict(SELECTIONS)
     for system in SYSTEMS.values():
         known |= system.rules

@@ -1,4 +1,4 @@
-"""Work in processes of their own: when they end, their memory is given back whole."""
+"""Run functions in other processes, which return all their memory when they end."""
 
 import os
 import socket
@@ -18,21 +18,24 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import end_with_parent, process_context
 from diptych.training.ranks import leave
 
-GRACE = 30.0  # seconds for the others to end when one has
+GRACE = 30.0  # seconds that the other ranks have to end after one ended
 
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
 
 
 def in_process(work: Callable[Arguments, Made], *given: Arguments.args, **named: Arguments.kwargs) -> Made:
-    """What `work` hands back; it and what it is given must be picklable. Its errors are raised here."""
+    """Run `work` in another process and return its result. Function, arguments and result must be picklable.
+
+    Errors of `work` are raised here.
+    """
     with workers(1) as pool, ending_children():
         return pool.submit(work, *given, **named).result()
 
 
 @contextmanager
 def ending_children() -> Iterator[None]:
-    """When this process is stopped, so are those that it started: a run in training saves itself first."""
+    """Terminate child processes if this one is interrupted; a training run saves itself first."""
     try:
         yield
     except (KeyboardInterrupt, Terminated):
@@ -42,7 +45,7 @@ def ending_children() -> Iterator[None]:
 
 
 def workers(count: int) -> ProcessPoolExecutor:
-    """Processes that end when this one does, so that nobody writes on into a folder that is gone on with."""
+    """Return a pool whose processes end with this one, so that none writes into a folder that is resumed."""
     return ProcessPoolExecutor(count, process_context(), initializer=_begin, max_tasks_per_child=1)
 
 
@@ -52,29 +55,29 @@ def _begin() -> None:
 
 
 def together(work: Callable[..., object], *given: object, processes: int) -> None:
-    """`work` in processes that train as one, with a thread each: what torchrun does, on this machine alone.
+    """Run `work` in several ranks with one thread each, as torchrun does, on this machine only.
 
-    Two processes of one thread train a small model about a third faster than one process of two threads. What comes of
-    it is what `work` writes. Raises Stopped where they were stopped, TrainingError where one failed (it has said why).
+    Two ranks with one thread train a small model about a third faster than one process with two threads. The result of
+    `work` is what it writes. Raises Stopped if the ranks were stopped, TrainingError if one failed (it printed why).
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    begun = process_context()
-    ranks = [begun.Process(target=_as_rank, args=(rank, processes, port, work, given)) for rank in range(processes)]
+    context = process_context()
+    ranks = [context.Process(target=_as_rank, args=(rank, processes, port, work, given)) for rank in range(processes)]
     for rank in ranks:
         rank.start()
     ended = {rank.exitcode for rank in until_all_ended(ranks)} - {0}
     if ended == {Stopped.exit_code}:
-        raise Stopped("stopped and saved; the same command goes on")
+        raise Stopped("stopped and saved; the same command resumes")
     if ended:
-        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; its output stands above")
+        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; its output is above")
 
 
 def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
-    """One that fails takes the others with it: they would wait for it."""
+    """Wait for all ranks. If one fails, terminate the others, which would wait for it forever."""
     try:
-        while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # once: waiting for none never ends
+        while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # waiting for an empty list never ends
             wait(going)
             if any(rank.exitcode not in {None, 0, Stopped.exit_code} for rank in ranks):
                 break
@@ -91,8 +94,8 @@ def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
 
 
 def _as_rank(rank: int, world: int, port: int, work: Callable[..., object], given: tuple[object, ...]) -> None:
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in place.items()})
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in variables.items()})
     torch.set_num_threads(1)
     end_with_parent()
     try:

@@ -1,11 +1,11 @@
-"""A model folder: all that captions a picture, and nothing that points outside it.
+"""A model folder: everything that is needed to caption an image, and no path outside of it.
 
 model.safetensors   the weights            config.json     what builds the model around them
 recipe.json         how it was trained     tokenizer.json  words to ids
-weights.json        a CRC-32 of each file: what is read is what was written
-features.json       the feature contract   answers.json    what it can answer (VQA alone)
-validation.json     its best validation's scores, of records that chose its weights
-detector/               the detector, so that a picture is enough
+weights.json        a CRC-32 of each file
+features.json       the feature contract   answers.json    answer vocabulary (VQA only)
+validation.json     scores of the best validation, whose records chose the weights
+detector/           the detector, so that an image is enough
 """
 
 from __future__ import annotations
@@ -28,19 +28,11 @@ from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig, SystemModel
 from diptych.models.weights import load_into
+from diptych.runtime import files
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import CheckpointError, DataError
-from diptych.runtime.files import (
-    check_name,
-    checksum,
-    copy_folder,
-    parse_json,
-    sha256_of,
-    text_of,
-    whole_folder,
-    write_atomically,
-)
+from diptych.runtime.files import checksum, parse_json, sha256_of, text_of, write_atomically
 from diptych.runtime.plugins import packages_of, refuse_missing
 from diptych.runtime.weight_files import read_weights
 from diptych.systems import SYSTEMS
@@ -52,22 +44,22 @@ from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
-HIGHEST = 1e6  # score of a validation
+HIGHEST = 1e6  # greatest absolute value of a validation score
 _NAME = re.compile(r"[\w.-]{1,100}")
 INNER = "model"  # where a run folder keeps its model folder
 
 
 class Architecture(BaseModel):
-    """config.json."""
+    """The contents of config.json."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     system: str  # a name in SYSTEMS
     config: SerializeAsAny[ResolvedConfig]
     heads: tuple[str, ...]
-    tokens: str | None = None  # sha256 of tokenizer.json; folders of before have none
-    imported: bool = False  # the weights are those of an official checkpoint, as it was
-    packages: dict[str, str] = {}  # that it was made with beside Diptych, with their versions
+    tokens: str | None = None  # sha256 of tokenizer.json; folders written before 0.1 lack it
+    imported: bool = False  # the weights are those of an official checkpoint, unchanged
+    packages: dict[str, str] = {}  # versions of other packages that it was made with
 
     @field_validator("system")
     @classmethod
@@ -80,6 +72,7 @@ class Architecture(BaseModel):
         return value if not isinstance(value, dict) else system_of(others).resolved.model_validate(value)
 
     def build(self) -> SystemModel:
+        """Build the model, with random weights."""
         return SYSTEMS[self.system].model(self.config, self.heads)
 
 
@@ -92,20 +85,20 @@ class ModelFolder:
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # of an imported checkpoint: the one that its authors trained it by, as far as known
+    recipe: Recipe | None = None  # of an imported checkpoint: its authors' recipe, as far as known
     answers: Answers | None = None
     detector: Path | None = None
-    validation: Mapping[str, float] | None = None  # the best validation's scores; the records chose the weights
+    validation: Mapping[str, float] | None = None  # scores of the best validation, whose records chose the weights
 
     def on(self, device: torch.device, precision: Precision, fewest: int = 1) -> ModelFolder:
-        """Where and in which precision the model predicts from now on; batches of fewer samples in fp32."""
+        """Set device and precision of predictions. Batches of fewer than `fewest` samples run in fp32."""
         self.model.to(device).precision, self.model.fewest = precision, fewest
         return self
 
     def save(self, folder: Path) -> ModelFolder:
-        """Write it whole, then put it in place of what was there; hands back the folder as opened there."""
+        """Write the folder atomically, replacing an older one; return it as opened there. Raises CheckpointError."""
         try:
-            with whole_folder(folder) as temporary:
+            with files.whole_folder(folder) as temporary:
                 self._write(temporary)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
@@ -128,7 +121,7 @@ class ModelFolder:
         checks = {path.name: checksum(path) for path in sorted(folder.iterdir())}
         write_atomically(folder / CHECKS, json.dumps(checks, indent=1).encode())
         if self.detector is not None:
-            copy_folder(self.detector, folder / DETECTOR)
+            files.copy_folder(self.detector, folder / DETECTOR)
 
     def _packages(self) -> dict[str, str]:
         made = {"systems": [self.architecture.system], "heads": self.architecture.heads}
@@ -140,19 +133,18 @@ class ModelFolder:
 
     @property
     def weights_checksum(self) -> int:
-        """Of its weights, as they were written: it tells one model's scores from another's."""
+        """CRC-32 of the weights, which identifies the model in stored scores."""
         return int(_json(self.folder / CHECKS)[WEIGHTS])
 
     @property
     def untrained(self) -> bool:
-        """Whether it was imported and has not been trained here."""
+        """True if the model was imported and not trained since."""
         return self.architecture.imported
 
     def accept(self, contract: FeatureContract, where: object) -> None:
-        """Refuse features that were made in another way than those it was trained on.
+        """Raise DataError for features that differ from those the model was trained on. `where`: their folder.
 
-        What made those of an imported checkpoint is not told unless a detector was imported with it, so of these the
-        size alone counts.
+        For a checkpoint that was imported without a detector only the feature size is known and compared.
         """
         if self.untrained and not self.contract.weights:
             if not self.architecture.config.reads_pixels and contract.feature_size != self.contract.feature_size:
@@ -177,13 +169,13 @@ class ModelFolder:
 
 
 def open_model(path: Path) -> ModelFolder:
-    """From a model folder, or from the folder of the run that made it."""
-    check_name(path)
+    """Open a model folder, or the one in a run's folder. Raises CheckpointError if it is damaged or incomplete."""
+    files.check_name(path)
     folder = model_in(path)
     if folder is None:
         unfinished = (path / "checkpoints").is_dir()
         raise CheckpointError(
-            f"{path} is the folder of a run that has not ended; run its command again to go on with it"
+            f"{path} is the folder of a run that has not ended; repeat its command to resume it"
             if unfinished
             else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
         )
@@ -193,20 +185,18 @@ def open_model(path: Path) -> ModelFolder:
         refuse_missing(described.get("packages"), folder)
     architecture = parse(Architecture, described, str(folder / CONFIG))
     tokens = Tokens.load(folder)
-    if tokens.vocabulary != architecture.config.vocabulary or architecture.tokens not in (
-        None,
-        sha256_of(folder / TOKENS),
-    ):
+    changed = architecture.tokens not in (None, sha256_of(folder / TOKENS))
+    if changed or tokens.vocabulary != architecture.config.vocabulary:
         raise CheckpointError(
-            f"{folder / TOKENS} ({tokens.vocabulary.size} words) is not the tokeniser that the weights beside it were "
+            f"{folder / TOKENS} ({tokens.vocabulary.size} words) is not the tokeniser that the weights next to it were "
             f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words; copy "
             "the model folder again as a whole"
         )
     contract = _contract(folder / FEATURES)
-    _refuse_damaged(folder, weights=False)  # now, as what is read above is told in more words where it makes no sense
+    _refuse_damaged(folder, weights=False)  # last: the readers above give more specific errors
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
-        check_detector(detector, contract.weights, files=False)  # who opens the detector reads them
+        check_detector(detector, contract.weights, files=False)  # its files are checked when the detector is opened
     answers = Answers.load(folder) if (folder / ANSWERS).is_file() else None
     if answers is not None and len(answers.names) != architecture.config.answers:
         raise CheckpointError(
@@ -216,21 +206,13 @@ def open_model(path: Path) -> ModelFolder:
     _refuse_larger(folder, architecture.config)
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
-    return ModelFolder(
-        folder=folder,
-        model=model.eval(),
-        architecture=architecture,
-        tokens=tokens,
-        contract=contract,
-        recipe=Recipe.load(folder) if (folder / "recipe.json").is_file() else None,
-        answers=answers,
-        detector=detector,
-        validation=_validation(folder / VALIDATION),
-    )
+    recipe = Recipe.load(folder) if (folder / "recipe.json").is_file() else None
+    validation = _validation(folder / VALIDATION)
+    return ModelFolder(folder, model.eval(), architecture, tokens, contract, recipe, answers, detector, validation)
 
 
 def model_in(path: Path) -> Path | None:
-    """The model folder that lies at a path: itself, or that of a run."""
+    """Return the model folder at a path: itself, or that of a run; None if there is none."""
     return next((folder for folder in (path, path / INNER) if (folder / CONFIG).is_file()), None)
 
 
@@ -240,7 +222,7 @@ def _refuse_damaged(folder: Path, weights: bool) -> None:
 
 
 def damaged_files(folder: Path) -> list[str]:
-    """A line for each file of a model folder that is missing, or is not what was written; its detector's too."""
+    """Return a line for each missing or changed file of a model folder, its detector's included."""
     lines = _damaged_files(folder)
     if (folder / DETECTOR).is_dir() and (folder / CHECKS).exists():
         try:
@@ -251,7 +233,7 @@ def damaged_files(folder: Path) -> list[str]:
 
 
 def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
-    """A line for each file that is missing, and for each that was changed: of the weights, of all others, or of all."""
+    """Return a line for each missing or changed file. `weights`: only the weights, only other files; None: all."""
     if not (folder / CHECKS).exists():
         return [
             f"{folder} has no {CHECKS}: if an older version of Diptych wrote it, make it again with this one (`diptych "
@@ -276,7 +258,7 @@ def _contract(path: Path) -> FeatureContract:
 
 
 def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
-    """Before memory is taken for it: a model of which the file of weights cannot hold one matrix a layer."""
+    """Raise CheckpointError if the weights file is too small for the config, before memory is allocated."""
     layers = max((value for name, value in config if name.endswith("layers")), default=1)
     least = 2 * layers * config.width * (config.width + config.ffn)  # bytes, in half precision
     if (size := (folder / WEIGHTS).stat().st_size) < least:
@@ -287,14 +269,14 @@ def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
 
 
 def _validation(path: Path) -> Mapping[str, float] | None:
-    found = _json(path) if path.is_file() else None
-    if found is not None and not (isinstance(found, dict) and all(map(_is_score, found.values()))):
+    scores = _json(path) if path.is_file() else None
+    if scores is not None and not (isinstance(scores, dict) and all(map(_is_score, scores.values()))):
         raise CheckpointError(f"{path} is damaged (wanted a number for each score); copy the model folder again")
-    return found
+    return scores
 
 
 def _is_score(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= HIGHEST  # a NaN is not
+    return isinstance(value, int | float) and abs(value) <= HIGHEST  # False for NaN
 
 
 def _json(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""An official checkpoint -> a model folder."""
+"""Import an official checkpoint as a model folder."""
 
 import tempfile
 from dataclasses import replace
@@ -31,11 +31,11 @@ def import_checkpoint(
     answers: Path | None = None,
     any_detector: bool = False,
 ) -> list[str]:
-    """Write the model folder `out`; hands back one line for each key renamed, left or missing.
+    """Write the model folder `out`; return a line for each key that was renamed, left out or missing.
 
-    `lowercase`: None as the released models of the system have it. `detector`: makes the features of new pictures; one
-    that did not make those of the released models is refused, or with `any_detector` taken. `answers`: what each row of
-    an answer head means.
+    `lowercase`: None for the value of the system's released models. `detector`: extracts the features of new images. A
+    detector that did not make the released models' features is refused, unless `any_detector` is set. `answers`: file
+    with the answer of each row of the answer head. Raises RecipeError and CheckpointError.
     """
     importers = {name: entry.importer for name, entry in SYSTEMS.items() if entry.importer is not None}
     if system not in importers:
@@ -65,7 +65,7 @@ def import_checkpoint(
 
 
 def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
-    """What is known of the features of the released models."""
+    """Return what is known about the features of the released models."""
     return FeatureContract(
         extractor=importer.extractor,
         weights="",
@@ -76,8 +76,10 @@ def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
 
 
 def _recipe_name(made: ModelFolder) -> str:
-    """Of the recipe whose objectives ask for these heads, or the most like them: the code's before the paper's, and one
-    that teaches a task before pre-training."""
+    """Return the name of the recipe whose heads are most like the model's.
+
+    Of equals, a task's recipe precedes pre-training, and the official code's precedes the paper's.
+    """
     system, heads = made.architecture.system, set(made.architecture.heads)
     tasks = [spec.name for spec in sorted(TASKS.values(), key=lambda spec: spec.pretrains)]
     named = [name for task in tasks for name in (f"{system}/official/{task}", f"{system}/{task}") if name in RECIPES]
@@ -85,14 +87,14 @@ def _recipe_name(made: ModelFolder) -> str:
 
 
 def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> None:
-    """Whether the model reads what the detector says. `wanted`: how its name has to begin; None: as it likes."""
+    """Raise RecipeError if the model cannot read the detector's features. `wanted`: prefix of its name; None: any."""
     system, config, contract = made.architecture.system, made.architecture.config, detector.contract
     if not detector.needs_pictures:
         raise RecipeError(f"{contract.extractor} finds no regions in new pictures; give a detector's folder")
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
             f"the features of {system}'s released models were made by {wanted}..., and this detector is "
-            f"{contract.extractor}: other features cost accuracy in silence; give the folder that `diptych import "
+            f"{contract.extractor}: other features silently cost accuracy; give the folder that `diptych import "
             "detector` made of its file, or --any-detector to take this one all the same"
         )
     sizes = {}
@@ -105,7 +107,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
 
 
 def _answers(path: Path, made: ModelFolder) -> Answers:
-    """A text with an answer a line (answers_vqa.txt), or json or a pickle with a list, or with numbers by answer."""
+    """Read answers from a text with one per line (answers_vqa.txt), or a JSON file or pickle of a list or an index."""
     if "answer" not in made.architecture.heads:
         raise RecipeError(f"the checkpoint has no head for answers, so {path} names none; leave out --answers")
     try:

@@ -1,4 +1,4 @@
-"""Curves of one run or several beside each other, as an HTML page or one SVG: `diptych plot`."""
+"""Learning curves of one or more runs, as an HTML page or one SVG: `diptych plot`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -14,16 +14,16 @@ from diptych.systems.recipe import FILE as RECIPE
 from diptych.systems.recipe import Recipe
 from diptych.training.log import METRICS
 
-MOST_POINTS = 1000  # of a curve: a page of 20 runs stays small
+MOST_POINTS = 1000  # most points of a curve, so that a page of 20 runs stays small
 ENDINGS = (".html", ".svg")
 
 
 def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
-    """Runs by the names of their folders; of a run in stages each stage, of a model folder the run around it.
+    """Return runs by the names of their folders. A staged run gives its stages, a model folder the run around it.
 
-    Raises DataError for a folder in which no run has logged anything.
+    Raises DataError for a folder without a log.
     """
-    found: dict[str, Path] = {}
+    logs: dict[str, Path] = {}
     for folder in folders:
         inside = [folder, folder.parent] if folder.name == "model" else [folder, *sorted(folder.glob("stage-*"))]
         runs = [one for one in inside if (one / METRICS).is_file()]
@@ -31,12 +31,12 @@ def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
             raise DataError(
                 f"found no {METRICS} in {folder}, wanted the folder of a run (--out of pretrain or finetune)"
             )
-        found |= {str(run): run for run in runs}
-    return found
+        logs |= {str(run): run for run in runs}
+    return logs
 
 
 def charts(runs: Mapping[str, Path], smooth: int) -> list[Chart]:
-    """Losses (means over `smooth` logged steps), validation scores, and how training went; a curve a run in each."""
+    """Chart losses (means over `smooth` logged steps), validation scores, rates and speed, with one curve per run."""
     logged = {name: read_log(run) for name, run in runs.items()}
     if empty := [name for name, one in logged.items() if not one.losses]:
         raise DataError(
@@ -46,7 +46,7 @@ def charts(runs: Mapping[str, Path], smooth: int) -> list[Chart]:
     means = f", mean of {smooth} logged steps" if smooth > 1 else ""
     made = [_chart(what, of_losses, what + means, smooth) for what in _names(of_losses)]
     if len(made) == 2:
-        made = made[:1]  # of one objective, whose loss is the loss
+        made = made[:1]  # a single objective: its loss is the total
     of_scores = {name: one.scores for name, one in logged.items()}
     made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
     of_course = {name: one.course for name, one in logged.items()}
@@ -65,7 +65,7 @@ def _chart(
 
 
 def _means(points: Sequence[Point], over: int) -> tuple[Point, ...]:
-    """Each value as the mean of itself and those before it, as far as there are any."""
+    """Return the moving average over the last `over` values, or fewer at the start."""
     total, made = 0.0, []
     for number, (step, value) in enumerate(points):
         total += value - (points[number - over][1] if number >= over else 0.0)
@@ -79,7 +79,7 @@ def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
 
 
 def write_plot(folders: Iterable[Path], out: Path, smooth: int) -> list[Chart]:
-    """The page, or by the ending of `out` the SVG. Raises RecipeError for another ending, DataError for no run."""
+    """Write the page or SVG, by the suffix of `out`. Raises RecipeError for another suffix, DataError for no run."""
     if out.suffix.lower() not in ENDINGS:
         raise RecipeError(f"--out {out}: wanted a name ending in {' or '.join(ENDINGS)}")
     runs = find_runs(folders)
@@ -101,11 +101,11 @@ def _svg(made: Sequence[Chart], names: Sequence[str]) -> str:
 
 
 def _settings(runs: Mapping[str, Path]) -> dict[str, str]:
-    """What the recipe of each run is, and in what it differs from that of the first."""
+    """Return the recipe of each run, with its differences from the first one's."""
     recipes = {name: Recipe.load(run) for name, run in runs.items() if (run / RECIPE).is_file()}
     first = next(iter(recipes.values()), None)
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, recipe in recipes.items():
         differs = recipe.differences(first) if first is not None else []
-        found[name] = "; ".join([recipe.name, *(line.replace(", was ", ", first run: ") for line in differs)])
-    return found
+        settings[name] = "; ".join([recipe.name, *(line.replace(", was ", ", first run: ") for line in differs)])
+    return settings

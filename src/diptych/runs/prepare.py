@@ -1,4 +1,4 @@
-"""Everything that a run needs, found and checked before a file is written."""
+"""Resolve and check everything that a run needs, before any file is written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig
 from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.runs.self_critical import Rewarded
+from diptych.runs.self_critical import SelfCriticalTraining
+from diptych.runs.supervised import SupervisedTraining, more_regions
 from diptych.runs.tasks import make_task, pixels_of
-from diptych.runs.teaching import Teaching, more_regions
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import bytes_of, checksum, write_atomically
 from diptych.systems import SYSTEMS
@@ -30,29 +30,29 @@ from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LeavesOut, TrainingRecords
 
 VOCABULARY_SIZE = 8000
-VOCABULARY_LINES = 20_000  # of a text file, that a vocabulary is learnt from besides all the captions
-TOKENS_CHECK = "tokenizer.check"  # the checksum of a run's tokeniser
+VOCABULARY_LINES = 20_000  # lines of a text corpus that a vocabulary is trained on, with all captions
+TOKENS_CHECK = "tokenizer.check"  # checksum of a run's tokeniser
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run, resolved: what its recipe names is looked up here and nowhere later."""
+    """A resolved run: everything that the recipe names, looked up once."""
 
     recipe: Recipe
     spec: TaskSpec
     store: Store
-    start: ModelFolder | None  # the model that it continues
+    start: ModelFolder | None  # the model that it starts from
     tokens: Tokens
     answers: Answers | None
     task: Task
-    teaching: Teaching
+    method: SupervisedTraining
     schedule: Schedule
     architecture: Architecture
-    records: list[int]  # of the store, to train on
-    held_out: list[int]  # of the store, to validate on; may be empty
+    records: list[int]  # numbers of the training records in the store
+    held_out: list[int]  # numbers of the validation records; may be empty
 
     def notes(self) -> Iterator[str]:
-        """What is no error, and what a user should know before the run."""
+        """Yield warnings before the run."""
         if not self.held_out and self.recipe.training.validate_every is not None:
             yield (
                 f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
@@ -70,20 +70,20 @@ class Plan:
             yield from self.spec.training.notes(self.task, TrainingRecords(self.store, self.records, most))
         if self.start is None and self.store.contract.weights and self.store.detector() is None:
             yield (
-                f"{self.store.folder} carries no detector, so that the model will read features alone and no pictures; "
-                "the command that extracted it adds the detector when given again"
+                f"{self.store.folder} has no detector, so the model will read features only, no pictures; repeat the "
+                "command that extracted it to add the detector"
             )
-        yield from self._frozen_by_chance()
+        yield from self._frozen_at_random()
         part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
         if part is not None and (part == "auto" or part < batch) and self.schedule.compares_pairs:
             few = "as many as memory takes" if part == "auto" else f"{part} pairs a process"
             yield (
-                f"a text meets the wrong pictures of its part alone: {few}, of the {batch} of a step; "
-                "training.micro_batch=null compares them all, where the memory is there"
+                f"each text is contrasted only with the pictures of its micro-batch: {few}, of the {batch} of a step; "
+                "training.micro_batch=null compares them all, if memory allows"
             )
-        yield from self.teaching.notes(self.spec, self.store, self.records, self.tokens)
+        yield from self.method.notes(self.spec, self.store, self.records, self.tokens)
 
-    def _frozen_by_chance(self) -> Iterator[str]:
+    def _frozen_at_random(self) -> Iterator[str]:
         frozen = self.recipe.model.frozen_stages
         if self.start is None and self.recipe.network_init is None and frozen:
             yield (
@@ -94,11 +94,12 @@ class Plan:
             )
 
     def batches(self) -> Loader:
+        """Return the training batches. Raises DataError if there is nothing to train on."""
         training, data = self.recipe.training, self.recipe.data
         corpus = None
         if data.text is not None:
             corpus = Corpus(Path(data.text), self.tokens, data.text_words, data.text_joined)
-        samples = partial(self.teaching.samples, self.task)
+        samples = partial(self.method.samples, self.task)
         try:
             return self._loader(
                 self.records, samples, self.schedule, training.batch, training.seed, mirror=data.mirror,
@@ -110,7 +111,7 @@ class Plan:
             raise
 
     def held_out_batches(self) -> Loader:
-        """Of the records to validate on, as the first update prepares them: the same at each validation."""
+        """Return the validation batches, as the first update prepares them. They are the same at each validation."""
         size = self.recipe.training.batch if self.recipe.model.reads_pixels else 64
         return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)
 
@@ -124,7 +125,7 @@ class Plan:
         )  # fmt: skip
 
     def left_out(self, batches: Loader) -> Iterator[str]:
-        """What the batches of a run do without, as `notes` says it: counts, an example, the way out."""
+        """Yield warnings about records that the batches leave out: count, example, remedy."""
         if empty := batches.without_regions:
             yield (
                 f"{len(empty)} of {len(self.records)} pictures are left out: no region was found in them (the first: "
@@ -143,7 +144,7 @@ class Plan:
 
 
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
-    """Raises RecipeError, DataError or CheckpointError for whatever would go wrong later."""
+    """Resolve and check a run. Raises RecipeError, DataError or CheckpointError for anything that would fail later."""
     spec = find_task(recipe.task)
     _check_start(recipe, start)
     again = claimed(out, recipe)
@@ -151,8 +152,12 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
         start.accept(store.contract, store.folder)
     store.detector()
     objectives = recipe.objectives
-    teaching = Rewarded(recipe, objectives) if isinstance(objectives, SelfCriticalObjectives) else Teaching(recipe)
-    teaching.check(start)
+    method = (
+        SelfCriticalTraining(recipe, objectives)
+        if isinstance(objectives, SelfCriticalObjectives)
+        else SupervisedTraining(recipe)
+    )
+    method.check(start)
     records = _choose(recipe, store)
     _check_text(recipe, spec)
     tokens = _own_tokens(recipe, start) if start is not None else tokens_of_run(recipe, store, out, again)
@@ -162,37 +167,40 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
             iterate(store, recipe.data.split), recipe.data.answers_at_least, recipe.data.answers_most
         )
     task = make_task(recipe, tokens, answers, spec)
-    schedule = replace(teaching.schedule(store, tokens, records, out), seed=recipe.training.seed)
+    schedule = replace(method.schedule(store, tokens, records, out), seed=recipe.training.seed)
     architecture = _architecture(recipe, spec, store, tokens, schedule, answers)
-    # Records of which this task can ask something.
+    # Only records with queries of this task.
     held_out = [index for index in store.split(recipe.data.validation) if task.queries(store.words(index))]
     held_out = held_out[: recipe.data.validation_records]
-    return Plan(recipe, spec, store, start, tokens, answers, task, teaching, schedule, architecture, records, held_out)
+    return Plan(recipe, spec, store, start, tokens, answers, task, method, schedule, architecture, records, held_out)
 
 
 def _check_start(recipe: Recipe, start: ModelFolder | None) -> None:
-    """Whether the recipe and the model to start from agree on where the weights come from."""
+    """Raise RecipeError if recipe and start model disagree on where the weights come from."""
     if start is None:
         recipe.check_begun()
         if recipe.init is not None and recipe.data.vocabulary is None:
             raise RecipeError(
-                "init begins from weights that have a vocabulary of their own: give their vocab.txt, "
+                "init loads weights with their own vocabulary: give their vocab.txt, "
                 "--set data.vocabulary=... (of pretrain: --vocab)"
             )
         return
     for name in ("init", "network_init"):
         if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
             raise RecipeError(f"{name} and a model to start from exclude each other: give one")
-    asked, there = recipe.model.max_regions, start.architecture.config.max_regions
-    if recipe.model.regions_fixed and asked != there:
+    wanted, there = recipe.model.max_regions, start.architecture.config.max_regions
+    if recipe.model.regions_fixed and wanted != there:
         raise RecipeError(
-            f"model.max_regions={asked}: {start.folder} was built for {there} and its weights depend on it; leave "
+            f"model.max_regions={wanted}: {start.folder} was built for {there} and its weights depend on it; leave "
             f"it at {there}, or begin without --model"
         )
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:
-    """The records of a split, or of several, none of which may be empty; `option` is how another is chosen."""
+    """Return the numbers of the records of one or more splits. Raises DataError for an empty one.
+
+    `option`: command-line option that chooses the split, for the error.
+    """
     if missing := sorted(splits_in(split) - store.splits.keys()):
         known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
         raise DataError(f"{store.folder} has no records in split {missing[0]!r}; it has {known}; choose with {option}")
@@ -200,15 +208,15 @@ def in_split(store: Store, split: str, option: str) -> list[int]:
 
 
 def words_of(record: Record) -> list[str]:
-    """All that is said about a picture and that a vocabulary should know; tags are told by what they name."""
+    """Return all texts of a record for a vocabulary; tags are replaced by the names of their objects."""
     return record.changed({"tagged": lambda text: names_for_tags(text, record.objects)}).marked(*READ)
 
 
-def taught_texts(store: Store, validation: str = "val") -> list[str]:
-    """Of all splits that are trained on, now or when the model is fine-tuned; never of those that score it.
+def training_texts(store: Store, validation: str = "val") -> list[str]:
+    """Return the texts of all splits but those for validation and tests.
 
-    The texts of `Record.more` are among them where they have a word that no other text has: data that get one task
-    more keep their vocabulary as long as it has all words.
+    Texts of `Record.more` are included only if they have a word that no other text has. Data that gain a task thus keep
+    their vocabulary as long as it has all words.
     """
     scored = splits_in(validation) | {"test", "test_rare"}
     texts: list[str] = []
@@ -229,12 +237,12 @@ def _choose(recipe: Recipe, store: Store) -> list[int]:
 
 
 def tokens_of_run(recipe: Recipe, store: Store, out: Path, again: bool) -> Tokens:
-    """Learnt once and kept beside the run: another set of records would give other ids."""
+    """Return the run's tokeniser: given by the recipe, read from the run's folder, or trained on the data."""
     if recipe.data.vocabulary is not None:
         return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
     if again and (out / TOKENS).is_file():
         return _kept_tokens(out)
-    texts = taught_texts(store, recipe.data.validation)
+    texts = training_texts(store, recipe.data.validation)
     if recipe.data.text is not None:
         lines = Lines(Path(recipe.data.text))
         texts += [lines[number] for number in range(min(len(lines), VOCABULARY_LINES))]
@@ -242,13 +250,13 @@ def tokens_of_run(recipe: Recipe, store: Store, out: Path, again: bool) -> Token
 
 
 def keep_tokens(tokens: Tokens, out: Path) -> None:
-    """Beside the run, with a checksum of theirs: with a word that was changed the same command would learn another."""
+    """Save the tokeniser in the run's folder, with a checksum: a changed file would give other ids on resumption."""
     tokens.save(out)
     write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
 
 
 def _kept_tokens(out: Path) -> Tokens:
-    check = out / TOKENS_CHECK  # a run of before has none
+    check = out / TOKENS_CHECK  # runs written before 0.1 lack this file
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
             f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}): the same ids would "
@@ -258,7 +266,7 @@ def _kept_tokens(out: Path) -> Tokens:
 
 
 def _own_tokens(recipe: Recipe, start: ModelFolder) -> Tokens:
-    """Those of the model that is gone on with: other words would have the ids of its words."""
+    """Return the start model's tokeniser. Raises RecipeError if the recipe names another one."""
     if recipe.data.vocabulary is not None:
         given = Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
         if given.to_json() != start.tokens.to_json():
@@ -283,56 +291,56 @@ def _architecture(
     )
     _check_room(recipe, spec, config)
     _check_classes(recipe, store, schedule)
-    # The word head stays through every task, so that a fine-tuned model can still be trained on words.
+    # The word head is kept in every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
     return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)))
 
 
 def _check_classes(recipe: Recipe, store: Store, schedule: Schedule) -> None:
-    """Whether regions have classes, where the recipe asks for them."""
+    """Raise RecipeError if the recipe classifies regions and the features have no classes."""
     if store.contract.class_names or "region_class" not in schedule.heads:
         return
     keys = {"region_classes": "0", "region_class": "0", "regions": "false"}
     off = next((f"objectives.{key}={off}" for key, off in keys.items() if hasattr(recipe.objectives, key)), None)
     raise RecipeError(
-        f"{recipe.name} asks for the classes of hidden regions, and the features in {store.folder} have none; extract "
-        "with `classes` in the features, or by a detector that tells classes"
+        f"{recipe.name} predicts the classes of hidden regions, and the features in {store.folder} have none; extract "
+        "with `classes` in the features, or by a detector with classes"
         + (f", or leave that objective out: --set {off}" if off is not None else "")
     )
 
 
 def _check_room(recipe: Recipe, spec: TaskSpec, config: ResolvedConfig) -> None:
-    """Whether the longest texts that the recipe reads have places."""
-    marks = 3 if config.answer_slot and not spec.pretrains else spec.training.separators
-    read = {"data.max_words": (recipe.data.max_words, marks, config.max_beside)}
+    """Raise RecipeError if the model has too few positions for the longest texts of the recipe."""
+    special = 3 if config.answer_slot and not spec.pretrains else spec.training.separators
+    read = {"data.max_words": (recipe.data.max_words, special, config.max_beside)}
     if recipe.data.text is not None:
         read["data.text_words"] = (recipe.data.text_words, 1, config.max_text)
     for key, (words, more, places) in read.items():
         if places < words + more:
             budget = "" if places == config.max_text else " or set model.region_budget=paper"
             raise RecipeError(
-                f"the model's shape leaves {places} places for words, and {key}={words} wants {words + more}; raise "
+                f"the model's shape leaves {places} positions for words, and {key}={words} needs {words + more}; raise "
                 f"model.positions{budget} or lower {key}"
             )
 
 
 def _check_text(recipe: Recipe, spec: TaskSpec) -> None:
-    """Where text is asked for there must be some, and a model that can read it. Raises RecipeError."""
+    """Raise RecipeError if text without images is requested and there is none, or the model cannot read it."""
     can = sorted(name for name, system in SYSTEMS.items() if "alone" in getattr(system.model, "provides", ()))
     if recipe.data.text is None:
         if getattr(recipe.objectives, "text_alone", 0):
             raise RecipeError(
-                "objectives.text_alone asks for text without pictures: name a file with a sentence a line, "
+                "objectives.text_alone needs text without pictures: name a file with one sentence per line, "
                 "--set data.text=FILE, or set objectives.text_alone=0"
             )
     elif not spec.pretrains:
         raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
     elif recipe.system not in can:
         raise RecipeError(
-            f"{recipe.system} reads no text without a picture; leave out data.text, or take {' or '.join(can)}"
+            f"{recipe.system} reads no text without a picture; leave out data.text, or use {' or '.join(can)}"
         )
     elif pictured := recipe.objectives.of_pictures:
         raise RecipeError(
             f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), which take turns with whole batches; "
-            "learn from data.text in a stage of its own (xgpt/text), and go on from its model with --model"
+            "train on data.text in a separate stage (xgpt/text), and start from its model with --model"
         )

@@ -1,4 +1,4 @@
-"""Public sets for people: what there is, what is wanted, what of it is in a folder, and how much a manifest covers."""
+"""Texts about public data sets: known sets, their files, files in a folder, and the records of a manifest."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,10 +12,12 @@ from diptych.runtime.errors import DataError
 
 
 def list_sets() -> str:
+    """List the known sets, one a line."""
     return "\n".join(f"{name:20}{one.title}" for name, one in SETS_KNOWN.items())
 
 
 def list_files(name: str) -> str:
+    """List the files of a set and where to put them."""
     chosen = known(name)
     lines = [chosen.title, f"from {chosen.home}, all into one folder ROOT:"]
     lines += [f"  ROOT/{_line(piece)}" for piece in chosen.pieces()]
@@ -23,6 +25,7 @@ def list_files(name: str) -> str:
 
 
 def describe_folder(name: str, root: Path) -> str:
+    """List the files of a set that are in a folder, and those that are missing."""
     layout = PublicLayout.of(name, root)
     lines = [f"there    {path}" for path in layout.there.values()]
     lines += [f"missing  {root / _line(piece)}" for piece in layout.missing]
@@ -35,7 +38,7 @@ def _line(piece: Piece) -> str:
 
 
 def write_set(name: str, root: Path, out: Path, console: Console) -> str:
-    """The manifest, read once to see that it can be, and how many of its pictures are there. Nothing else is left."""
+    """Write the manifest of a set and return its counts. It is read once, and deleted if it cannot be read."""
     layout = PublicLayout.of(name, root)
     for piece in layout.missing:
         console.print(f"missing: {root / _line(piece)}")

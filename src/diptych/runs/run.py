@@ -1,4 +1,4 @@
-"""From a recipe and a store to a model folder: what `pretrain`, `finetune` and `demo` share."""
+"""Train a model by a recipe on a store, and predict with it. `pretrain`, `finetune` and `demo` share this."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ from diptych.models.system import NETWORK
 from diptych.models.weights import digest, load_into
 from diptych.objectives import Schedule
 from diptych.runs.folder import INNER, ModelFolder
+from diptych.runs.initialisation import initialise, initialise_network
 from diptych.runs.prepare import Plan, in_split, keep_tokens, plan
-from diptych.runs.starts import begin, begin_network
 from diptych.runs.tasks import pixels_of, task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
@@ -38,11 +38,13 @@ from diptych.training.checkpoint import steps_in
 from diptych.training.trainer import CHECKPOINTS
 
 LIKELIHOOD_BATCHES = 20
-PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # how pictures are read, in DataConfig
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of DataConfig for reading images
 
 
 @dataclass(frozen=True)
 class Run:
+    """A finished run: its model and training result."""
+
     model: ModelFolder
     result: Result
 
@@ -50,22 +52,25 @@ class Run:
 def run(
     recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
 ) -> Run:
-    """Train by the recipe, from scratch or from `start`, and write `out/model`; called again, it goes on."""
+    """Train by the recipe, from scratch or from `start`, and write `out/model`. Called again, it resumes.
+
+    Raises RecipeError, DataError or CheckpointError before any file is written.
+    """
     console = console or make_console()
     chosen = plan(recipe, store, out, start)
     torch.manual_seed(recipe.training.seed)
     model = chosen.architecture.build()
     chosen.schedule.check(model.provides, recipe.system)
     if start is not None:
-        for fresh in _begin_from(model, start):
+        for fresh in _load_start(model, start):
             tell(console, fresh)
         if chosen.spec.training.begin is not None:
             chosen.spec.training.begin(chosen.task, model.heads, Start(start.model.heads, start.answers))
-    begun = bool(steps_in(out / CHECKPOINTS))  # all weights come from there: what it began as need not be there still
+    begun = bool(steps_in(out / CHECKPOINTS))  # checkpoints have all weights, so `init` may be gone
     if recipe.init is not None and start is None and not begun:
-        console.print(f"{recipe.init}: {begin(model, recipe.system, recipe.init).lines()[-1]}")
+        console.print(f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}")
     if recipe.network_init is not None and not begun:
-        report = begin_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
+        report = initialise_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
         console.print(f"{recipe.network_init}: {report.lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen, console)
     for note in (*_lengthened(recipe, out), *chosen.notes(), *chosen.left_out(batches)):
@@ -93,18 +98,21 @@ def run(
     return Run(_saved(chosen, result, out), result)
 
 
-def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
-    """The weights of `start`; of an imported model, heads for other classes or answers than these start fresh."""
+def _load_start(model: SystemModel, start: ModelFolder) -> Iterator[str]:
+    """Load the weights of `start`. Heads of an imported model for other classes or answers start fresh.
+
+    Yields a note about each head or embedding that does.
+    """
     tensors, wanted = start.model.state_dict(), model.state_dict()
     if start.untrained:
         other = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
         if body := [name for name in other if not name.startswith("heads.")]:
             raise CheckpointError(
                 f"{start.folder} was made for {start.architecture.config.classes} classes of regions, the store has "
-                f"another number, and {body[0]} depends on it; extract with a detector of so many classes, or give "
+                f"another number, and {body[0]} depends on it; extract with a detector of as many classes, or give "
                 "your own regions: diptych extract DATA OUT --detector given --features PATH"
             )
-        # What each answer of an imported head means is not in the file.
+        # The checkpoint does not name the answers of its head.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
@@ -113,12 +121,12 @@ def _begin_from(model: SystemModel, start: ModelFolder) -> Iterator[str]:
         new = wanted.get(name, old)
         if len(new.shape) > 1 and new.shape[1:] == old.shape[1:] and len(new) > len(old):
             tensors[name] = torch.cat([old.to(new), new[len(old) :]])
-            yield f"{start.folder}: {name} grows from {len(old)} to {len(new)} rows; new rows begin as in a new model"
+            yield f"{start.folder}: {name} grows from {len(old)} to {len(new)} rows; new rows start as in a new model"
     load_into(model, tensors)
 
 
 def _saved(chosen: Plan, result: Result, out: Path) -> ModelFolder:
-    """The final weights as a model folder; with several processes the first one writes it."""
+    """Return the final weights as a model folder, which rank 0 writes."""
     model, start = chosen.architecture.build(), chosen.start
     load_into(model, read_weights(result.weights), complete=True)
     detector = chosen.store.detector()
@@ -137,7 +145,10 @@ def _saved(chosen: Plan, result: Result, out: Path) -> ModelFolder:
 
 
 def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
-    """The recipe for the sizes and switches of the model that it continues, which is of the same system."""
+    """Return the recipe with the sizes and settings of the model that it starts from.
+
+    Raises RecipeError for a model of another system.
+    """
     if recipe.system != start.architecture.system:
         raise RecipeError(
             f"{recipe.name} trains {recipe.system}, and {start.folder} holds a model of {start.architecture.system}; "
@@ -152,10 +163,10 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
 
 
 def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
-    """A recipe that was asked for by its name: `fit_to`, but with its own number of regions, and what else no weight
-    depends on; and what of its model it loses, as a line or as nothing.
+    """Like `fit_to`, but keep the recipe's own settings that no weight depends on, such as the number of regions.
 
-    Raises RecipeError where it names a structure that `start` does not have.
+    Also return a line about the settings that the recipe loses, or an empty text. Raises RecipeError if it sets a
+    structure that `start` does not have.
     """
     fitted = fit_to(recipe, start)
     own = recipe.model.of_the_run | (frozenset() if recipe.model.regions_fixed else {"max_regions"})
@@ -163,21 +174,20 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
     named, kept = recipe.model.model_dump(), fitted.model.model_dump()
     lost = [name for name in named if named[name] != kept[name] and "given" not in (named[name], kept[name])]
     fields = type(recipe.model).model_fields
-    asked = [name for name in lost if name in recipe.model.structural and named[name] != fields[name].default]
-    if asked:
+    structural = [name for name in lost if name in recipe.model.structural and named[name] != fields[name].default]
+    if structural:
         raise RecipeError(
             f"{recipe.name} is of another model than {start.folder}: "
-            + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in asked)
-            + "; give a model that was built so, or another recipe (`diptych recipes` lists all); --model none begins "
-            "by the recipe from the beginning"
+            + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in structural)
+            + "; give a model that was built so, or another recipe (`diptych recipes` lists all); --model none starts "
+            "from scratch"
         )
     dropped = ", ".join(f"{name} {kept[name]} (recipe: {named[name]})" for name in lost)
-    return fitted, f"{start.folder} goes on as it was built: {dropped}" if dropped else ""
+    return fitted, f"{start.folder} keeps its architecture: {dropped}" if dropped else ""
 
 
 def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: bool) -> Recipe:
-    """Pictures are read as the network has learnt to read them, at its share of the rate; or, on stored features,
-    nothing is asked of a network."""
+    """Take over the start model's settings of the network that reads pixels; without one, drop those settings."""
     groups, data, objectives = recipe.optimizer.lr_multipliers, recipe.data, recipe.objectives
     if not reads_pixels:
         groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
@@ -193,16 +203,16 @@ def _of_network(groups: dict[str, float]) -> dict[str, float]:
 
 
 class Predictions(NamedTuple):
-    """What a model says of each record of a split that can be read."""
+    """Predictions for each readable record of a split."""
 
     predictions: list[dict[str, Any]]
     records: list[Record]
     task: Task
-    damaged: tuple[str, ...] = ()  # keys of the others
+    damaged: tuple[str, ...] = ()  # keys of unreadable records
 
 
 def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Its predictions on a split, and their scores."""
+    """Return a model's predictions on a split, and their scores."""
     predictions, records, task, _ = predict(model, store, split)
     return predictions, task.score(predictions, records)
 
@@ -215,10 +225,10 @@ def predict(
     decoding: DecodingOptions | None = None,
     console: Console | None = None,
 ) -> Predictions:
-    """What it says of each record of a split; damaged ones are left out, as in training, and named.
+    """Predict for each record of a split; damaged records are left out, as in training, and listed.
 
-    `name` is a task that it has learnt beside the one that it was trained for last, `decoding` how captions are
-    written, where that is not the recipe's way; a `console` gets a progress bar. Raises RecipeError and DataError.
+    `name`: another task that the model has learnt; `decoding`: options for captions, instead of the recipe's.
+    A `console` gets a progress bar. Raises RecipeError and DataError.
     """
     task = task_of(model, name)
     if decoding is not None and isinstance(task, Captioning):
@@ -227,18 +237,18 @@ def predict(
 
 
 def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console: Console | None = None) -> Predictions:
-    """Likewise, what it says when a task asks that was made otherwise than its recipe says."""
+    """Like `predict`, with a task that was not built from the model's recipe."""
     model.accept(store.contract, store.folder)
     with_pixels = _pixel_reader(model.recipe) if model.recipe is not None else None
     most = model.architecture.config.max_regions
     records, damaged = _readable(store, in_split(store, split, "--split"), most, with_pixels)
     with bar("pictures", console or Console(quiet=True)) as progress:
-        asking = progress.add_task("predicting", total=len(records))
+        bar_task = progress.add_task("predicting", total=len(records))
 
         def read() -> Iterator[Record]:
             for record in records:
                 yield record
-                progress.advance(asking)
+                progress.advance(bar_task)
 
         predictions = ask(task, model.model, read(), with_pixels=with_pixels)
     return Predictions(predictions, records, task, damaged)
@@ -251,7 +261,10 @@ def _left_out(keys: Collection[str], of: str = "training") -> str:
 def _readable(
     store: Store, indices: Sequence[int], most: int, with_pixels: Callable[[Record], Record] | None
 ) -> tuple[list[Record], tuple[str, ...]]:
-    """Records with their best regions, without pixels; and the keys of those that cannot be read."""
+    """Return records with their best regions, without pixels, and the keys of unreadable ones.
+
+    Raises DataError if none can be read.
+    """
     records: list[Record] = []
     damaged: list[DataError] = []
     for index in indices:
@@ -280,14 +293,14 @@ def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], di
     if spec.pretrains:
         batches = chosen.held_out_batches()
 
-        def likelihood(module: nn.Module, _: int) -> dict[str, float]:
+        def validate(module: nn.Module, _: int) -> dict[str, float]:
             before = len(batches.corrupt)
-            found = _likelihood(module, batches, chosen.schedule.first)
+            likelihood = _likelihood(module, batches, chosen.schedule.first)
             if len(batches.corrupt) > before:
                 console.print(_left_out(batches.corrupt, "validation"), markup=False)
-            return {LIKELIHOOD: found}
+            return {LIKELIHOOD: likelihood}
 
-        return likelihood
+        return validate
     with_pixels = _pixel_reader(recipe)
     records, damaged = _readable(store, chosen.held_out, recipe.model.max_regions, with_pixels)
     if damaged:
@@ -299,7 +312,7 @@ def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], di
 
 @torch.no_grad()
 def _likelihood(module: nn.Module, batches: Loader, schedule: Schedule) -> float:
-    """Mean log-likelihood of what the first objective asks, over the same held-out batches each time."""
+    """Return the mean log-likelihood of the first objective's targets over the same held-out batches each time."""
     was_training, device = module.training, next(module.parameters()).device
     module.eval()
     total = count = 0.0
@@ -317,17 +330,17 @@ def _without_validation(training: TrainingConfig) -> TrainingConfig:
 
 
 def fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
-    """What a run must share with its checkpoints: the recipe, and the weights it began from."""
+    """Return a digest of the recipe and the start weights, which a run must share with its checkpoints."""
     bound = json.dumps(recipe.bound, sort_keys=True)
     return digest(start.model, bound) if start is not None else hashlib.sha256(bound.encode()).hexdigest()
 
 
 def _lengthened(recipe: Recipe, out: Path) -> Iterator[str]:
-    """What is said of a run that goes on for longer than it was meant to."""
+    """Warn if a resumed run has more steps than before."""
     before = Recipe.load(out).training.steps if claimed(out, recipe) else recipe.training.steps
     if recipe.training.steps > before:
         yield (
-            f"{out}: goes on to {recipe.training.steps} steps, was {before}; learning rates "
+            f"{out}: resumes up to {recipe.training.steps} steps, was {before}; learning rates "
             + (
                 "stay as they are"
                 if recipe.optimizer.schedule not in ("linear", "cosine")

@@ -1,4 +1,4 @@
-"""Self-critical training (SCST), and all that a run does otherwise for it: captions are rewarded by CIDEr-D."""
+"""Self-critical training (SCST): its rewards by CIDEr-D, and how its runs differ."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,27 +18,30 @@ from diptych.metrics.tokenise import tokens_of
 from diptych.objectives import Schedule
 from diptych.objectives.self_critical import Caption
 from diptych.runs.folder import ModelFolder
-from diptych.runs.teaching import Teaching
+from diptych.runs.supervised import SupervisedTraining
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import sha256_of_json
 from diptych.systems import RECIPES
 from diptych.tasks import CAPTION, TaskSpec
 from diptych.tasks.self_critical import SelfCriticalObjectives
 
-FAR_ABOVE = 5  # times the recipe's learning rate, from where on it is warned of
+FAR_ABOVE = 5  # times the recipe's learning rate, from which a run warns
 FREQUENCIES = "frequencies.json"  # in the folder of the run
-END = "."  # stands for the end of a caption: no word of `tokens_of` is a full stop
+END = "."  # marks the end of a caption: no word of `tokens_of` is a full stop
 
 
 def references_of(record: Record) -> tuple[str, ...]:
-    """What a caption may be rewarded by: people's words, and something in them."""
+    """Return a record's captions by people that have a letter or digit."""
     by_model = {caption.text for caption in record.generated}
     return tuple(c for c in record.captions if c not in by_model and any(letter.isalnum() for letter in c))
 
 
 @dataclass(frozen=True)
 class CorpusCider:
-    """All references of the picture; document frequencies are of all training pictures, kept beside the run."""
+    """CIDEr-D against all references of an image, with document frequencies of all training images.
+
+    The frequencies are cached in the run's folder.
+    """
 
     tokens: Tokens
     references: Mapping[str, Sequence[str]]  # of all training pictures, by their keys
@@ -46,7 +49,7 @@ class CorpusCider:
     cache: Path
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
-        scores: dict[tuple[str, tuple[int, ...]], float] = {}  # a picture's draws are often the same
+        scores: dict[tuple[str, tuple[int, ...]], float] = {}  # samples of an image are often equal
         rows = []
         for picture, of_picture in zip(batch.pictures, captions, strict=True):
             for caption in of_picture:
@@ -81,8 +84,10 @@ class CorpusCider:
 
 @dataclass(frozen=True)
 class BatchCider:
-    """Unified VLP's code (scst_utils.py): the sample's one reference as word pieces, its [SEP] among them; document
-    frequencies are of the batch, in which each picture is counted twice, for its drawn and for its greedy caption."""
+    """CIDEr-D as in Unified VLP's code (scst_utils.py): one reference per sample, as word pieces with [SEP].
+
+    Document frequencies are those of the batch. Each image counts twice, for its sampled and its greedy caption.
+    """
 
     tokens: Tokens
 
@@ -105,8 +110,8 @@ class BatchCider:
 
 
 @dataclass(frozen=True)
-class Rewarded(Teaching):
-    """Captions that the model draws are rewarded by what people said of the picture."""
+class SelfCriticalTraining(SupervisedTraining):
+    """Training with rewards: captions sampled from the model are scored against those of people."""
 
     objectives: SelfCriticalObjectives
 
@@ -114,7 +119,7 @@ class Rewarded(Teaching):
         recipe = self.recipe
         if start is None and recipe.init is None:
             raise RecipeError(
-                f"{recipe.name} improves a model that writes captions already; teach one first, diptych finetune "
+                f"{recipe.name} improves a model that can caption; train one first, diptych finetune "
                 "caption, and give it: --model"
             )
         if recipe.task != CAPTION.name:
@@ -128,13 +133,13 @@ class Rewarded(Teaching):
             )
 
     def schedule(self, store: Store, tokens: Tokens, records: list[int], out: Path) -> Schedule:
-        """With the references of the records. Raises DataError where there are none."""
+        """Return the schedule with the references of the records. Raises DataError if there are none."""
         of_record = ((record.key, references_of(record)) for record in map(store.words, records))
         references = {key: captions for key, captions in of_record if captions}
         if not references:
             raise DataError(
                 f"none of the {len(records)} records of split {self.recipe.data.split!r} in {store.folder} has a "
-                "caption of people's, and captions are rewarded by those; choose another split with --set "
+                "caption by people, and rewards need them; choose another split with --set "
                 "data.split=NAME"
             )
         corpus = CorpusCider(tokens, references, self.objectives.counts_end, out / FREQUENCIES)
@@ -142,12 +147,12 @@ class Rewarded(Teaching):
         return self.objectives.rewarded(tokens.vocabulary, reward, self.recipe.decoding.max_words)
 
     def samples(self, task: Task, record: Record) -> list[Sample]:
-        """All references judge a picture's captions at once, so it comes once; or each reference judges by itself."""
+        """Return one sample per image if all references are scored at once, else one per reference."""
         samples = task.samples(replace(record, captions=references_of(record)))
         return samples[:1] if self.objectives.references == "paper" else samples
 
     def notes(self, spec: TaskSpec, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
-        """Whole captions are compared, so none is said to be cut."""
+        """Yield warnings: images without references, and a high learning rate. Captions are not cut."""
         bare = [record.key for record in map(store.words, records) if not references_of(record)]
         if bare:
             yield (

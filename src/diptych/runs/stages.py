@@ -1,5 +1,6 @@
-"""Pre-training in stages: each on its own data, with its own schedule and optimizer, from the weights of the one before
-(ImageBERT, section 4.2).
+"""Multi-stage pre-training: each stage has its own data, schedule and optimizer, and starts from the one before.
+
+This is ImageBERT's section 4.2.
 
     OUT/stage-1/   OUT/stage-2/   ...   runs like any other       OUT/model/   the model of the last
 
@@ -21,7 +22,7 @@ from diptych.systems.stages import Stages
 
 
 def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:
-    """The stages with the sizes and switches of the model that they begin from; and what they lose, in a line."""
+    """Fit the stages to the model that they start from; also return a line about the settings that they lose."""
     fitted = [fit_named(recipe, start) for recipe in stages.recipes]
     return Stages(stages.name, tuple(recipe for recipe, _ in fitted)), fitted[0][1]
 
@@ -29,21 +30,20 @@ def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:
 def run_stages(
     stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
 ) -> ModelFolder:
-    """Called again, it goes on with the stage that was stopped; those that ended are not repeated."""
+    """Train all stages and return the last model. Called again, it resumes the stage that was stopped."""
     console = console or make_console()
     for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
         if len(stages.recipes) == 1:
             return run(recipe, store, folder, start, console).model
         ended = claimed(folder, recipe) and _ended(folder, recipe)
-        tell(
-            console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{', ended before' if ended else ''}"
-        )
+        before = ", ended before" if ended else ""
+        tell(console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{before}")
         start = open_model(folder) if ended else run(recipe, store, folder, start, console).model
     assert start is not None
     return start.save(out / INNER)
 
 
 def _ended(folder: Path, recipe: Recipe) -> bool:
-    """Whether its model is there, of as many steps."""
+    """Return True if the folder has a model that was trained for at least as many steps."""
     inner = folder / INNER
     return (inner / CONFIG).is_file() and Recipe.load(inner).training.steps >= recipe.training.steps

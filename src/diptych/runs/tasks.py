@@ -1,4 +1,4 @@
-"""From a recipe, or a model folder, to the task that it names, and to how pictures are read."""
+"""Build the task of a recipe or of a model folder, and its image reader."""
 
 from diptych.core import Task
 from diptych.data.store.pixels import Pixels
@@ -12,31 +12,31 @@ from diptych.tasks.spec import TaskOptions
 
 
 def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None, spec: TaskSpec | None = None) -> Task:
-    """The recipe's, or another, made as the recipe says."""
-    shape, taught = recipe.model, recipe.objectives
+    """Build the recipe's task, or another one, with the recipe's settings."""
+    shape, objectives = recipe.model, recipe.objectives
     options = TaskOptions(
         tokens, answers, recipe.decoding, recipe.data.max_words, shape.max_regions, shape.answer_slot,
-        taught.answer_form, taught.reads_pairs,
+        objectives.answer_form, objectives.reads_pairs,
     )  # fmt: skip
     return (spec or find_task(recipe.task)).build(options)
 
 
 def task_of(folder: ModelFolder, name: str | None = None) -> Task:
-    """The task that a model was trained for, or another one by name. Raises RecipeError where it has not learnt it."""
+    """Build the task that a model was trained for, or another by name. Raises RecipeError if it has not learnt it."""
     if folder.recipe is None:
         raise RecipeError(
-            f"{folder.folder} was imported and knows no task yet; fine-tune it: diptych finetune {name or 'caption'}"
+            f"{folder.folder} was imported and has no task yet; fine-tune it: diptych finetune {name or 'caption'}"
         )
     spec = find_learnt(name) if name is not None else None
     if spec is not None and not spec.has_learnt(folder.model):
         raise RecipeError(
-            f"{folder.folder} has not learnt {name}; teach it: diptych finetune {name} --model {folder.folder}"
+            f"{folder.folder} has not learnt {name}; train it: diptych finetune {name} --model {folder.folder}"
         )
     return make_task(folder.recipe, folder.tokens, folder.answers, spec)
 
 
 def pixels_of(recipe: Recipe) -> Pixels | None:
-    """How pictures are read, where the model reads pixels."""
+    """Return how images are read; None if the model reads no pixels."""
     if not recipe.model.reads_pixels:
         return None
     return Pixels(recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours)

@@ -111,14 +111,16 @@ def _with_captions(
     chosen = [record for record in records if record.split in splits]
     shown = [record for record in chosen if record.regions is not None and len(record.regions)]
     texts = dict(
-        zip((record.key for record in shown), write_augmented(model, shown, decoding) if shown else [], strict=True)
+        zip((record.key for record in shown), generate_captions(model, shown, decoding) if shown else [], strict=True)
     )
     tally.without_regions += len(chosen) - len(shown)
     for record in records:
         yield _with_new(model, record, texts[record.key], asked, tally) if record.key in texts else record
 
 
-def write_augmented(model: ModelFolder, records: Sequence[Record], decoding: DecodingOptions) -> list[list[Hypothesis]]:
+def generate_captions(
+    model: ModelFolder, records: Sequence[Record], decoding: DecodingOptions
+) -> list[list[Hypothesis]]:
     most, task = model.architecture.config.max_regions, Captioning(model.tokens, decoding)
     seen = [record.best_regions(most) for record in records]
     writer: Any = model.model

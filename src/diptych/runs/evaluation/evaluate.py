@@ -17,8 +17,8 @@ from diptych.models.decoding import DecodingOptions
 from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import predict
+from diptych.runs.supervised import more_regions
 from diptych.runs.tasks import task_of
-from diptych.runs.teaching import more_regions
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import tell
 from diptych.tasks import find_task

@@ -1,4 +1,4 @@
-"""How a run begins from the weights of others (`init` and `network_init` of a recipe)."""
+"""Initialise a model from other weights (`init` and `network_init` of a recipe)."""
 
 import json
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from diptych.runtime.weight_files import find_words
 from diptych.systems import SYSTEMS
 
 
-def begin(model: SystemModel, system: str, source: str) -> ImportReport:
-    """Begin from weights of BERT or of another system, as `SYSTEMS` says how (`init` of a recipe)."""
+def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
+    """Load weights of BERT or another system, by the system's entry in `SYSTEMS` (`init` of a recipe)."""
     start = SYSTEMS[system].start
     if start is None:
         raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
@@ -22,27 +22,27 @@ def begin(model: SystemModel, system: str, source: str) -> ImportReport:
         return start(model, source)
 
 
-def begin_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
-    """The part that reads pixels, from a detector folder or a file of weights; the rest stays as it is."""
+def initialise_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
+    """Load the network that reads pixels from a detector folder or weights file (`network_init` of a recipe)."""
     start = SYSTEMS[system].start_network
     if start is None or not model.config.reads_pixels:
         raise RecipeError(
-            "network_init is what a network begins as, and the model reads no pixels; set model.network too"
+            "network_init initialises the network that reads pixels, and the model has none; set model.network too"
         )
     with read_as_weights(source):
         return start(model, source, colours)
 
 
-def words_of(settings: Sequence[str]) -> list[str]:
-    """More settings of a recipe, where `init` is a folder or a name on the hub: its weights know one vocabulary."""
+def vocabulary_settings(settings: Sequence[str]) -> list[str]:
+    """Return recipe settings for the vocabulary of `init`, if that is a folder or a name on the hub."""
     given = dict(one.partition("=")[::2] for one in settings)
     source = given.get("init", "none")
-    with suppress(ValueError):  # a text may stand without its quotes
+    with suppress(ValueError):  # the value may lack its quotes
         source = str(parse_json(source))
-    found = None if source == "none" or "data.vocabulary" in given else find_words(source)
-    if found is None:
+    words = None if source == "none" or "data.vocabulary" in given else find_words(source)
+    if words is None:
         return []
-    more: dict[str, object] = {"data.vocabulary": str(found[0])}
-    if found[1] is not None:
-        more["data.lowercase"] = found[1]
+    more: dict[str, object] = {"data.vocabulary": str(words[0])}
+    if words[1] is not None:
+        more["data.lowercase"] = words[1]
     return [f"{key}={json.dumps(value)}" for key, value in more.items() if key not in given]
