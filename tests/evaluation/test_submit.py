@@ -125,7 +125,7 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
     path = tmp_path / "results"
     with pytest.raises(RecipeError, match=r"--submit coca: no server's form is called so; did you mean coco\?"):
         submit(captioner, store, "test", "coca", path)
-    with pytest.raises(RecipeError, match="has not learnt vqa; teach it"):
+    with pytest.raises(RecipeError, match="has not learnt vqa; train it"):
         submit(captioner, store, "test", "vqa", path)
     with pytest.raises(DataError, match=r"does not end with the number that COCO gave the picture \(record p0\)"):
         submit(captioner, store, "train", "coco", path)

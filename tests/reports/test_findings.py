@@ -26,7 +26,7 @@ def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str
     assert [(row.label, row.value) for row in found["Missed by the detector"].rows] == [("boat", "1 of 1")]
     wrong = found["Wrong answers, by kind and as they were confused"]
     assert [(row.label, row.value) for row in wrong.rows] == [
-        ("other", "0 of 2"), ("yes/no", "2 of 2"), ("said “no” for “yes”", "2×"),
+        ("other", "0 of 2"), ("yes/no", "2 of 2"), ("answered “no” for “yes”", "2×"),
     ]  # fmt: skip
     known = {row.label: row.value for row in found["Could it have known?"].rows}
     assert known == {

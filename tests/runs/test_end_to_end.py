@@ -143,7 +143,7 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=told):
             run(recipe, store, tmp_path / "run", console=QUIET)
     on_features = find_recipe("vl-bert/small/vqa", [*TINY, f"network_init={tmp_path / 'detector'}"])
-    with pytest.raises(RecipeError, match=r"the model reads no pixels; set model\.network too"):
+    with pytest.raises(RecipeError, match=r"reads pixels, and the model has none; set model\.network too"):
         run(on_features, store, tmp_path / "run", console=QUIET)
     assert not (tmp_path / "run").exists()
     start = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "first", console=QUIET).model
@@ -251,7 +251,7 @@ def test_texts_that_are_cut_are_counted(tmp_path: Path) -> None:
 def test_words_that_leave_no_room_for_regions_are_refused(tmp_path: Path) -> None:
     store, official = store_in(tmp_path), "model.region_budget=official"
     with pytest.raises(
-        RecipeError, match=r"leaves 32 places.*data.max_words=40 wants 43; .*or set model\.region_budget=paper"
+        RecipeError, match=r"leaves 32 positions.*data.max_words=40 needs 43; .*or set model\.region_budget=paper"
     ):
         plan(find_recipe("vl-bert/small/vqa", [*TINY, official, "data.max_words=40"]), store, tmp_path / "run", None)
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "data.max_words=1", "model.positions=8"])

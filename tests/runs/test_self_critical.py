@@ -245,7 +245,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 
 
 def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="improves a model that writes captions already"):
+    with pytest.raises(RecipeError, match="improves a model that can caption"):
         plan(find_recipe(SCST), world, tmp_path, None)
     with pytest.raises(RecipeError, match=r"training\.distributed=ddp"):
         plan(rewarded(captioner, "training.distributed=fsdp"), world, tmp_path, captioner)

@@ -1,4 +1,4 @@
-"""Extraction as a user asks for it: a store, and in it the detector that found its regions."""
+"""Extract the regions of a user's data into a store, with the detector that found them."""
 
 import os
 import re
@@ -26,8 +26,8 @@ from diptych.vision.detectors.given import KIND as GIVEN
 from diptych.vision.detectors.given import GivenRegions
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
-MANY = 500  # pictures that are worth processes of their own, which take a few seconds to start
-NAMED = 5  # failures that are shown; failures.jsonl has all
+MANY = 500  # images from which processes pay off; they take a few seconds to start
+NAMED = 5  # failures that are printed; failures.jsonl has all
 
 
 def extract_regions(
@@ -40,10 +40,10 @@ def extract_regions(
     engine: str = LOCAL,
     device: str = "auto",
 ) -> Extraction:
-    """Regions for every picture; the detector is kept beside them, for the models that will be made from them.
+    """Detect the regions of every image and save them with the detector, which models trained on them will contain.
 
-    Without a number, as many processes as there are cores where the pictures are worth starting them. A console gets a
-    progress bar, and the names of what failed.
+    `processes` defaults to the number of cores for MANY images or more. A console gets a progress bar and the first
+    failures.
     """
     console = console or Console(quiet=True)
     given = detector if isinstance(detector, GivenRegions) else None
@@ -71,7 +71,7 @@ def extract_regions(
 def read_records(
     data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True
 ) -> list[Record]:
-    """The records of a user's data; what was passed over is counted."""
+    """Read the records of a user's data, and print the number of those skipped."""
     skips = Skips()
     records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
     if skips.counts:
@@ -82,10 +82,10 @@ def read_records(
 def store_of(
     data: Path, folder: Path, detector: str | None, console: Console, seed: int = 0, features: Path | None = None
 ) -> Store:
-    """A store as it is; of any other data the regions are found on the way, and a store of them is made in `folder`.
+    """Open a store; for any other data extract the regions into a store in `folder` first.
 
-    With `features` (a file or folder of them) they are the regions; `detector` is then `given`, or the folder of a
-    model that was trained on such. The same call goes on where it was stopped.
+    `features`: a file or folder of precomputed regions; `detector` is then `given`, or the folder of a model that was
+    trained on such. Called again, it resumes. Raises DataError and RecipeError.
     """
     if (data / INDEX).is_file():
         if features is not None:
@@ -95,7 +95,7 @@ def store_of(
         raise DataError(f"nothing at {data}; wanted a store, which `diptych extract DATA STORE` makes, or {forms()}")
     if detector is None and features is None:
         raise RecipeError(
-            f"{data} is no store, and regions have to be found first: say with what (--model or --detector), give "
+            f"{data} is no store, and regions have to be found first: name a detector (--model or --detector), give "
             f"those that you have (--features PATH), or run diptych extract {data} STORE --detector ..."
         )
     if torchrun_processes() > 1:
@@ -122,7 +122,7 @@ def store_of(
 
 
 def _detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
-    """What finds the regions; features that were given take the place of a detector that knows only their form."""
+    """Open the detector, or the precomputed features if the detector only describes their form."""
     if features is None:
         assert detector is not None
         return open_detector(detector, records)
@@ -138,22 +138,22 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
 def stores_of(
     named: Sequence[str], out: Path, detector: str | None, console: Console, seed: int = 0, features: Path | None = None
 ) -> Store:
-    """One set of data as `store_of` has it, or several with names, `cc=STORE`, as one store."""
+    """Open one set of data by `store_of`, or several with names, such as `cc=STORE`, as one store."""
     if len(named) == 1 and not NAMED_SET.fullmatch(named[0]):
         return store_of(Path(named[0]), out / "store", detector, console, seed, features)
-    found: dict[str, Store] = {}
+    stores: dict[str, Store] = {}
     for one in named:
         parts = NAMED_SET.fullmatch(one)
-        if parts is None or parts[1] in found:
+        if parts is None or parts[1] in stores:
             raise RecipeError(
-                f"--data {one}: several sets of data want names of their own, such as --data cc=STORE --data sbu=STORE"
+                f"--data {one}: several sets of data need distinct names, such as --data cc=STORE --data sbu=STORE"
             )
-        found[parts[1]] = store_of(Path(parts[2]), out / f"store-{parts[1]}", detector, console, seed, features)
-    return SeveralStores(found)
+        stores[parts[1]] = store_of(Path(parts[2]), out / f"store-{parts[1]}", detector, console, seed, features)
+    return SeveralStores(stores)
 
 
 def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
-    """Refuse a store that was filled before its data were changed, or that would lie inside of them."""
+    """Raise an error for a store whose data changed since it was filled, or that would be inside its data."""
     if out.exists() and data.exists() and out.samefile(data):
         raise RecipeError(f"{out} holds the data themselves; give the store a folder of its own")
     if (out / INDEX).is_file():
@@ -161,8 +161,10 @@ def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
 
 
 def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
-    """Refuse a store that was filled before the data, or its splits, were changed. With `whole` it is of this data
-    alone; else other records may be there too, and other pictures of one name, which extraction tells.
+    """Raise DataError for a store whose data or splits changed since it was filled.
+
+    With `whole` the store has only this data. Otherwise it may also have other records, and other images of the same
+    name, which extraction reports.
     """
     wanted = {record.key: record for record in records}
     for there in iterate(store):
@@ -170,16 +172,16 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
         if not whole:
             if known is None or is_another(known.image, there.image):
                 continue
-            known = replace(known, image=there.image)  # it may lie elsewhere since
+            known = replace(known, image=there.image)  # it may have moved
         if known is None or replace(_from_root(known), size=there.size) != _from_root(there):
             raise DataError(
-                f"{store.folder} was filled when {data} said something else of {there.key!r} (its words, or its split: "
+                f"{store.folder} was filled when {data} had something else for {there.key!r} (its texts, or its split: "
                 f"another --split-seed); give another {'--out' if whole else 'store'}, or delete that folder"
             )
 
 
 def _from_root(record: Record) -> Record:
-    """A picture is the same, from wherever its name starts."""
+    """Make the path of the image absolute."""
     return record if record.image is None else replace(record, image=Path(os.path.abspath(record.image)))
 
 

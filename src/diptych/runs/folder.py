@@ -1,11 +1,14 @@
 """A model folder: everything that is needed to caption an image, and no path outside of it.
 
-model.safetensors   the weights            config.json     what builds the model around them
-recipe.json         how it was trained     tokenizer.json  words to ids
-weights.json        a CRC-32 of each file
-features.json       the feature contract   answers.json    answer vocabulary (VQA only)
-validation.json     scores of the best validation, whose records chose the weights
-detector/           the detector, so that an image is enough
+- model.safetensors: the weights
+- config.json: system, sizes and heads of the model
+- recipe.json: how it was trained
+- tokenizer.json: the tokeniser
+- weights.json: a CRC-32 of each file
+- features.json: the feature contract
+- answers.json: answer vocabulary (VQA only)
+- validation.json: scores of the best validation, whose records chose the weights
+- detector/: the detector, so that an image is enough
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From scratch against pre-trained: the same data, each arm with its own learning rate, trained until val stops rising.
+"""Compare training from scratch with pre-training: same data, own learning rates, early stopping on val.
 
-A cell is one run of one arm. Its row is kept beside it, so a comparison that was stopped goes on cell by cell.
+A cell is one run of one arm. Its row is saved in its folder, so a stopped comparison resumes cell by cell.
 """
 
 import json
@@ -20,12 +20,12 @@ from diptych.runs.run import Run, evaluate, fit_to, run
 from diptych.runtime.files import text_of, write_atomically
 from diptych.systems import find_recipe
 
-ROW, SAID = "row.json", "said.json"
+ROW, PREDICTIONS = "row.json", "said.json"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: plain values, so that another process can do it."""
+    """One run, as plain values that can be sent to another process."""
 
     task: str  # a name in TASKS
     arm: str  # such as "from scratch"
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """What a cell came to; scores are those of the test split, evaluated once."""
+    """The result of a cell; scores are those of the test split, evaluated once."""
 
     task: str  # a name in TASKS
     arm: str
@@ -59,7 +59,7 @@ class ComparisonRow:
 
 
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:
-    """Run what has no row yet, each in a process of its own thread; hands back the rows in the order of the cells."""
+    """Run the cells without a row, each in a process with one thread; return the rows in the order of the cells."""
     waiting = [cell for cell in cells if not (cell.folder / ROW).exists()]
     with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
         for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
@@ -72,11 +72,11 @@ def read_row(cell: Cell) -> ComparisonRow:
 
 
 def run_cell(cell: Cell) -> ComparisonRow:
-    """Train one arm on one thread and score it; called in a process of its own."""
+    """Train one arm on one thread and score it; called in a separate process."""
     store = Store(Path(cell.store))
     made = train_cell(cell, store)
     predictions, test = evaluate(made.model, store, "test")
-    write_atomically(cell.folder / SAID, json.dumps(predictions, ensure_ascii=False).encode())
+    write_atomically(cell.folder / PREDICTIONS, json.dumps(predictions, ensure_ascii=False).encode())
     of, best = made.result, (made.result.best_step or made.result.step, made.result.best_score or 0.0)
     row = ComparisonRow(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, test)
     write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
@@ -84,7 +84,7 @@ def run_cell(cell: Cell) -> ComparisonRow:
 
 
 def train_cell(cell: Cell, store: Store) -> Run:
-    """Without the test split, as the choice of a learning rate wants it."""
+    """Train a cell, without reading the test split: learning rates are chosen by this."""
     torch.set_num_threads(1)
     start = open_model(Path(cell.start)) if cell.start is not None else None
     recipe = find_recipe(f"{cell.system}/small/{cell.task}")
@@ -95,6 +95,6 @@ def train_cell(cell: Cell, store: Store) -> Run:
 
 
 def read_predictions(cell: Cell) -> list[dict[str, Any]]:
-    """What the arm said of the test split."""
-    predictions: list[dict[str, Any]] = json.loads(text_of(cell.folder / SAID))
+    """Return the arm's predictions for the test split."""
+    predictions: list[dict[str, Any]] = json.loads(text_of(cell.folder / PREDICTIONS))
     return predictions

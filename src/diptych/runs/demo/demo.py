@@ -1,4 +1,4 @@
-"""The main job, end to end, on drawn pictures: draw, find regions, pre-train, fine-tune, caption and answer.
+"""The demo: draw images, find regions, pre-train, fine-tune, caption and answer.
 
 OUT/world, detector, store     drawn and extracted once, whichever systems are run
 OUT/pretrain, arms, ...        Unified VLP, the default
@@ -46,7 +46,7 @@ from diptych.tasks.spec import Predicted
 from diptych.vision.detectors.load import load_detector
 
 # The best of four on val, with 100 labelled scenes and a seed that the demo does not use (experiments/rates.py).
-# They were chosen for Unified VLP; other systems take the same, and statements those of questions.
+# They were chosen for Unified VLP. Other systems use the same, and statements use those of questions.
 RATES: dict[tuple[str, str], float] = {
     ("caption", "from scratch"): 5e-4,
     ("caption", "pre-trained"): 2.5e-4,
@@ -55,17 +55,17 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# With all labelled scenes, by Muon, whose rate falls to 0: steps and rate (docs/log.md).
-TAUGHT: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
+# Steps and learning rate with all labelled scenes, by Muon with decay to 0 (docs/log.md).
+ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
-DEMO, RESULTS = "demo.json", "results.json"  # what the folder was begun with; what a system came to
-SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # with few labels: what pre-training is worth
+DEMO, RESULTS = "demo.json", "results.json"  # the settings of the folder; the results of a system
+SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # arms with few labels, which measure pre-training
 ALL = "pre-trained, all labels"
-SEEING = ("draw", "learn to see", "find regions")
+SHARED_STAGES = ("draw", "learn to see", "find regions")
 
 
 class DemoConfig(BaseModel):
-    """How large the world is and how long each stage trains."""
+    """Size of the world and training steps of each stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -77,7 +77,7 @@ class DemoConfig(BaseModel):
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
     most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
-    taught: PositiveFloat = 1.0  # share of TAUGHT's steps that the model with all labels takes
+    taught: PositiveFloat = 1.0  # share of the steps in ALL_LABELS that the model with all labels takes
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128
@@ -88,7 +88,7 @@ class DemoConfig(BaseModel):
 
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
-        """Under 60 seconds: shows that all parts work, and nothing about how well."""
+        """Return a configuration that takes under 60 seconds: all parts run, but accuracy is meaningless."""
         return cls(web=600, train=200, val=40, test=60, detector_steps=140, pretrain_steps=300, most_steps=150,
                    taught=0.5, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
@@ -98,13 +98,13 @@ class DemoConfig(BaseModel):
 
 
 def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT) -> dict[str, Any]:
-    """Run every stage that is not done yet; hands back what `results.json` of the system's folder holds."""
+    """Run every stage that is not done yet; return the contents of the system's `results.json`."""
     tasks = tasks_of(system)  # an unknown name is refused before anything is drawn
     times = Times(out / "stages.json", console)
     store = extract_world(out, config, times)
     home = home_of(out, system)
     if system != DEFAULT:
-        times = times.of_seeing(home / "stages.json")
+        times = times.for_system(home / "stages.json")
     with times.stage("pre-train"):
         start = pretrain(pretraining(config, config.seed, system), store, home / "pretrain")
     cells = _cells(config, store, start, home, system)
@@ -134,12 +134,12 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
 
 
 def home_of(out: Path, system: str) -> Path:
-    """Where a system's part of the demo lies."""
+    """Return the folder of a system's part of the demo."""
     return out if system == DEFAULT else out / system
 
 
 def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
-    """Draw the pictures, train the detector and find the regions."""
+    """Draw the images, train the detector and extract the regions."""
     claim(out, config)
     with times.stage("draw"):
         _draw(out / "world", config)
@@ -153,7 +153,7 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
 
 
 def claim(out: Path, config: DemoConfig) -> None:
-    """Make `out` the folder of this demo, before anything is drawn. Raises RecipeError where it is another's."""
+    """Claim `out` for this demo, before anything is drawn. Raises RecipeError for the folder of another one."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
         refuse_other(out, "a demo of another size", differences(mine, json.loads(text_of(out / DEMO))))
@@ -163,7 +163,7 @@ def claim(out: Path, config: DemoConfig) -> None:
 
 
 def pretrain(recipe: Recipe, store: Store, out: Path) -> Path:
-    """On all cores; the model folder."""
+    """Pre-train on all cores; return the model folder."""
     together(_pretrain, recipe, store.folder, out, processes=PROCESSES)
     return out / INNER
 
@@ -179,18 +179,18 @@ def _draw(folder: Path, config: DemoConfig) -> None:
 
 
 def _train_detector(recipe: DetectorRecipe, folder: Path) -> None:
-    """In one process, however many cores there are, so that batch norms see the whole batch."""
+    """Train in one process, so that batch norm sees the whole batch."""
     train_detector(recipe, folder)
 
 
 def _cells(config: DemoConfig, store: Store, start: Path, home: Path, system: str) -> list[Cell]:
-    """Questions first: they take longest, and no process shall be left alone with them at the end."""
+    """List the cells, VQA first: it takes longest, so it should not run alone at the end."""
     few, cells = arm_settings(config, config.labels, system), []
     for task in sorted(tasks_of(system), key="vqa".__ne__):
         arms = {
             SCRATCH: (config.labels, RATES[task, SCRATCH], None, few),
             PRETRAINED: (config.labels, RATES[task, PRETRAINED], str(start), few),
-            ALL: (config.train, TAUGHT[task][1], str(start), taught_settings(config, task, system)),
+            ALL: (config.train, ALL_LABELS[task][1], str(start), all_labels_settings(config, task, system)),
         }
         for arm, (labels, rate, begin, settings) in arms.items():
             places = str(store.folder), str(home / "arms")
@@ -210,7 +210,7 @@ def run_cells(cells: list[Cell], console: Console) -> list[ComparisonRow]:
 
 
 def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> MeasuredScores:
-    """Beside blind baselines, which know the words of all labelled scenes, and ceilings."""
+    """Score the cells, with ceilings and with blind baselines fitted to all labelled scenes."""
     predictions: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
     for cell in cells:
         predictions[cell.task][cell.arm] = find_task(cell.task).by_key(read_predictions(cell))
@@ -220,9 +220,9 @@ def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> MeasuredS
 
 def _report(
     home: Path, measured: MeasuredScores, rows: list[ComparisonRow], cells: list[Cell], store: Store, times: Times,
-    seen: Mapping[str, Path], configuration: dict[str, Any],
+    shared: Mapping[str, Path], configuration: dict[str, Any],
 ) -> Path:  # fmt: skip
-    runs: dict[str, dict[str, Path]] = {name: {"": folder} for name, folder in seen.items()}
+    runs: dict[str, dict[str, Path]] = {name: {"": folder} for name, folder in shared.items()}
     runs["pretrain"] = {"": home / "pretrain"}
     notes: dict[str, dict[str, str]] = {}
     system = cells[0].system
@@ -239,7 +239,7 @@ def _report(
 
 
 def _link(out: Path) -> None:
-    """`out/report.html` leads to the page of each system that has been run; the default's is that file itself."""
+    """Link `out/report.html` with the page of each system that was run. It is the page of the default system."""
     run = [system for system in SYSTEMS if (home_of(out, system) / RESULTS).exists()]
     pages = {SYSTEMS[system].title: home_of(out, system) / PAGE for system in run}
     front = out / PAGE
@@ -249,9 +249,10 @@ def _link(out: Path) -> None:
 
 
 def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
-    """Of every arm. Nobody knows when val stops rising, so the rate stays and a running average stands in for decay.
+    """Return the settings of every arm with few labels.
 
-    It is validated as often, and averaged over as long, as the labelled scenes are many. RATES are AdamW's.
+    The length of training is not known beforehand, so the learning rate is constant and weights are averaged instead of
+    decay. The interval of validation and of averaging grows with the labelled scenes. RATES are for AdamW.
     """
     every = max(config.validate_every, labels // 5)
     return (
@@ -262,9 +263,9 @@ def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tupl
     )  # fmt: skip
 
 
-def taught_settings(config: DemoConfig, task: str, system: str) -> tuple[str, ...]:
-    """Of the model that learns from all labelled scenes: the small recipe, val looked at four times."""
-    steps = max(4, round(TAUGHT[task][0] * config.taught))
+def all_labels_settings(config: DemoConfig, task: str, system: str) -> tuple[str, ...]:
+    """Return the settings of the model with all labelled scenes: the small recipe, validated four times."""
+    steps = max(4, round(ALL_LABELS[task][0] * config.taught))
     every = -(-steps // 4)
     return (
         *sizes(config, system), f"training.batch={config.arm_batch}", f"training.steps={steps}",
@@ -273,6 +274,7 @@ def taught_settings(config: DemoConfig, task: str, system: str) -> tuple[str, ..
 
 
 def sizes(config: DemoConfig, system: str) -> tuple[str, ...]:
+    """Return the settings of a model's size."""
     return (
         f"model.width={config.width}", *layers_of(system, config.layers), f"model.ffn={4 * config.width}",
         f"training.batch={config.batch}",
@@ -297,20 +299,20 @@ def _show(measured: MeasuredScores, times: Times, console: Console) -> None:
 
 
 class Times:
-    """Seconds of each stage, over all the times that it was gone on with."""
+    """Seconds and memory of each stage, summed over resumptions."""
 
-    def __init__(self, path: Path, console: Console, seen: Times | None = None) -> None:
-        """`seen`: whose stages up to the store are these, too."""
+    def __init__(self, path: Path, console: Console, shared: Times | None = None) -> None:
+        """`shared`: times of the stages up to the store, which systems share."""
         self.path, self.console = path, console
         kept = json.loads(text_of(path)) if path.exists() else {}
         self.seconds: dict[str, float] = kept.get("seconds", {})
         self.memory: dict[str, float] = kept.get("memory_mib", {})
-        if seen is not None:
-            self.seconds = {name: seen.seconds[name] for name in SEEING} | self.seconds
-            self.memory = {name: seen.memory[name] for name in SEEING} | self.memory
+        if shared is not None:
+            self.seconds = {name: shared.seconds[name] for name in SHARED_STAGES} | self.seconds
+            self.memory = {name: shared.memory[name] for name in SHARED_STAGES} | self.memory
 
-    def of_seeing(self, path: Path) -> Times:
-        """Those of another system, which shares world, detector and store."""
+    def for_system(self, path: Path) -> Times:
+        """Return the times of another system, which shares world, detector and store."""
         path.parent.mkdir(parents=True, exist_ok=True)
         return Times(path, self.console, self)
 

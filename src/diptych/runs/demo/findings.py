@@ -1,4 +1,4 @@
-"""What failed, counted, and as far as can be told why."""
+"""Findings: counts of failures, with causes as far as they are known."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from diptych.runs.demo.gallery import Kinds, absent_words, boxes, cider_by_pictu
 from diptych.runs.reports.report import ReportFinding, ReportRow
 from diptych.tasks.baselines import BlindAnswers
 
-MOST = 8  # rows of a finding
-ENOUGH = 5  # pictures on each side of a comparison
-OVERLAP = 0.5  # intersection over union from which a region counts as the thing
+MOST = 8  # most rows of a finding
+ENOUGH = 5  # least images on each side of a comparison
+OVERLAP = 0.5  # IoU from which a region counts as the object
 
 
 def find(
@@ -22,24 +22,24 @@ def find(
     training: Sequence[Question] = (),
     kinds: Kinds | None = None,
 ) -> tuple[ReportFinding, ...]:
-    """`training`: the questions a blind baseline learns from. `kinds` and the records' objects: Storybook alone."""
+    """Return the findings. `training`: questions for the blind baseline. `kinds` and objects: Storybook only."""
     written = [record for record in records if record.key in captions]
-    found = [repeated(written, captions)] if written else []
+    findings = [repeated(written, captions)] if written else []
     missed = missed_things(records, class_names) if kinds else {}
     if kinds and written:
-        found.append(named_but_absent(written, class_names, captions, kinds))
+        findings.append(named_but_absent(written, class_names, captions, kinds))
     if kinds and any(record.objects for record in records):
-        found.append(missed_by_the_detector(records, missed, captions))
-    asked = [(record, q) for record in records for q in record.questions if q.key in answers and q.answers]
-    if asked:
-        found.append(wrong_by_kind([question for _, question in asked], answers, training))
+        findings.append(missed_by_the_detector(records, missed, captions))
+    answered = [(record, q) for record in records for q in record.questions if q.key in answers and q.answers]
+    if answered:
+        findings.append(wrong_by_kind([question for _, question in answered], answers, training))
         if kinds:
-            found.append(asked_of_what_was_missed(asked, missed, answers, kinds))
-    return tuple(found)
+            findings.append(by_detection(answered, missed, answers, kinds))
+    return tuple(findings)
 
 
 def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> ReportFinding:
-    """A model that has learnt little says the same of everything."""
+    """Count repeated captions: an undertrained model writes the same for every image."""
     counts = Counter(captions[record.key] for record in records)
     noun = "caption" if len(counts) == 1 else "captions"
     text = f"{len(counts)} different {noun} for {len(records)} pictures. A good model rarely writes one twice."
@@ -54,7 +54,7 @@ def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> ReportFi
 def named_but_absent(
     records: Sequence[Record], class_names: Sequence[str], captions: Mapping[str, str], kinds: Kinds
 ) -> ReportFinding:
-    """Objects of a caption that the picture lacks, and whether the detector or the words made them up."""
+    """Count objects in captions that the image lacks, and how many of them the detector reported."""
     counts: Counter[str] = Counter()
     with_any = seen = 0
     for record in records:
@@ -78,7 +78,7 @@ def named_but_absent(
 
 
 def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict[str, list[str]]:
-    """By picture, the kinds of the objects that no region of their class covers."""
+    """Return, by image, the kinds of the objects that no region of their class covers."""
     missed = {}
     for record in records:
         regions = boxes(record, class_names)
@@ -130,26 +130,26 @@ def wrong_by_kind(
         text += f" {100 * as_blind / len(questions):.0f}% of the answers are what the question alone would suggest."
     rows = [ReportRow(kind, f"{wrong[kind]} of {len(r)}", wrong[kind] / len(r)) for kind, r in sorted(by_kind.items())]
     rows += [
-        ReportRow(f"said “{given}” for “{wanted}”", f"{count}×", count / len(questions))
+        ReportRow(f"answered “{given}” for “{wanted}”", f"{count}×", count / len(questions))
         for (wanted, given), count in confused.most_common(MOST)
     ]
     return ReportFinding("Wrong answers, by kind and as they were confused", text, tuple(rows))
 
 
-def asked_of_what_was_missed(
-    asked: Sequence[tuple[Record, Question]],
+def by_detection(
+    answered: Sequence[tuple[Record, Question]],
     missed: Mapping[str, Sequence[str]],
     answers: Mapping[str, str],
     kinds: Kinds,
 ) -> ReportFinding:
-    """Whether wrong answers are the detector' fault: nobody can tell the colour of what is not seen."""
+    """Split VQA errors by whether the detector found the objects that the question names."""
     groups: dict[str, list[float]] = {"all that it names was found": [], "something it names was missed": []}
-    found, gone = groups.values()
-    for record, question in asked:
+    detected, missing = groups.values()
+    for record, question in answered:
         about = set(named_kinds(question.text, kinds).values()) & {thing.kind for thing in record.objects}
         if about:
             right = answer_accuracy(answers[question.key], question.answers)
-            (gone if about & set(missed[record.key]) else found).append(right)
+            (missing if about & set(missed[record.key]) else detected).append(right)
     rows = (
         ReportRow(
             f"{name} ({len(rights)} questions)", f"{100 * sum(rights) / len(rights):.1f}", sum(rights) / len(rights)

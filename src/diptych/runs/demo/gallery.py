@@ -1,4 +1,4 @@
-"""Test pictures with what the detector saw and what a model said."""
+"""Test images with detected regions and a model's predictions."""
 
 import re
 from collections import Counter
@@ -30,7 +30,7 @@ def shown(
     answers: Mapping[str, str],
     kinds: Kinds | None = None,
 ) -> list[ShownPicture]:
-    """One for each record, in order. Ground truth (`objects`) is used to mark words, and only with `kinds`."""
+    """Return one for each record, in order. With `kinds`, words for absent objects are marked."""
     scores = cider_by_picture(records, captions)
     return [
         ShownPicture(
@@ -48,7 +48,7 @@ def shown(
 
 
 def cider_by_picture(records: Sequence[Record], captions: Mapping[str, str]) -> dict[str, float]:
-    """Times 100; document frequencies are those of all records that have a caption written and references."""
+    """Return CIDEr, times 100, by key of the record. Document frequencies are those of all scored records."""
     references = {r.key: r.captions for r in records if r.captions and r.key in captions}
     if not references:
         return {}
@@ -57,14 +57,14 @@ def cider_by_picture(records: Sequence[Record], captions: Mapping[str, str]) -> 
 
 
 def evenly(items: Sequence[Item], count: int) -> list[Item]:
-    """So many of them at equal distances: nobody chose them."""
+    """Return `count` items at equal distances."""
     if len(items) <= count:
         return list(items)
     return [items[place * len(items) // count] for place in range(count)]
 
 
 def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
-    """Each region as its likeliest kind, "background" apart, since a region that was kept is of something."""
+    """Return each region with its likeliest class other than "background"."""
     regions = record.regions
     if regions is None:
         return ()
@@ -77,7 +77,7 @@ def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
 
 
 def words(caption: str, record: Record, kinds: Kinds | None) -> tuple[Word, ...]:
-    """The caption cut so that each word stands alone; those that name what is not there are marked."""
+    """Split a caption into words; mark those that name an absent object."""
     if kinds is None or not record.objects:
         return (Word(caption),) if caption else ()
     gone = absent_words(caption, record, kinds)
@@ -85,7 +85,7 @@ def words(caption: str, record: Record, kinds: Kinds | None) -> tuple[Word, ...]
 
 
 def named_kinds(text: str, kinds: Kinds) -> dict[str, str]:
-    """Word -> kind, for each word of the text that names one."""
+    """Return the kind of each word that names one."""
     by_word = {word: kind for kind, named in kinds.items() for word in named}
     return {piece: by_word[piece] for piece in _PIECES.findall(text.lower()) if piece in by_word}
 

@@ -1,4 +1,4 @@
-"""The report of a comparison: what each arm says of the test split, its scores, and the page."""
+"""The report of a comparison: predictions and scores of each arm on the test split, and the page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from diptych.tasks.vqa import answered_questions
 
 @dataclass(frozen=True)
 class MeasuredScores:
-    """All arms of all tasks on one split. The gain is that of the second arm over the first."""
+    """Scores of all arms of all tasks on one split. A gain is the second arm minus the first."""
 
     records: tuple[Record, ...]
     training: tuple[Record, ...]
-    predictions: Mapping[str, Mapping[str, Predicted]]  # task -> arm -> what it said
+    predictions: Mapping[str, Mapping[str, Predicted]]  # task -> arm -> predictions
     scores: Mapping[str, Mapping[str, Scores]]
     gains: Mapping[str, Score]
 
@@ -27,7 +27,7 @@ class MeasuredScores:
 def measure(
     predictions: Mapping[str, Mapping[str, Predicted]], records: Sequence[Record], training: Sequence[Record]
 ) -> MeasuredScores:
-    """`said`: task -> arm -> words. `records`: what was asked about; `training` teaches the blind baselines."""
+    """Score predictions (task -> arm -> predictions) of `records`. Blind baselines are fitted to `training`."""
     scores: dict[str, dict[str, Scores]] = {}
     gains: dict[str, Score] = {}
     for task, by_arm in predictions.items():
@@ -43,7 +43,7 @@ def measure(
 def baselines_of(
     task: str, predicted: Predicted, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
 ) -> dict[str, dict[str, float | None]]:
-    """What each score is held against: {score: {"blind": ..., "ceiling": ...}}."""
+    """Return the baseline and ceiling of each score: {score: {"blind": ..., "ceiling": ...}}."""
     measured = measure({task: {"": predicted}}, records, training).scores[task][""]
     return {name: {"blind": measured[name].blind, "ceiling": measured[name].ceiling} for name in scores}
 
@@ -60,11 +60,11 @@ def report_arms(
     footer: str = "",
     title: str = TITLE,
 ) -> Path:
-    """Writes `out/report.html`. Pictures show what the last arm says. `runs`: task, "detector" or "pretrain" -> arm."""
+    """Write `out/report.html`. Images show the last arm. `runs`: task, "detector" or "pretrain" -> arm."""
     last = {task: list(by_arm.items())[-1] for task, by_arm in measured.predictions.items()}
-    asked = [find_task(task) for task in last]
+    specs = [find_task(task) for task in last]
     answers: dict[str, str] = {}
-    for spec in asked:
+    for spec in specs:
         if spec.scoring.answered is not None:
             answers |= spec.scoring.answered(last[spec.name][1])
     return write_report(
@@ -74,11 +74,11 @@ def report_arms(
             gains=measured.gains,
             notes=notes,
             runs=runs,
-            records=[_asked(record, asked) for record in measured.records],
+            records=[_with_queries(record, specs) for record in measured.records],
             class_names=class_names,
             captions=last[CAPTION.name][1] if CAPTION.name in last else {},
             answers=answers,
-            training=answered_questions([_asked(record, asked) for record in measured.training]),
+            training=answered_questions([_with_queries(record, specs) for record in measured.training]),
             title=title,
             seconds=seconds,
             memory_mib=memory_mib,
@@ -89,8 +89,8 @@ def report_arms(
     )
 
 
-def _asked(record: Record, tasks: Sequence[TaskSpec]) -> Record:
-    """What tasks ask stands among the questions."""
-    asked = [spec.scoring.questions for spec in tasks]
-    more = [question for ask in asked if ask is not None for question in ask(record)]
+def _with_queries(record: Record, tasks: Sequence[TaskSpec]) -> Record:
+    """Add the queries of the tasks to the questions of a record."""
+    queries = [spec.scoring.questions for spec in tasks]
+    more = [question for query in queries if query is not None for question in query(record)]
     return replace(record, questions=tuple(dict.fromkeys((*record.questions, *more))))

@@ -1,4 +1,4 @@
-"""The demo's report, from what its stages leave: scores, logs of runs, records, and what was said of them."""
+"""The demo's report, from the scores, logs, records and predictions of its stages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ def demo_report(
     pictures: int = 12,
     footer: str = "",
 ) -> Report:
-    """Everything the page shows; `write_report(folder, ...)` writes it."""
+    """Return the contents of the page; `write_report(folder, ...)` writes it."""
     everything = shown(records, class_names, captions, answers, STORYBOOK)
     scored = [replace(one, answers=()) for one in everything if one.cider is not None]
     return Report(
@@ -48,7 +48,7 @@ def demo_report(
         ),
         charts=tuple(_charts(runs)),
         gallery=tuple(evenly(everything, pictures)),
-        gallery_text=f"Pictures at equal distances through the test split; nobody chose them. Boxes and names are the "
+        gallery_text=f"Pictures at equal distances through the test split, not hand-picked. Boxes and names are the "
         f"detector's, words are from {speaker}. A waved line marks a thing that is not in the picture.",
         findings=find(records, class_names, captions, answers, training, STORYBOOK),
         worst=tuple(sorted(scored, key=lambda one: (one.cider or 0.0, one.key))[:6]),
@@ -65,10 +65,10 @@ def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
         name = spec.scoring.shown[0]
         by_arm = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
         first = next(iter(arms.values()))[name]
-        beside = [
+        bounds = [
             f"{what} {value:.1f}" for what, value in (("blind", first.blind), ("ceiling", first.ceiling)) if value
         ]
-        sentences.append(f"{spec.title}, {name}: {by_arm}" + (f" ({', '.join(beside)})." if beside else "."))
+        sentences.append(f"{spec.title}, {name}: {by_arm}" + (f" ({', '.join(bounds)})." if bounds else "."))
     return " ".join(sentences)
 
 
@@ -92,7 +92,7 @@ def gain_of(arms: Sequence[str], gain: Score) -> str:
     unsure = gain.low <= 0 <= gain.high
     return (
         f"{text}, 95% paired bootstrap interval {gain.low:+.1f} to {gain.high:+.1f}"
-        + (", which holds 0: on these pictures the two cannot be told apart" if unsure else "")
+        + (", which holds 0: on these pictures the two do not differ significantly" if unsure else "")
         + ". The interval knows the chance of which pictures were drawn, not of the seeds."
     )
 
@@ -105,4 +105,4 @@ def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
         charts.append(chart(f"{name}: training loss", folders, "loss"))
         if spec is not None:
             charts.append(chart(f"{name}: {spec.training.watched} on val", folders, spec.training.watched))
-    return [found for found in charts if found is not None]
+    return [drawn for drawn in charts if drawn is not None]

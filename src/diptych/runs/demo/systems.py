@@ -1,4 +1,4 @@
-"""What the demo asks of each system, and how it begins; the drawn world and what was seen in it are shared."""
+"""The tasks and the pre-training recipe of each system in the demo. Systems share the drawn world and its regions."""
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.systems import RECIPES, SYSTEMS, find_recipe
@@ -8,18 +8,18 @@ DEFAULT = "unified-vlp"
 
 
 def tasks_of(system: str) -> tuple[str, ...]:
-    """Captions and questions; of a system without a decoder questions and statements. Raises RecipeError."""
+    """Return caption and vqa, or vqa and nlvr for a system without a decoder. Raises RecipeError."""
     if system not in SYSTEMS:
         raise RecipeError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return tuple(task for task in ("caption", "vqa", "nlvr") if f"{system}/small/{task}" in RECIPES)[:2]
 
 
 def begin_with(system: str) -> Recipe:
-    """Its small recipe of pre-training; of Unified VLP the one with a query at every word (decision 0005)."""
+    """Return the small recipe of pre-training; for Unified VLP the one with masked queries (decision 0005)."""
     tasks_of(system)
     return find_recipe(f"{system}/small/pretrain" + ("/queries" if system == DEFAULT else ""))
 
 
 def layers_of(system: str, layers: int) -> tuple[str, ...]:
-    """As a setting; TDEN's four stacks keep the recipe's."""
+    """Return the setting for a number of layers; TDEN's four stacks keep those of the recipe."""
     return (f"model.layers={layers}",) if "layers" in SYSTEMS[system].config.model_fields else ()

@@ -1,7 +1,7 @@
-"""`diptych demo --thorough`: what pre-training is worth, by how many scenes are labelled, over several seeds.
+"""`diptych demo --thorough`: the gain of pre-training by number of labelled scenes, over several seeds.
 
-Cells are kept one by one, so the comparison goes on where it was stopped. Three arms: from scratch and pre-trained,
-each until its val score stops rising, and from scratch for the steps of both phases together.
+Cells are saved one by one, so a stopped comparison resumes. There are three arms: from scratch and pre-trained, both
+with early stopping on val, and from scratch for the steps of both phases together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCORES = {task: find_task(task).scoring.shown[:2] for task in TASKS}
 
 
 class ThoroughConfig(BaseModel):
-    """`labels` scenes are drawn anew for each seed; each seed takes the next of the pre-trainings."""
+    """Size of the comparison. Each seed samples its labelled scenes and takes the next of the pre-trainings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,24 +50,24 @@ class ThoroughConfig(BaseModel):
     labels: tuple[PositiveInt, ...] = (100, 300, 1000)
     seeds: PositiveInt = 3
     pretrainings: PositiveInt = 2
-    longer_seeds: PositiveInt = 1  # of the arm that takes the steps of both phases; it costs as much as all others
+    longer_seeds: PositiveInt = 1  # of the arm with the steps of both phases, which costs as much as all others
 
     @classmethod
     def of(cls, demo: DemoConfig) -> ThoroughConfig:
-        """All labelled scenes that the demo has, and fewer."""
+        """Return the comparison for 10%, 30% and all of the demo's labelled scenes."""
         return cls(demo=demo, labels=tuple(sorted({max(1, demo.train * share // 10) for share in (1, 3, 10)})))
 
 
 def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, Any]:
-    """Run every cell that has no row yet; hands back what `out/thorough.json` holds."""
+    """Run every cell that has no row yet; return the contents of `out/thorough.json`."""
     times = Times(out / "stages.json", console)
     store = extract_world(out, config.demo, times)
     with times.stage("pre-train"):
-        starts = [
+        pretrained = [
             pretrain(pretraining(config.demo, seed), store, out / f"pretrain-{seed}")
             for seed in range(config.pretrainings)
         ]
-    cells = list(_cells(config, store, starts, out))
+    cells = list(_cells(config, store, pretrained, out))
     with times.stage("arms"):
         rows = run_cells(cells, console)
     with times.stage("scratch, longer"):
@@ -89,13 +89,13 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
     return results
 
 
-def _cells(config: ThoroughConfig, store: Store, starts: Sequence[Path], out: Path) -> Iterator[Cell]:
-    """Seed by seed, and in each the long ones first, so that no process is left alone with one at the end."""
+def _cells(config: ThoroughConfig, store: Store, pretrained: Sequence[Path], out: Path) -> Iterator[Cell]:
+    """Yield the cells seed by seed, the longest first, so that no long one runs alone at the end."""
     for seed in range(config.seeds):
         for labels in sorted(config.labels, reverse=True):
             for task in TASKS:
                 for arm in (SCRATCH, PRETRAINED):
-                    start = str(starts[seed % len(starts)]) if arm == PRETRAINED else None
+                    start = str(pretrained[seed % len(pretrained)]) if arm == PRETRAINED else None
                     settings = arm_settings(config.demo, labels)
                     yield Cell(
                         task, arm, labels, seed, RATES[task, arm], start, str(store.folder), str(out / "arms"), settings
@@ -103,7 +103,7 @@ def _cells(config: ThoroughConfig, store: Store, starts: Sequence[Path], out: Pa
 
 
 def longer_cells(cells: Sequence[Cell], rows: Sequence[ComparisonRow], config: ThoroughConfig) -> Iterator[Cell]:
-    """From scratch for as many steps as pre-training and fine-tuning took together, the rate falling to 0."""
+    """Yield cells from scratch with the steps of pre-training and fine-tuning together, and a rate that decays to 0."""
     for cell, row in zip(cells, rows, strict=True):
         if cell.arm == PRETRAINED and cell.seed < config.longer_seeds:
             steps = config.demo.pretrain_steps + row.steps
@@ -116,15 +116,15 @@ def longer_cells(cells: Sequence[Cell], rows: Sequence[ComparisonRow], config: T
 
 
 def figures_of(rows: Sequence[ComparisonRow]) -> dict[str, Any]:
-    """task -> labelled scenes -> arm -> score, and what pre-training gains, seed against seed."""
+    """Return task -> labelled scenes -> arm -> score, and the gain of pre-training, paired by seed."""
     figures: dict[str, Any] = {}
     for task, labels, of_both in _grouped(rows):
         by_arm = {arm: [row for row in of_both if row.arm == arm] for arm in (SCRATCH, LONG, PRETRAINED)}
         here = figures.setdefault(task, {}).setdefault(f"{labels} scenes", {})
         for score in SCORES[task]:
             values = {arm: [row.test[score] for row in arm_rows] for arm, arm_rows in by_arm.items()}
-            for arm, found in values.items():
-                here.setdefault(arm, {})[score] = spread(found)
+            for arm, figures_of_arm in values.items():
+                here.setdefault(arm, {})[score] = spread(figures_of_arm)
             gains = [after - before for before, after in zip(values[SCRATCH], values[PRETRAINED], strict=True)]
             here.setdefault(GAIN, {})[score] = spread(gains)
     return figures
@@ -139,16 +139,18 @@ def _grouped(rows: Sequence[ComparisonRow]) -> Iterator[tuple[str, int, list[Com
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """The mean of several runs, with the least and the most of them; to one digit behind the point."""
-    found = {"value": mean(values), "low": min(values), "high": max(values)}
-    return {name: round(value, 1) for name, value in found.items()} | {"seeds": len(values)}
+    """Return mean, minimum and maximum of several runs, to one decimal place."""
+    summary = {"value": mean(values), "low": min(values), "high": max(values)}
+    return {name: round(value, 1) for name, value in summary.items()} | {"seeds": len(values)}
 
 
 def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """The blind baseline and the ceiling of each score on test; the baseline knows all labelled scenes."""
+    """Return baseline and ceiling of each score on test; the baseline is fitted to all labelled scenes."""
     test, training = [store.record(index) for index in store.split("test")], list(iterate(store, "train"))
-    asked = {cell.task: find_task(cell.task).by_key(read_predictions(cell)) for cell in cells}
-    return {task: baselines_of(task, predicted, test, training, SCORES[task]) for task, predicted in asked.items()}
+    predicted_by = {cell.task: find_task(cell.task).by_key(read_predictions(cell)) for cell in cells}
+    return {
+        task: baselines_of(task, predicted, test, training, SCORES[task]) for task, predicted in predicted_by.items()
+    }
 
 
 def _table(task: str, rows: Sequence[ComparisonRow], baselines: dict[str, dict[str, float | None]]) -> Table:
@@ -163,5 +165,5 @@ def _table(task: str, rows: Sequence[ComparisonRow], baselines: dict[str, dict[s
     return table
 
 
-def _shown(found: dict[str, float]) -> str:
-    return f"{found['value']:.1f} ({found['low']:.1f} to {found['high']:.1f})"
+def _shown(summary: dict[str, float]) -> str:
+    return f"{summary['value']:.1f} ({summary['low']:.1f} to {summary['high']:.1f})"

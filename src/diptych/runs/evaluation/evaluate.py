@@ -1,4 +1,4 @@
-"""`diptych evaluate`: the scores of a model on a split, or of a file of results that anyone wrote."""
+"""`diptych evaluate`: score a model on a split, or a file of results."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,10 +39,10 @@ def score_model(
     decoding: DecodingOptions | None = None,
     console: Console | None = None,
 ) -> tuple[list[dict[str, Any]], Scores]:
-    """What it says of a split, and the scores; the blind baseline is learnt on the split that taught the model.
+    """Predict on a split; return predictions and scores. The blind baseline is fitted to the model's training split.
 
-    `task` is another one than the model was trained for: a pre-trained model that matches pairs can search as it is.
-    `extent` and `pairs` (a folder that keeps the scores of pairs) are of retrieval, `decoding` is of captions.
+    `task`: another task than the model was trained for; a pre-trained model that matches pairs can search. `extent` and
+    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. Raises RecipeError.
     """
     console = console or Console(quiet=True)
     _runnable(extra_metrics)
@@ -53,9 +53,9 @@ def score_model(
             f"{', '.join(extra_metrics)} score captions, and {model.folder} is scored for {spec.name}; leave out "
             "--extra-metrics"
         )
-    if decoding is not None and not isinstance(asked := task_of(model, task), Captioning):
+    if decoding is not None and not isinstance(built := task_of(model, task), Captioning):
         raise RecipeError(
-            f"--beams and its like say how captions are written, and {model.folder} is scored for {asked.name}; leave "
+            f"--beams and its like say how captions are written, and {model.folder} is scored for {built.name}; leave "
             "them out"
         )
     if spec is not None and spec.scoring.gallery and spec.head in model.model.heads:
@@ -85,19 +85,19 @@ def score_model(
 def _baselines(
     scoring: TaskScoring, model: ModelFolder, store: Store, split: str, records: Sequence[Record]
 ) -> Baselines | None:
-    """Learnt on the split that taught the model, as far as its records are not those that are scored."""
+    """Fit the baselines to the model's training split, without the records that are scored."""
     if scoring.baselines is None:
         return None
-    taught = model.recipe.data.split if model.recipe is not None else "train"
+    trained_on = model.recipe.data.split if model.recipe is not None else "train"
     scored = splits_in(split)
     if scoring.baseline_regions:  # these use boxes
-        numbers = [number for number in store.split(taught) if store.split_names[number] not in scored]
+        numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
-    return scoring.baselines(records, [record for record in iterate(store, taught) if record.split not in scored])
+    return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])
 
 
 def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[str]:
-    """How captions were written, where that was not the way of the recipe."""
+    """Note the decoding options that differ from the recipe's."""
     if decoding is not None and model.recipe is not None:
         usual = model.recipe.decoding.model_dump()
         changed = {name: value for name, value in decoding.model_dump().items() if value != usual[name]}
@@ -107,10 +107,10 @@ def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[s
 
 
 def _unseen(records: Sequence[Record]) -> Iterator[str]:
-    """Whether pictures have no region at all."""
+    """Note images without any region."""
     bare = [record.key for record in records if record.regions is None or not len(record.regions)]
     if bare:
-        yield f"{len(bare)} of {len(records)} pictures have no region (the first: {bare[0]}): nothing was seen of them"
+        yield f"{len(bare)} of {len(records)} pictures have no region (the first: {bare[0]}): predicted without them"
 
 
 def _left_out(damaged: Sequence[str]) -> Iterator[str]:
@@ -127,7 +127,10 @@ def score_file(
     extra_metrics: Sequence[str] | None = None,
     allow_missing: bool = False,
 ) -> Scores:
-    """Captions against `references`, or answers against `questions` and `annotations`, all in the servers' forms."""
+    """Score a file of captions or answers, in the formats of the evaluation servers.
+
+    Captions need `references`; answers need `questions` and `annotations`. Raises RecipeError and DataError.
+    """
     extra_metrics = extra_metrics or ()
     if references is not None and questions is None and annotations is None:
         _runnable(extra_metrics)
@@ -143,38 +146,38 @@ def _caption_file(
     path: Path, references: Path, training: Path | None, extra_metrics: Sequence[str], allow_missing: bool
 ) -> Scores:
     truths = read_references(references)
-    found = read_caption_results(path, truths, allow_missing=allow_missing)
-    covered = {key: captions for key, captions in truths.items() if key in found.predictions}
+    results = read_caption_results(path, truths, allow_missing=allow_missing)
+    covered = {key: captions for key, captions in truths.items() if key in results.predictions}
     learnt = list(read_references(training).values()) if training is not None else []
-    scores = score_captions(found.predictions, covered, caption_baselines(covered, learnt), found.coverage)
-    extra = extra_caption_scores(found.predictions, covered, extra_metrics)
-    return _noted(replace(scores, scores=(*scores.scores, *extra)), found)
+    scores = score_captions(results.predictions, covered, caption_baselines(covered, learnt), results.coverage)
+    extra = extra_caption_scores(results.predictions, covered, extra_metrics)
+    return _noted(replace(scores, scores=(*scores.scores, *extra)), results)
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
     records = vqa2.read(Wanted(), Source(questions), Source(annotations), name=str)  # pictures are only counted
-    asked = [question.key for record in records for question in record.questions]
-    found = read_answer_results(path, asked, allow_missing=allow_missing)
+    keys = [question.key for record in records for question in record.questions]
+    results = read_answer_results(path, keys, allow_missing=allow_missing)
     covered = [
-        replace(record, questions=tuple(q for q in record.questions if q.key in found.predictions))
+        replace(record, questions=tuple(q for q in record.questions if q.key in results.predictions))
         for record in records
     ]
-    return _noted(score_vqa(found.predictions, covered, vqa_baselines(covered), found.coverage), found)
+    return _noted(score_vqa(results.predictions, covered, vqa_baselines(covered), results.coverage), results)
 
 
-def _noted(scores: Scores, found: Results) -> Scores:
+def _noted(scores: Scores, results: Results) -> Scores:
     notes = list(scores.notes)
-    if found.missing:
-        asked = len(found.predictions) + len(found.missing)
+    if results.missing:
+        total = len(results.predictions) + len(results.missing)
         notes.append(
-            f"{len(found.missing)} of {asked} have no prediction and were left out: this is another, smaller set"
+            f"{len(results.missing)} of {total} have no prediction and were left out: this is another, smaller set"
         )
-    if found.empty:
-        notes.append(f"{len(found.empty)} predictions are empty and score 0")
+    if results.empty:
+        notes.append(f"{len(results.empty)} predictions are empty and score 0")
     return replace(scores, notes=tuple(notes))
 
 
 def _runnable(names: Sequence[str]) -> None:
-    """Java is looked for before any work."""
+    """Raise an error if Java is missing, before any work."""
     for name in names:
         unavailable(name, required=True)

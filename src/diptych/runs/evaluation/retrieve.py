@@ -1,4 +1,4 @@
-"""Retrieval over a split of a store: all pairs, or a sample of queries and a shortlist; kept in files, resumed."""
+"""Retrieval over a split: score all pairs, or a sample of queries and a shortlist; resumable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,24 +28,25 @@ from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import MOST, Shortlister
 from diptych.tasks.two_towers import choose
 
-EXACT_BESIDE_SHORTLIST = 100  # queries each way, where none were asked for: the loss has to be known
+EXACT_BESIDE_SHORTLIST = 100  # exact queries in each direction by default, to measure the shortlist's loss
 Asks = Literal["both", "captions", "pictures"]
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of a gallery is scored. Without a limit: every pair."""
+    """The pairs of a gallery that are scored. Default: every pair."""
 
-    queries: int | None = None  # pictures, and captions, whose ranking is exact; drawn by the seed
-    shortlist: int | None = None  # of what else, so many candidates for each query
+    queries: int | None = None  # images, and captions, that are ranked exactly; sampled by the seed
+    shortlist: int | None = None  # candidates for each other query
     seed: int = 0
-    batch: int = 64  # pairs at a time
-    by: ModelFolder | None = None  # with two towers, picks the shortlist; None: a regression does
-    folds: int = 1  # galleries that the pictures are divided into, in their order, each searched by itself
-    asks: Asks = "both"  # captions: by pictures alone; pictures: by captions alone
+    batch: int = 64  # pairs per batch
+    by: ModelFolder | None = None  # two-tower model that chooses the shortlist; None: a regression
+    folds: int = 1  # number of galleries that the images are divided into, in order
+    asks: Asks = "both"  # captions: image queries only; pictures: caption queries only
 
     @property
-    def ways(self) -> list[str]:
+    def directions(self) -> list[str]:
+        """The directions of retrieval, as in RECALLS."""
         return [asks for asks in RECALLS if self.asks in ("both", asks)]
 
 
@@ -57,7 +58,10 @@ def retrieve(
     folder: Path | None = None,
     console: Console | None = None,
 ) -> tuple[list[dict[str, Any]], Scores]:
-    """What each query found, and the scores. `folder` keeps the scored pairs: the same call goes on with them."""
+    """Rank the gallery for each query; return rankings and scores. `folder` saves the scored pairs, for resumption.
+
+    Raises RecipeError and DataError.
+    """
     extent = extent or Extent()
     model.accept(store.contract, store.folder)
     if extent.by is not None and not extent.shortlist:
@@ -73,27 +77,27 @@ def retrieve(
     cells = _cells(gallery, pictures, captions) if folds is None else folds[0]
     short = None
     if extent.shortlist:
-        short = _asked(_shortlist(model, store, split, gallery, extent.shortlist, extent.by), extent)
+        short = _restricted(_shortlist(model, store, split, gallery, extent.shortlist, extent.by), extent)
         cells = joined(cells, shortlist_cells(short))
-    asked = sum(map(len, cells))
+    total = sum(map(len, cells))
     with bar("pairs", console) as progress:
-        scoring = progress.add_task("scoring", total=asked)
+        scoring = progress.add_task("scoring", total=total)
         task.fill(model.model, gallery, table, cells, extent.batch, partial(progress.advance, scoring))
-    found = rankings(gallery, table, pictures, captions, folds)
+    ranked = rankings(gallery, table, pictures, captions, folds)
     if folds is not None:
         note = f"pictures and captions in {extent.folds} galleries, in their order, each searched by itself"
-        return found, recall_scores(gallery, found, [note], extent.folds, extent.ways)
+        return ranked, recall_scores(gallery, ranked, [note], extent.folds, extent.directions)
     if short is None:
         notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries each way"]
-        return found, recall_scores(gallery, found, notes, directions=extent.ways)
-    exact = {(p["asks"], p["key"]): p["rank"] for p in found}
+        return ranked, recall_scores(gallery, ranked, notes, directions=extent.directions)
+    exact = {(p["asks"], p["key"]): p["rank"] for p in ranked}
     through = [
         p | ({"exact_rank": exact[p["asks"], p["key"]]} if (p["asks"], p["key"]) in exact else {})
         for p in rankings(gallery, table, *_drawn(gallery, None, extent), among=short)
     ]
     pairs = sum(map(len, shortlist_cells(short)))
     notes = shortlist_notes(through, extent.shortlist or 0, pairs, int(np.prod(gallery.shape)))
-    return through, recall_scores(gallery, through, notes, directions=extent.ways)
+    return through, recall_scores(gallery, through, notes, directions=extent.directions)
 
 
 def _task(model: ModelFolder) -> Retrieval:
@@ -103,7 +107,7 @@ def _task(model: ModelFolder) -> Retrieval:
 
 
 class _Lazy:
-    """Records of a store, with their pixels where the model reads them; read when asked for."""
+    """Records of a store, with their pixels if the model reads them; read on access."""
 
     def __init__(self, store: Store, indices: Sequence[int], pixels: Pixels | None = None) -> None:
         self.store, self.indices, self.pixels = store, indices, pixels
@@ -122,49 +126,49 @@ def _records(model: ModelFolder, store: Store, indices: Sequence[int]) -> tuple[
 
 
 def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
-    """Pictures that ask for captions, and captions that ask for pictures: all of them, or a sample."""
+    """Return the rows of image queries and the columns of caption queries: all, or a sample."""
 
     def of(count: int) -> list[int]:
         if sampled is None or sampled >= count:
             return list(range(count))
         return sorted(Random(f"{extent.seed}/{count}").sample(range(count), sampled))
 
-    pictures = of(len(gallery.keys)) if "captions" in extent.ways else []
-    return pictures, of(len(gallery.captions)) if "pictures" in extent.ways else []
+    pictures = of(len(gallery.keys)) if "captions" in extent.directions else []
+    return pictures, of(len(gallery.captions)) if "pictures" in extent.directions else []
 
 
-def _asked(short: tuple[Cells, Cells], extent: Extent) -> tuple[Cells, Cells]:
-    """Without the candidates of queries that nobody asks."""
+def _restricted(short: tuple[Cells, Cells], extent: Extent) -> tuple[Cells, Cells]:
+    """Drop the candidates of queries in other directions."""
     nothing = np.zeros(0, dtype=np.int64)
     of_pictures, of_captions = (
-        cells if asks in extent.ways else [nothing] * len(cells)
+        cells if asks in extent.directions else [nothing] * len(cells)
         for asks, cells in zip(("captions", "pictures"), short, strict=True)
     )
     return of_pictures, of_captions
 
 
 def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequence[int]) -> Cells:
-    """All captions of the asked pictures, and the asked captions of all."""
-    whole, some, asked = np.arange(len(gallery.captions)), np.array(captions, dtype=np.int64), set(pictures)
-    return [whole if row in asked else some for row in range(len(gallery.keys))]
+    """Return the cells of all captions for the queried images, and of the queried captions for all images."""
+    whole, some, rows = np.arange(len(gallery.captions)), np.array(captions, dtype=np.int64), set(pictures)
+    return [whole if row in rows else some for row in range(len(gallery.keys))]
 
 
 def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
-    """For each picture the captions, and for each caption the pictures, of its fold; None where there is one alone."""
+    """Return for each image the captions, and for each caption the images, of its fold; None for a single fold."""
     if folds == 1:
         return None
     pictures = len(gallery.keys)
     if folds > pictures:
         raise RecipeError(f"--folds {folds}: the gallery has {pictures} pictures; give fewer folds")
-    whose = np.concatenate([np.full(len(fold), at) for at, fold in enumerate(np.array_split(range(pictures), folds))])
-    owners = whose[gallery.owners]
+    fold_of = np.concatenate([np.full(len(fold), at) for at, fold in enumerate(np.array_split(range(pictures), folds))])
+    owners = fold_of[gallery.owners]
     of_captions = [np.flatnonzero(owners == fold) for fold in range(folds)]
-    of_pictures = [np.flatnonzero(whose == fold) for fold in range(folds)]
-    return [of_captions[fold] for fold in whose], [of_pictures[fold] for fold in owners]
+    of_pictures = [np.flatnonzero(fold_of == fold) for fold in range(folds)]
+    return [of_captions[fold] for fold in fold_of], [of_pictures[fold] for fold in owners]
 
 
 def shortlist_cells(short: tuple[Cells, Cells]) -> Cells:
-    """The cells that either direction's shortlist needs."""
+    """Return the cells that the shortlists of both directions need."""
     of_pictures, of_captions = short
     columns: list[list[int]] = [list(map(int, row)) for row in of_pictures]
     for column, rows in enumerate(of_captions):
@@ -200,5 +204,5 @@ def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
 
 
 def fingerprint(model: ModelFolder) -> str:
-    """Of its shape, all its weights and its precision: what was computed with them is kept under it."""
+    """Return a digest of a model's architecture, weights and precision, which identifies scores computed with it."""
     return digest(model.model, model.architecture.model_dump_json() + model.model.precision)

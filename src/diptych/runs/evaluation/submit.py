@@ -1,4 +1,4 @@
-"""Predictions in the forms of the servers that keep the truths: `diptych evaluate --submit`.
+"""Predictions in the formats of evaluation servers: `diptych evaluate --submit`.
 
 coco   [{"image_id": 1, "caption": "a red kite"}, ...]          captions_SPLIT_NAME_results.json
 vqa    [{"question_id": 1, "answer": "two"}, ...]               one for every question of the split
@@ -41,10 +41,10 @@ Written = Callable[[Sequence[Mapping[str, Any]]], str]
 
 @dataclass(frozen=True)
 class Leaderboard(Vcr):
-    """VCR as its server asks it: the right answer is not known, so the rationales are chosen after each of the four."""
+    """VCR for its server: the right answer is unknown, so rationales are scored given each of the four answers."""
 
     def queries(self, record: Record) -> list[Sample]:
-        """Twenty texts a question, in five groups."""
+        """Return twenty samples per question, in five groups."""
         return [one for choices in record.choices for sample in self._groups(record, choices) for one in sample]
 
     def _groups(self, record: Record, choices: Choices) -> Iterator[list[Sample]]:
@@ -69,17 +69,17 @@ def submit(
     decoding: DecodingOptions | None = None,
     console: Console | None = None,
 ) -> str:
-    """Write what a server wants of a split, whose truths need not be known; what was written, in a line.
+    """Write the predictions of a split as a server wants them; return a line about the file.
 
-    Raises RecipeError for a form that does not exist, or whose task the model has not learnt, and DataError where
-    something could not be predicted: a server takes all of a split or nothing.
+    Raises RecipeError for an unknown format or a task that the model has not learnt. Raises DataError if a prediction
+    is missing: a server takes all of a split or nothing.
     """
     if form not in FORMS:
         raise RecipeError(f"--submit {form}: no server's form is called so; {nearest(form, FORMS)}")
     task, write = FORMS[form]
-    asked = task_of(model, task)
-    if isinstance(asked, Vcr):
-        made = predict_by(Leaderboard(asked.tokens, asked.max_words), model, store, split, console)
+    built = task_of(model, task)
+    if isinstance(built, Vcr):
+        made = predict_by(Leaderboard(built.tokens, built.max_words), model, store, split, console)
     else:
         made = predict(model, store, split, task, decoding, console)
     if made.damaged:
@@ -101,22 +101,22 @@ def _vqa(predictions: Sequence[Mapping[str, Any]]) -> str:
     return _entries([(_number(p["key"]), p["key"], "question_id", {"answer": p["answer"]}) for p in predictions])
 
 
-def _entries(found: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
-    """A JSON list, an entry an id."""
+def _entries(rows: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
+    """Return a JSON list with one entry per id. Raises DataError for a repeated id."""
     once: dict[int, str] = {}
-    for number, key, name, _ in found:
+    for number, key, name, _ in rows:
         if number in once:
             raise DataError(f"it has the {name} {number} of {once[number]!r} too, and a server takes one", key=key)
         once[number] = key
-    return json.dumps([{name: number, **said} for number, _, name, said in found], ensure_ascii=False)
+    return json.dumps([{name: number, **value} for number, _, name, value in rows], ensure_ascii=False)
 
 
 def _image_id(key: str) -> int:
-    """COCO_test2014_000000000001, and 000000000001 of 2017, are picture 1."""
-    found = _IMAGE_ID.search(key)
-    if found is None:
+    """Return 1 for COCO_test2014_000000000001 and for 000000000001 of 2017."""
+    match = _IMAGE_ID.search(key)
+    if match is None:
         raise DataError("its name does not end with the number that COCO gave the picture", key=key)
-    return int(found[1])
+    return int(match[1])
 
 
 def _number(key: str) -> int:
@@ -129,9 +129,9 @@ def _number(key: str) -> int:
 
 def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     scores: dict[str, dict[str, list[float]]] = {}
-    for told in predictions:  # the texts of a group in their order
-        question, _, group = told["group"].rpartition("/")
-        scores.setdefault(question, {}).setdefault(group, []).append(told["score"])
+    for prediction in predictions:  # candidates of a group in order
+        question, _, group = prediction["group"].rpartition("/")
+        scores.setdefault(question, {}).setdefault(group, []).append(prediction["score"])
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(VCR_COLUMNS)
@@ -143,5 +143,5 @@ def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-# By the server's name: the task, and what writes its predictions.
+# By name of the server: its task, and a function that formats the predictions.
 FORMS: dict[str, tuple[str, Written]] = {"coco": ("caption", _coco), "vqa": ("vqa", _vqa), "vcr": ("vcr", _vcr)}

@@ -1,4 +1,4 @@
-"""Learning curves from the logs of runs, and where their lines go on the page."""
+"""Learning curves from the logs of runs, and their layout in SVG."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from diptych.training.log import METRICS, read_lines
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins for the numbers of the axes
-STEPS = (1, 2, 2.5, 5, 10)  # what a reader counts in
+STEPS = (1, 2, 2.5, 5, 10)  # round steps of an axis
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
 Point = tuple[float, float]  # step, value
@@ -19,14 +19,14 @@ Point = tuple[float, float]  # step, value
 
 @dataclass
 class Logged:
-    """What a run has logged by step: losses, scores of validations, and how it went."""
+    """The log of a run by step: losses, validation scores, rates and speed."""
 
     losses: dict[str, list[Point]] = field(default_factory=dict)  # `loss` is the weighted sum, the others by objective
     scores: dict[str, list[Point]] = field(default_factory=dict)  # by name, such as CIDEr
     course: dict[str, list[Point]] = field(default_factory=dict)  # by the name that COURSE gives a field
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """A line as `read_lines` hands it back."""
+        """Add one line, as `read_lines` returns it."""
         step = float(line["step"])
         total = {LOSS: line["total"]} if "total" in line else {}
         for name, value in {**total, **line.get("losses", {})}.items():
@@ -43,7 +43,7 @@ def _add(series: dict[str, list[Point]], name: str, step: float, value: float) -
 
 
 def read_log(run: Path) -> Logged:
-    """Of a run's folder; nothing where it has logged nothing."""
+    """Read the log in a run's folder; empty if there is none."""
     logged = Logged()
     for line in read_lines(run / METRICS):
         logged.add(line)
@@ -51,15 +51,15 @@ def read_log(run: Path) -> Logged:
 
 
 def curve(name: str, run: Path, what: str = LOSS) -> Curve | None:
-    """`loss`, or a score of the validation such as CIDEr, by step; None where the run has logged none."""
+    """Return `loss`, or a validation score such as CIDEr, by step; None if the run has not logged it."""
     logged = read_log(run)
     points = (logged.losses if what == LOSS else logged.scores).get(what)
     return Curve(name, tuple(points)) if points else None
 
 
 def chart(title: str, runs: Mapping[str, Path], what: str = LOSS, y: str = "") -> Chart | None:
-    """One curve a run, by its name; None where no run has any."""
-    curves = [found for name, run in runs.items() if (found := curve(name, run, what)) is not None]
+    """Return a chart with one curve per run, by its name; None if no run has one."""
+    curves = [line for name, run in runs.items() if (line := curve(name, run, what)) is not None]
     return Chart(title, tuple(curves), y=y or what, from_zero=what != LOSS) if curves else None
 
 
@@ -94,7 +94,7 @@ class ChartDrawing:
 
 
 def draw(chart: Chart) -> ChartDrawing:
-    """Where everything goes. The axis begins at 0 where it must, or where the values come near it."""
+    """Lay out a chart. The y axis starts at 0 if the chart requires it, or if the values come near 0."""
     xs = [x for curve in chart.curves for x, _ in curve.points] or [0.0, 1.0]
     ys = [y for curve in chart.curves for _, y in curve.points] or [0.0, 1.0]
     least, most = min(ys), max(ys)
@@ -122,7 +122,7 @@ def draw(chart: Chart) -> ChartDrawing:
 
 
 def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers from at or below `low` to at or above `high`."""
+    """Return round numbers that cover the range from `low` to `high`."""
     span = (high - low) or abs(high) or 1.0
     power = 10 ** math.floor(math.log10(span / wanted))
     step = next(power * factor for factor in STEPS if span / (power * factor) <= wanted)

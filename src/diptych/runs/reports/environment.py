@@ -1,4 +1,4 @@
-"""Where pages are made: all text is escaped, and none turns what follows it around."""
+"""The jinja2 environment of pages: it escapes all text and removes marks of text direction."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(
 
 
 def environment() -> Environment:
+    """Return the environment for the templates of reports."""
     return Environment(
         loader=PackageLoader("diptych.runs.reports"), autoescape=True, undefined=StrictUndefined, finalize=_harmless,
         trim_blocks=True, lstrip_blocks=True,
@@ -16,5 +17,5 @@ def environment() -> Environment:
 
 
 def _harmless(value: Any) -> Any:
-    """Text without marks that turn what follows it around: a caption must not mirror the figure beside it."""
+    """Remove marks of text direction: a caption must not mirror the number next to it."""
     return value.translate(TURNING) if type(value) is str else value

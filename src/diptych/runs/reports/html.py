@@ -1,7 +1,7 @@
-"""A report as one HTML file: pictures and plots inside it, no network, no script.
+"""A report as one HTML file with its images and plots: no network requests, no script.
 
-All text goes through jinja2's autoescape, drawings too (they are SVG in the template, this file gives the places), so
-that a caption or a class name can hold anything. A content security policy refuses whatever would be fetched.
+All text is escaped by jinja2, so that a caption or a class name can hold anything. Drawings are SVG in the template,
+with coordinates from this file. A content security policy blocks requests.
 """
 
 import base64
@@ -28,19 +28,20 @@ from diptych.vision.pictures import open_picture
 FILE = "report.html"
 LARGEST = 480  # pixels of a picture's longer side, in the page
 QUALITY = 88  # of JPEG
-# What the links between pages stand between. Text that is reported is escaped and cannot hold these.
+# Markers around the links between pages. Reported text is escaped and cannot contain them.
 BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
 COLOURS = 6  # that the style sheet has for arms, curves and boxes
 
 
 def write_report(folder: Path, report: Report) -> Path:
-    """Writes `folder/report.html`, whole or not at all; hands back its path."""
+    """Write `folder/report.html` atomically; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / FILE, page(report).encode("utf-8", "replace"))
     return folder / FILE
 
 
 def page(report: Report) -> str:
+    """Return the HTML of a report."""
     return (
         _environment()
         .get_template("report.html.jinja")
@@ -59,7 +60,7 @@ def page(report: Report) -> str:
 
 
 def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
-    """`pages` of `write_report` and those in front of them lead to each other. Called again, to new ones too."""
+    """Link `pages` of `write_report`, and the `front` pages, with each other. Call it again to add pages."""
     everywhere = {*pages.values(), *front}
     if len(everywhere) < 2:
         return
@@ -74,7 +75,7 @@ def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
 
 @dataclass(frozen=True)
 class Bar:
-    """One arm's score on a scale; places are per cent of its length."""
+    """One arm's score on a scale; positions are percentages of its length."""
 
     arm: Arm
     score: Score
@@ -86,7 +87,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """One score of all arms between its blind baseline and its ceiling."""
+    """One score of all arms, with its blind baseline and ceiling."""
 
     name: str
     blind: float | None
@@ -116,7 +117,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
 
 @lru_cache(maxsize=256)
 def picture_uri(path: Path) -> str:
-    """The picture as a data URI, small enough for a page; empty where it cannot be opened."""
+    """Return an image as a data URI, scaled down for a page; empty if it cannot be opened."""
     try:
         pixels = open_picture(path)
     except DataError:
@@ -129,7 +130,7 @@ def picture_uri(path: Path) -> str:
 
 
 def _hues(report: Report) -> dict[str, int]:
-    """One colour for an arm, wherever it is drawn."""
+    """Assign each arm one colour for the whole page."""
     arms = [arm.name for comparison in report.comparisons for arm in comparison.arms]
     curves = [curve.name for chart in report.charts for curve in chart.curves]
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys([*arms, *curves]))}
@@ -140,7 +141,7 @@ def _shown_uri(shown: ShownPicture) -> str:
 
 
 def _colours(boxes: tuple[Box, ...]) -> dict[str, int]:
-    """A colour for each class of a picture, in the order of their sight."""
+    """Assign a colour to each class of an image, in the order of the boxes."""
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys(box.name for box in boxes))}
 
 

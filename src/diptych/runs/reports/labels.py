@@ -1,4 +1,4 @@
-"""Names of regions on a picture, where they hide each other least."""
+"""Place the names of regions on an image with little overlap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ WIDE = 0.56  # width of a letter over its height, on average
 
 @dataclass(frozen=True)
 class Label:
-    """In pixels of the picture; `x` is the left end of the text, `y` its base line."""
+    """A placed text. `x`: left end, `y`: baseline, in pixels of the image."""
 
     text: str
     x: float
@@ -19,7 +19,7 @@ class Label:
 
 
 def lay_out(boxes: Sequence[Box], size: tuple[int, int]) -> tuple[Label, ...]:
-    """Each inside its box's top, else at another edge of it where nothing is written yet, always in the picture."""
+    """Place each name inside the top of its box, or at another edge with less overlap, within the image."""
     width, height = size
     letter = LETTER * max(size)
     taken: list[tuple[float, float, float, float]] = []

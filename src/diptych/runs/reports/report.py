@@ -1,4 +1,4 @@
-"""What a report holds: plain data, so that anything can be reported, and a page that draws it (html.py)."""
+"""The contents of a report as plain data; html.py draws the page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Arms on the same test pictures. `drawn` names the scores that get a bar; the others stand in the table."""
+    """Arms on the same test images. Scores in `drawn` get a bar; all are in the table."""
 
     title: str
     arms: tuple[Arm, ...]
@@ -40,7 +40,7 @@ class Chart:
     curves: tuple[Curve, ...]
     x: str = "step"
     y: str = ""
-    from_zero: bool = False  # a score's axis must not make much of little
+    from_zero: bool = False  # y axis from 0, so that small differences of scores look small
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Answered:
     question: str
     kind: str
     given: str
-    wanted: str  # what most people said
+    wanted: str  # the most frequent answer of people
     accuracy: float  # 0 to 1
 
     @property
@@ -67,7 +67,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Word:
-    """A piece of a caption; `absent` where it names a thing that is not in the picture."""
+    """A piece of a caption; `absent` if it names an object that is not in the image."""
 
     text: str
     absent: bool = False
@@ -75,7 +75,7 @@ class Word:
 
 @dataclass(frozen=True)
 class ShownPicture:
-    """One picture of the gallery with what was said of it."""
+    """One image of the gallery with its predictions."""
 
     key: str
     picture: Path | None
@@ -102,7 +102,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class ReportFinding:
-    """Something that failed, counted, and as far as can be told why."""
+    """A count of failures, with the cause as far as it is known."""
 
     title: str
     text: str
@@ -113,18 +113,18 @@ class ReportFinding:
 class TimedStage:
     name: str
     seconds: float
-    memory_mib: float | None = None  # the most that all processes held at one time
+    memory_mib: float | None = None  # peak memory of all processes together
 
 
 @dataclass(frozen=True)
 class Report:
     title: str
-    lead: str  # two sentences: what was done and what came out
+    lead: str  # two sentences: method and result
     configuration: Mapping[str, str] = field(default_factory=dict)
     comparisons: tuple[Comparison, ...] = ()
     charts: tuple[Chart, ...] = ()
     gallery: tuple[ShownPicture, ...] = ()
-    gallery_text: str = ""  # who speaks, and how the pictures were chosen
+    gallery_text: str = ""  # source of the predictions, and how the images were chosen
     findings: tuple[ReportFinding, ...] = ()
     worst: tuple[ShownPicture, ...] = ()  # the lowest-scoring captions
     stages: tuple[TimedStage, ...] = ()

@@ -9,7 +9,7 @@ from diptych.tasks.scores import Score, Scores
 
 
 def score_table(scores: Scores) -> Group:
-    """Each score between its blind baseline and its ceiling, with how all three were had below."""
+    """Return a table of scores with blind baselines and ceilings, and the notes below it."""
     of = f"{scores.items} {find_task(scores.task).scoring.noun} of {scores.pictures} pictures"
     covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of what was asked"
     table = Table()
@@ -23,7 +23,7 @@ def score_table(scores: Scores) -> Group:
 
 def score_row(score: Score) -> tuple[str, ...]:
     interval = "" if score.low is None or score.high is None else f"{score.low:.1f} to {score.high:.1f}"
-    # A ceiling of nothing, as BLEU's of a few pictures, is a small number above 0.
+    # BLEU of few images has a ceiling slightly above 0, of which no share is given.
     share = f"{100 * score.value / score.ceiling:.0f}%" if score.ceiling and score.ceiling >= 0.05 else ""
     return (score.name, f"{score.value:.1f}", interval, figure(score.blind), figure(score.ceiling), share)
 
