@@ -198,7 +198,7 @@ def extract(
     refuse_changed(out, records, data)
     opened = open_detector(
         detector, records, features, weights, region_selection, boxes, settings or (), backbone,
-        tell=partial(tell, console()),
+        report=partial(tell, console()),
     )  # fmt: skip
     opened = with_image_feature(opened, image_feature)
     hold(out)
