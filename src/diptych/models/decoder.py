@@ -39,9 +39,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "*N D"],
-        closed: Float[Tensor, "#B 1 #U U"],
+        closed: Float[Tensor, "#B 1 #K U"],
         encoded: Float[Tensor, "B P D"],
-        encoded_closed: Float[Tensor, "#B 1 #U P"],
+        encoded_closed: Float[Tensor, "#B 1 #K P"],
         *,
         rows: Rows | None = None,
     ) -> Float[Tensor, "*n D"]:
@@ -87,9 +87,9 @@ class SharedLayer(Layer):
     def forward(
         self,
         x: Float[Tensor, "*N D"],
-        closed: Float[Tensor, "#B 1 #U U"],
+        closed: Float[Tensor, "#B 1 #K U"],
         encoded: Float[Tensor, "B P D"] | None = None,
-        encoded_closed: Float[Tensor, "#B 1 #U P"] | None = None,
+        encoded_closed: Float[Tensor, "#B 1 #K P"] | None = None,
         *,
         rows: Rows | None = None,
     ) -> Float[Tensor, "*n D"]:
@@ -109,9 +109,9 @@ class SharedLayer(Layer):
 def _after_both(
     layer: DecoderLayer | SharedLayer,
     x: Float[Tensor, "*N D"],
-    closed: Float[Tensor, "#B 1 #U U"],
+    closed: Float[Tensor, "#B 1 #K U"],
     read: KeysValues,
-    read_closed: Float[Tensor, "#B 1 #U P"],
+    read_closed: Float[Tensor, "#B 1 #K P"],
     rows: Rows | None,
 ) -> Float[Tensor, "*n D"]:
     """Words attend to words, then to the input."""
@@ -124,7 +124,7 @@ def _after_both(
 def run_decoder(
     layers: nn.ModuleList,
     x: Float[Tensor, "B U D"],
-    closed: Float[Tensor, "#B 1 #U U"],
+    closed: Float[Tensor, "#B 1 #K U"],
     *read: Tensor,
     requested: Bool[Tensor, "B U"] | None,
 ) -> Float[Tensor, "B U D"]:
