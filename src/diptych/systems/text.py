@@ -74,7 +74,7 @@ class DecoderModel(SystemModel):
     ) -> tuple[Float[Tensor, "B V"], DecoderCache]:
         """Return the scores of each caption's first word, and a memory with room for `room` words."""
         memory = DecoderCache(pasts, closed, room)
-        first = torch.full((len(closed), 1), self.vocabulary.cls, device=closed.device)
+        first = torch.full((closed.shape[0], 1), self.vocabulary.cls, device=closed.device)
         return self._next(first, memory)[:, 0], memory
 
     def follow(
