@@ -187,7 +187,7 @@ def test_a_device_that_is_asked_seldom_writes_the_same(
         often, seldom = Table(seed, end=1.0), Table(seed, end=1.0)
         wanted = decode(often, batch, options)
         with monkeypatch.context() as patch:
-            patch.setattr(sys.modules["diptych.models.decoding.search"], "ASKED_SELDOM", ("cpu",))
+            patch.setattr(sys.modules["diptych.models.decoding.search"], "ASYNCHRONOUS", ("cpu",))
             found = decode(seldom, batch, options)
         assert [row[0].tokens for row in found] == [row[0].tokens for row in wanted]
         assert [row[0].score for row in found] == pytest.approx([row[0].score for row in wanted])

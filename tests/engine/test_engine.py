@@ -102,7 +102,7 @@ def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "other.py"
     script.write_text(OTHER)
     told = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True, timeout=800)
-    assert re.search(r"cluster on \S+ have .*'diptych': '0.*wanted .*'9\.9'.*install the same there", told.stdout)
+    assert re.search(r"Ray workers on \S+ have .*'diptych': '0.*wanted .*'9\.9'.*install the same there", told.stdout)
 
 
 def test_nothing_is_reported_to_anyone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,5 +98,5 @@ def test_what_cannot_be_compared(plan: CaptionStudy, tmp_path: Path) -> None:
     settings = [*TINY, *FEW, "data.split=train", "training.steps=1"]
     store = Store(Path(plan.store))
     reader = run(find_recipe("image-bert/small/pretrain", settings), store, tmp_path / "r", console=Console(quiet=True))
-    with pytest.raises(RecipeError, match="image-bert cannot caption: it has no decoder; choose another model"):
+    with pytest.raises(RecipeError, match="image-bert reads and does not write captions; choose another model"):
         teach_captioner(replace(plan, model=str(reader.model.folder)))

@@ -64,7 +64,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("no such data", nothing, "extract FILE OUT --detector ground-truth", 1, "nothing at"),
     ("data of another form", text("dogs"), "extract FILE OUT --detector ground-truth", 1, "is not data that Diptych"),
     ("no such detector", nothing, "extract MINE OUT --detector FILE", 2, "no detector"),
-    ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "holds any thing"),
+    ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "no record holds any object"),
     ("a store in its data", pictured, "extract FILE FILE --detector ground-truth", 2, "a folder of its own"),
     (
         "of a model alone",
@@ -73,7 +73,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
         2,
         "--split, --folds",
     ),
-    ("of results alone", nothing, "evaluate --model FILE --data WORLD --allow-missing", 2, "of what --model scores"),
+    ("of results alone", nothing, "evaluate --model FILE --data WORLD --allow-missing", 2, "--allow-missing has no effect with --model"),
     ("not a model folder", lambda p: p.mkdir(), "caption a.png --model FILE", 1, "it has no config.json"),
     ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be reached on the hub"),
     ("missing checkpoint", nothing, "IMPORT", 1, "missing"),
@@ -174,7 +174,7 @@ def test_a_store_is_not_filled_on_after_its_data_changed(run: Callable[..., Resu
     assert extracted(manifest("a")).code == 0
     for changed in ({"caption": "a cat"}, {"split": "test"}):
         refused = extracted(manifest("a", **changed))
-        assert (refused.code, "said something else of 'red.png'" in refused.error) == (1, True), refused.error
+        assert (refused.code, "had something else for 'red.png'" in refused.error) == (1, True), refused.error
     manifest("a")
     shutil.move(tmp_path / "a", tmp_path / "elsewhere")
     again = extracted(tmp_path / "elsewhere/mine.jsonl")

@@ -140,5 +140,5 @@ def test_extract_takes_a_device_by_name(with_detector: Path, run: Callable[..., 
     assert all(torch.equal(one.record(i).regions.features, other.record(i).regions.features) for i in range(3))  # type: ignore[union-attr,arg-type]
     refused = run("extract", pictures, tmp_path / "none", "--detector", with_detector, "--device", "cuda:99")
     assert refused.code == 2
-    assert "--device: 'cuda:99' was asked for, " in refused.error
+    assert "--device: found 'cuda:99', but " in refused.error
     assert not (tmp_path / "none" / "store.json").exists()

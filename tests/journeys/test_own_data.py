@@ -135,7 +135,7 @@ def test_one_bad_picture_does_not_stop_the_others(begun: Path, run: Callable[...
     assert [line.split(":")[0] for line in result.out.splitlines()] == ["photos/001.jpg"]
     assert all(name in result.error for name in ("photos/cut.jpg", "none.jpg", "no images in empty*"))
     result = run("caption", "photos/cut.jpg", "none.jpg", "--model", "demo/pretrain", "--out", "o.txt")
-    assert (result.code, "none of 2 pictures" in result.error, Path("o.txt").exists()) == (1, True, False)
+    assert (result.code, "none of 2 images" in result.error, Path("o.txt").exists()) == (1, True, False)
 
 
 def test_weights_say_what_a_region_was_worth(begun: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_killed_run_ends_with_the_same_weights(world: Path, pretrained: Path, 
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert not (tmp_path / "model").exists()
-    assert "run its command again" in diptych("caption", "x.png", "--model", tmp_path, check=False).stderr
+    assert "repeat its command to resume it" in diptych("caption", "x.png", "--model", tmp_path, check=False).stderr
     subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
     assert weights(tmp_path) == weights(pretrained)
     assert steps(tmp_path) == steps(pretrained) == list(range(1, 21))

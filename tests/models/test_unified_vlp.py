@@ -277,7 +277,7 @@ def test_heads_are_made_by_name():
     }
     with pytest.raises(RecipeError, match="no head is called 'words'; did you mean word"):
         toy.model("words")
-    with pytest.raises(RecipeError, match=r"over answers was asked for, .* answers=0"):
+    with pytest.raises(RecipeError, match=r"over answers was requested, .* answers=0"):
         toy.model("answer", answers=0)
 
 

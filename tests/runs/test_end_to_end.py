@@ -158,7 +158,7 @@ def test_weights_of_torchvisions_kind_are_read_as_they_were_made(tmp_path: Path)
     torch.save(whole.state_dict(), tmp_path / "resnet50.pth")
     given = [*TINY, f"network_init={tmp_path / 'resnet50.pth'}", "model.network=resnet50", "data.pixels_colours=bgr"]
     recipe = find_recipe("vl-bert/small/end-to-end", given)
-    with pytest.raises(RecipeError, match=r"they want --set data\.pixels_colours=rgb --set model\.network_stride=3x3"):
+    with pytest.raises(RecipeError, match=r"which need --set data\.pixels_colours=rgb --set model\.network_stride=3x3"):
         run(recipe, store, tmp_path / "run", console=QUIET)
     network = FastRCNN("resnet50", stride="3x3").eval()
     begin_from_resnet(network, read_weights(tmp_path / "resnet50.pth"), "resnet50.pth")

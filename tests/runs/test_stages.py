@@ -162,5 +162,5 @@ def test_stores_are_named_on_the_command_line(tmp_path):
     assert stores_of(named, tmp_path / "out", None, QUIET).splits == {"cc": 1, "sbu": 1}
     assert stores_of((str(tmp_path / "a"),), tmp_path / "out", None, QUIET).splits == {"train": 1}
     for wrong in ((named[0], named[0]), (named[0], str(tmp_path / "b"))):
-        with pytest.raises(RecipeError, match="want names of their own"):
+        with pytest.raises(RecipeError, match="need distinct names"):
             stores_of(wrong, tmp_path / "out", None, QUIET)

@@ -158,11 +158,11 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
     with pytest.raises(ServingError, match=r"no answer from .*; start it: diptych serve MODEL"):
         Client(f"http://127.0.0.1:{port}").ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest())
     client = Client(f"http://127.0.0.1:{address[1]}")
-    with pytest.raises(DataError, match="cannot read the picture"):
+    with pytest.raises(DataError, match="cannot read the image"):
         client.ask(CAPTION.required_interface, tmp_path / "none.png", CaptionRequest())
     with pytest.raises(DataError, match="the model 'other' does not answer caption; those that do: toy"):
         client.ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest(model="other"))
-    with pytest.raises(RecipeError, match="--model FOLDER, or --server URL"):
+    with pytest.raises(RecipeError, match=r"--model FOLDER \(or --server URL"):
         app(["caption", str(tmp_path)], standalone_mode=False)
     with pytest.raises(RecipeError, match="leave out --server"):
         app(["caption", str(tmp_path), "--server", "http://localhost", "--show", "x"], standalone_mode=False)

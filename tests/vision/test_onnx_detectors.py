@@ -88,7 +88,7 @@ def yolox(folder: Path) -> Path:
 def test_yolox_as_its_own_export_leaves_it(tmp_path: Path) -> None:
     notes: list[str] = []
     maps = write_map(tmp_path / "maps.onnx")
-    options = {"backbone": f"onnx:{maps}", "select": "tden-official", "tell": notes.append}
+    options = {"backbone": f"onnx:{maps}", "select": "tden-official", "report": notes.append}
     with pytest.raises(RecipeError, match=r"a row for each cell of 8, 16, 32 pixels.*--set form=yolox .*form=cxcywh"):
         open_detector(f"onnx:{yolox(tmp_path)}", [], **options)  # type: ignore[arg-type]
     options["settings"] = ["form=yolox"]
