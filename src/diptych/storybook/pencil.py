@@ -86,7 +86,7 @@ class Pencil:
         self.polygon((x1, y1, x2, y1, x2, y2, x1, y2), fill, **style)
 
     def round_box(
-        self, x1: float, y1: float, x2: float, y2: float, fill: Colour, *, radius: float, **style: Unpack[Style]
+        self, x1: float, y1: float, x2: float, y2: float, fill: Colour | None, *, radius: float, **style: Unpack[Style]
     ) -> None:
         """Draw a rectangle with rounded corners."""
         corners = self._points((x1, y1, x2, y2))

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.storybook.drawings import DRAWINGS, Manner
+from diptych.storybook.drawings import Manner, draw
 from diptych.storybook.kinds import KINDS, SIZES
 from diptych.storybook.pencil import PAINT, Pencil
 from diptych.storybook.world import Figure
@@ -38,7 +38,7 @@ def _sprite(kind: str, colour: str, manner: Manner, mirrored: bool, scale: float
 @lru_cache(maxsize=4096)
 def _drawn(kind: str, colour: str, manner: Manner, scale: float) -> NDArray[np.uint8]:
     pencil = Pencil(KINDS[kind].width, KINDS[kind].height, scale)
-    DRAWINGS[kind](pencil, PAINT[colour], manner)
+    draw(kind, pencil, PAINT[colour], manner)
     return pencil.pixels()
 
 

@@ -1,18 +1,18 @@
-"""One drawing function for each kind of thing: facing right, in the pixels of a medium one."""
+"""Drawings of things, facing right, in the pixels of a medium one: people as functions, all others as SVG files."""
 
-from collections.abc import Mapping
+from diptych.storybook.drawings import people
+from diptych.storybook.drawings.manner import Manner
+from diptych.storybook.drawings.svg import draw_svg
+from diptych.storybook.pencil import Colour, Pencil
 
-from diptych.storybook.drawings.animals import bird, cat, dog, duck, rabbit
-from diptych.storybook.drawings.indoors import ball, book, box, chair, cup, flower, lamp, table
-from diptych.storybook.drawings.manner import Drawing, Manner
-from diptych.storybook.drawings.outdoors import balloon, bench, house, kite, tent, tree, umbrella
-from diptych.storybook.drawings.people import boy, girl, man, woman
-from diptych.storybook.drawings.vehicles import bicycle, boat, bus, car, plane
+__all__ = ["Manner", "draw"]
 
-_ALL = (
-    man, woman, boy, girl, dog, cat, bird, duck, rabbit, car, bus, bicycle, boat, plane, balloon, kite, umbrella,
-    tree, house, tent, bench, cup, ball, flower, book, chair, table, lamp, box,
-)  # fmt: skip
-DRAWINGS: Mapping[str, Drawing] = {drawing.__name__: drawing for drawing in _ALL}
+_PEOPLE = {"man": people.man, "woman": people.woman, "boy": people.boy, "girl": people.girl}
 
-__all__ = ["DRAWINGS", "Drawing", "Manner"]
+
+def draw(kind: str, pencil: Pencil, colour: Colour, manner: Manner) -> None:
+    """Draw a thing of this kind."""
+    if kind in _PEOPLE:
+        _PEOPLE[kind](pencil, colour, manner)
+    else:
+        draw_svg(kind, pencil, colour, {manner.pose, f"look-{manner.look}"})

@@ -1,9 +1,6 @@
 """What a drawing depends on apart from the colour."""
 
-from collections.abc import Callable
 from typing import NamedTuple
-
-from diptych.storybook.pencil import Colour, Pencil
 
 
 class Manner(NamedTuple):
@@ -12,6 +9,3 @@ class Manner(NamedTuple):
     pose: str  # empty where the kind has none
     look: int  # which variant of the details, 0 to 3
     holding: bool  # a person with an arm out
-
-
-Drawing = Callable[[Pencil, Colour, Manner], None]
