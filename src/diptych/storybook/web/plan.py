@@ -1,15 +1,18 @@
 """Contents of each page of the test web and the truth about it, as functions of the seed and the page's number."""
 
+import json
 from dataclasses import dataclass, field
+from importlib.resources import files
 from random import Random
 
 from diptych.storybook.captions import caption
 from diptych.storybook.facts import Facts
 from diptych.storybook.layout import scene
-from diptych.storybook.web.prose import COMMON, JUNK, PROSE, SPAM, TITLES
 from diptych.storybook.web.templates import HELD_OUT, TEMPLATES
 
 HOSTS = 40
+# Texts of pages, none of which describes a picture: `prose` and `titles` by language, and careless alt texts by kind.
+WORDS = json.loads((files("diptych.storybook.web") / "prose.json").read_text("utf-8"))
 CLOSED = "site-039.test"  # its robots.txt closes /closed/
 
 # Kinds of texts, with weights: 41 of 100 do not describe the picture.
@@ -93,13 +96,13 @@ def plan(seed: int, number: int) -> PageCase:
     picture = _drawn(rng, {name: weight for name, (weight, _) in PICTURES.items()}) if page == "page" else "scene"
     host = CLOSED if picture == "robots" else f"site-{rng.randrange(HOSTS):03d}.test"
     template = TEMPLATES[number % len(TEMPLATES)]
-    prose = list(PROSE[language])
+    prose = list(WORDS["prose"][language])
     rng.shuffle(prose)
     text = _drawn(rng, TEXTS) if page in ("page", "wrong_lang") else "alt"
     path = f"/{rng.choice(('blog', 'notes', '2024/05', 'p'))}/{number:05d}.html"
     case = PageCase(
         number, host, path, template, page, language, declared, picture, _drawn(rng, SOURCES), text,
-        number, 3 if rng.random() < 0.5 else 2, rng.choice(TITLES[language]), tuple(prose[:4]),
+        number, 3 if rng.random() < 0.5 else 2, rng.choice(WORDS["titles"][language]), tuple(prose[:4]),
     )  # fmt: skip
     case.texts.update(_texts(rng, seed, case))
     return case
@@ -112,7 +115,7 @@ def true_caption(rng: Random, seed: int, number: int) -> str:
 
 def _texts(rng: Random, seed: int, case: PageCase) -> dict[str, tuple[str, bool, str | None]]:  # noqa: PLR0911
     if case.page == "foreign":
-        return {"alt": (rng.choice(PROSE[case.language]), False, None)}
+        return {"alt": (rng.choice(WORDS["prose"][case.language]), False, None)}
     natural = PICTURES[case.picture][1] != "realism" and case.picture != "one_colour"
     right = true_caption(rng, seed, case.scene)
     match case.text:
@@ -123,18 +126,18 @@ def _texts(rng: Random, seed: int, case: PageCase) -> dict[str, tuple[str, bool,
         case "other":
             return {"alt": (true_caption(rng, seed, case.scene + 1 + rng.randrange(50)), False, None)}
         case "junk":
-            junk = rng.choice(JUNK)
+            junk = rng.choice(WORDS["junk"])
             return {"alt": (junk, False, "letters" if "#" in junk else "short")}
         case "file_name":
             number = rng.randrange(9999)
             name = rng.choice((f"IMG_{number:04d}.JPG", f"DSC{number:05d}", "trip-2019_04.jpg"))
             return {"alt": (name, False, "file_name")}
         case "foreign":
-            return {"alt": (rng.choice(PROSE[rng.choice(("de", "fr", "es", "nl"))]), False, "text_language")}
+            return {"alt": (rng.choice(WORDS["prose"][rng.choice(("de", "fr", "es", "nl"))]), False, "text_language")}
         case "spam":
-            return {"alt": (rng.choice(SPAM), False, "spam")}
+            return {"alt": (rng.choice(WORDS["spam"]), False, "spam")}
         case _:
-            return {"figcaption": (rng.choice(COMMON), False, "common_text")}
+            return {"figcaption": (rng.choice(WORDS["common"]), False, "common_text")}
 
 
 def _drawn(rng: Random, weights: dict[str, int]) -> str:
