@@ -7,9 +7,10 @@ or the look (`sitting`, `look-3`). A shape without `stroke` gets the pencil's ou
 import re
 from collections.abc import Collection
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring
 
+from diptych.runtime.files import text_of
 from diptych.storybook.pencil import Colour, Pencil, Style, shade
 
 _NUMBER = re.compile(r"-?[\d.]+")
@@ -28,7 +29,7 @@ def draw_svg(kind: str, pencil: Pencil, colour: Colour, classes: Collection[str]
 
 @cache
 def _drawing(kind: str) -> Element:
-    return fromstring((files("diptych.storybook.drawings") / f"{kind}.svg").read_text("utf-8"))
+    return fromstring(text_of(Path(__file__).with_name(f"{kind}.svg")))
 
 
 def _draw(shape: Element, pencil: Pencil, colour: Colour) -> None:

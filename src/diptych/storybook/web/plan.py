@@ -1,10 +1,10 @@
 """Contents of each page of the test web and the truth about it, as functions of the seed and the page's number."""
 
-import json
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 from random import Random
 
+from diptych.runtime.files import parse_json, text_of
 from diptych.storybook.captions import caption
 from diptych.storybook.facts import Facts
 from diptych.storybook.layout import scene
@@ -12,7 +12,7 @@ from diptych.storybook.web.templates import HELD_OUT, TEMPLATES
 
 HOSTS = 40
 # Texts of pages, none of which describes a picture: `prose` and `titles` by language, and careless alt texts by kind.
-WORDS = json.loads((files("diptych.storybook.web") / "prose.json").read_text("utf-8"))
+WORDS = parse_json(text_of(Path(__file__).with_name("prose.json")))
 CLOSED = "site-039.test"  # its robots.txt closes /closed/
 
 # Kinds of texts, with weights: 41 of 100 do not describe the picture.
