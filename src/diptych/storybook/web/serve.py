@@ -1,15 +1,16 @@
 """A server for the test web on 127.0.0.1: it answers for all hosts and misbehaves where the plan wants it."""
 
-import asyncio
 import gzip
 import json
+import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any
+from threading import Lock, Thread
+from typing import Any, Self
 
 from diptych.runtime.errors import DataError
 from diptych.storybook.web.plan import CLOSED
@@ -29,110 +30,121 @@ class Request:
     at_once: int = 0  # requests of this host under way when it came, including itself
 
 
-@dataclass
-class Server:
+class Server(ThreadingHTTPServer):
     """HTTP server on 127.0.0.1 for a folder written by `web.write`. `log` has every request. Raises DataError."""
 
-    folder: Path
-    patience: float = 60.0  # seconds before a slow host sends anything
-    log: list[Request] = field(default_factory=list)
-    port: int = 0
+    request_queue_size = 128
 
-    def __post_init__(self) -> None:
-        path = self.folder / "serving.json"
+    def __init__(self, folder: Path, port: int = 0, patience: float = 60.0) -> None:
+        """`patience`: seconds before a slow host sends anything."""
+        path = folder / "serving.json"
         if not path.exists():
-            raise DataError(f"no test web in {self.folder}; `diptych storybook web {self.folder}` writes one")
+            raise DataError(f"no test web in {folder}; `diptych storybook web {folder}` writes one")
+        self.folder, self.patience, self.log = folder, patience, list[Request]()
         self.faults: dict[str, str] = json.loads(path.read_text("utf-8"))
         self.under_way: dict[str, int] = {}
-        _gzip_bomb()
+        self.counting = Lock()
+        _gzip_bomb()  # made before the first request
+        super().__init__(("127.0.0.1", port), _Answer)
 
-    async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._answer, "127.0.0.1", port)
-        self.port = self._server.sockets[0].getsockname()[1]
+    @property
+    def port(self) -> int:
+        return self.server_port
 
-    async def forever(self) -> None:
-        async with self._server:
-            await self._server.serve_forever()
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # of clients that have enough
+            super().handle_error(request, client_address)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-                fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-                path = head[0].split(" ")[1]
-                host = fields.get("host", "").partition(":")[0]
-                self.under_way[host] = self.under_way.get(host, 0) + 1
-                agent = fields.get("user-agent", "")
-                self.log.append(Request(host, path, time.monotonic(), agent, self.under_way[host]))
-                try:
-                    await self._respond(host, path, writer)
-                    await writer.drain()
-                finally:
-                    self.under_way[host] -= 1
-        with suppress(Exception):
-            writer.close()
+    def count(self, host: str, change: int) -> int:
+        """Return the number of requests of a host that are under way after this change."""
+        with self.counting:
+            self.under_way[host] = self.under_way.get(host, 0) + change
+            return self.under_way[host]
 
-    async def _respond(self, host: str, path: str, writer: asyncio.StreamWriter) -> None:
-        if path == "/robots.txt":
-            _robots(host, writer)
-            return
-        origin = path.partition("?")[0]
-        kind = self.faults.get(f"http://{host}{origin}", "")
+
+class _Answer(BaseHTTPRequestHandler):
+    """One connection. The answer to a faulty address is the fault that serving.json names."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Server
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        host = self.headers.get("Host", "").partition(":")[0]
+        agent = self.headers.get("User-Agent", "")
+        request = Request(host, self.path, time.monotonic(), agent, self.server.count(host, 1))
+        self.server.log.append(request)
+        try:
+            self._respond(host)
+        finally:
+            self.server.count(host, -1)
+
+    def _respond(self, host: str) -> None:
+        origin, _, step = self.path.partition("?")
         file = self._file(host, origin)
-        if await _misbehaved(kind, host, path, file, writer, self.patience):
-            return
-        if file is None:
-            _send(writer, 404, b"not found")
-        else:
-            _send(writer, 200, file.read_bytes(), MEDIA.get(file.suffix[1:], "application/octet-stream"))
+        match kind := self.server.faults.get(f"http://{host}{origin}", ""):
+            case "status_404" | "status_503" | "status_429":
+                self._send(int(kind[-3:]), b"no")
+            case "loop":
+                self._redirect(f"http://{host}{origin}?{'b' if step != 'b' else 'a'}")
+            case "chain_5" | "chain_6" if int(step or 0) < int(kind[-1]):
+                self._redirect(f"{origin}?{int(step or 0) + 1}")
+            case "metadata":
+                self._redirect("http://169.254.169.254/latest/meta-data/")
+            case "opt_out_header":
+                body = file.read_bytes() if file is not None else b""
+                self._send(200, body, "image/jpeg", **{"X-Robots-Tag": "noai, noimageai"})
+            case "gzip_bomb":
+                self._send(200, _gzip_bomb(), "image/jpeg", **{"Content-Encoding": "gzip"})
+            case "slow":
+                time.sleep(self.server.patience)
+            case "drip" | "endless" | "reset":
+                self._pour(kind)
+            case _ if origin == "/robots.txt":
+                self._robots(host)
+            case _ if file is not None:
+                self._send(200, file.read_bytes(), MEDIA.get(file.suffix[1:], "application/octet-stream"))
+            case _:
+                self._send(404, b"not found")
 
     def _file(self, host: str, path: str) -> Path | None:
         for folder in ("files", "html"):
-            root = (self.folder / folder).resolve()
+            root = (self.server.folder / folder).resolve()
             file = (root / host / path.lstrip("/")).resolve()
             if file.is_relative_to(root) and file.is_file():
                 return file
         return None
 
+    def _robots(self, host: str) -> None:
+        if host != CLOSED and host.endswith(("3.test", "7.test")):
+            self._send(404, b"none")
+        else:
+            self._send(200, b"User-agent: *\n" + (b"Disallow: /closed/\n" if host == CLOSED else b"Allow: /\n"))
 
-def _robots(host: str, writer: asyncio.StreamWriter) -> None:
-    if host == CLOSED:
-        _send(writer, 200, b"User-agent: *\nDisallow: /closed/\n")
-    elif host.endswith(("3.test", "7.test")):
-        _send(writer, 404, b"none")
-    else:
-        _send(writer, 200, b"User-agent: *\nAllow: /\n")
+    def _pour(self, kind: str) -> None:
+        """Send a picture by drops, without end, or cut short."""
+        self.close_connection = True
+        self._head(200, "image/jpeg", {} if kind == "endless" else {"Content-Length": "50000"})
+        self.wfile.write(CHUNK[:2000])
+        while kind != "reset":
+            self.wfile.write(CHUNK if kind == "endless" else b"\0")
+            time.sleep(0 if kind == "endless" else 0.5)
 
+    def _redirect(self, address: str) -> None:
+        self._send(302, b"", Location=address)
 
-async def _misbehaved(
-    kind: str, host: str, path: str, file: Path | None, writer: asyncio.StreamWriter, patience: float
-) -> bool:
-    """Answer with the fault `kind`; return False if it is no fault, so that the file is still to be sent."""
-    origin, _, step = path.partition("?")
-    match kind:
-        case "status_404" | "status_503" | "status_429":
-            _send(writer, int(kind[-3:]), b"no")
-        case "loop":
-            _redirect(writer, f"http://{host}{origin}?{'b' if step != 'b' else 'a'}")
-        case "chain_5" | "chain_6":
-            done, most = int(step or 0), int(kind[-1])
-            if done == most:
-                return False
-            _redirect(writer, f"{origin}?{done + 1}")
-        case "metadata":
-            _redirect(writer, "http://169.254.169.254/latest/meta-data/")
-        case "opt_out_header":
-            body = file.read_bytes() if file is not None else b""
-            _send(writer, 200, body, "image/jpeg", "X-Robots-Tag: noai, noimageai\r\n")
-        case "gzip_bomb":
-            _send(writer, 200, _gzip_bomb(), "image/jpeg", "Content-Encoding: gzip\r\n")
-        case "slow":
-            await asyncio.sleep(patience)
-        case "drip" | "endless" | "reset":
-            await _pour(kind, writer)
-        case _:
-            return False
-    return True
+    def _send(self, status: int, body: bytes, media: str = "text/plain", **more: str) -> None:
+        self._head(status, media, {"Content-Length": str(len(body)), **more})
+        self.wfile.write(body)
+
+    def _head(self, status: int, media: str, more: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": media, **more}.items():
+            self.send_header(name, value)
+        self.end_headers()
 
 
 @cache
@@ -140,72 +152,23 @@ def _gzip_bomb() -> bytes:
     return gzip.compress(b"\0" * 60_000_000, 1)
 
 
-async def _pour(kind: str, writer: asyncio.StreamWriter) -> None:
-    """Send a picture by drops, without end, or up to a reset of the connection."""
-    length = "Content-Length: 50000\r\n" if kind != "endless" else ""
-    writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n{length}\r\n".encode())
-    writer.write(CHUNK[:2000])
-    await writer.drain()
-    if kind == "reset":
-        transport: Any = writer.transport
-        transport.abort()
-        raise ConnectionResetError
-    while True:
-        writer.write(CHUNK if kind == "endless" else b"\0")
-        await writer.drain()
-        await asyncio.sleep(0 if kind == "endless" else 0.5)
-
-
-def _redirect(writer: asyncio.StreamWriter, address: str) -> None:
-    _send(writer, 302, b"", extra=f"Location: {address}\r\n")
-
-
-def _send(writer: asyncio.StreamWriter, status: int, body: bytes, media: str = "text/plain", extra: str = "") -> None:
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
-    writer.write(head.encode() + body)
-
-
-class Live:
+class Live(Server):
     """A `Server` in its own thread, for tests and benchmarks: `with Live(folder) as server: server.port`."""
 
-    def __init__(self, folder: Path, patience: float = 60.0) -> None:
-        self.server = Server(folder, patience)
-        self._ready = Event()
-
-    def __enter__(self) -> Server:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        return self.server
-
-    def _run(self) -> None:
-        self._loop.run_until_complete(self.server.start())
-        self._ready.set()
-        with suppress(asyncio.CancelledError, RuntimeError):
-            self._loop.run_until_complete(self.server.forever())
+    def __enter__(self) -> Self:
+        Thread(target=self.serve_forever, daemon=True).start()
+        return self
 
     def __exit__(self, *raised: object) -> None:
-        def end() -> None:
-            for task in asyncio.all_tasks(self._loop):
-                task.cancel()
-
-        self._loop.call_soon_threadsafe(end)
-        self._thread.join()
-        self._loop.close()
+        self.shutdown()
+        self.server_close()
 
 
 def serve(folder: Path, port: int) -> None:
     """Serve the folder until Ctrl-C. Port 0 takes a free one."""
-
-    async def run() -> None:
-        server = Server(folder)
-        await server.start(port)
+    with suppress(KeyboardInterrupt), Server(folder, port) as server:
         print(
             f"the test web is served on 127.0.0.1:{server.port}; to fetch from it: --allow 127.0.0.0/8 "
             f"--resolve rebinding.test=10.0.0.1 --resolve '*.test=127.0.0.1:{server.port}'"
         )
-        await server.forever()
-
-    with suppress(KeyboardInterrupt):
-        asyncio.run(run())
+        server.serve_forever()
