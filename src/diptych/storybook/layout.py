@@ -1,5 +1,6 @@
 """Layout of a scene: groups are placed one by one where they hide little of each other."""
 
+from dataclasses import fields
 from functools import lru_cache
 from random import Random
 
@@ -7,7 +8,7 @@ from diptych.runtime.errors import DataError, nearest
 from diptych.storybook.kinds import HORIZON, PLACES, is_rare
 from diptych.storybook.plan import Group, PlacePart, extent, plan
 from diptych.storybook.truth import Relations, relations_between, seen
-from diptych.storybook.world import SIDE, SKIES, SPLITS, Figure, Scene
+from diptych.storybook.world import SIDE, SKIES, SPLITS, Figure, Scene, Thing
 
 VARIANTS = 12  # backgrounds of one place and sky in one split
 LEAST_VISIBLE = 0.35  # least visible share of a thing; what is more hidden is removed
@@ -104,6 +105,6 @@ def _hidden(a: Box, b: Box) -> float:
 def _figure(part: PlacePart, group: Group, x: float, y: float) -> Figure:
     width, height = extent(part)
     left, top = round(x + part.x - width / 2), round(y + part.y - height)
-    known = {name: getattr(part, name) for name in ("kind", "colour", "size", "pose", "look", "mirrored", "holding")}
+    known = {one.name: getattr(part, one.name) for one in fields(Thing)}
     grounded = group.level == "ground" and part.y > -8
     return Figure(left=left, top=top, grounded=grounded, **known)

@@ -6,21 +6,15 @@ from functools import cache
 from random import Random
 
 from diptych.storybook.kinds import HAND, KINDS, RARE_COLOURS, SIZES, Kind, colours_of, sitting_drop
+from diptych.storybook.world import Thing
 
 
 @dataclass(frozen=True)
-class PlacePart:
+class PlacePart(Thing):
     """One thing of a group; `x` and `y` are the middle of its feet, in pixels from the group's own."""
 
-    kind: str
-    colour: str
-    size: str
-    pose: str
-    look: int
-    mirrored: bool
     x: float = 0.0
     y: float = 0.0
-    holding: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ def _part(rng: Random, name: str, size: str | None = None) -> PlacePart:
     kind = KINDS[name]
     colour, size = rng.choice(colours_of(name)), size or rng.choice(tuple(SIZES))
     pose = rng.choice(kind.poses) if kind.poses else ""
-    return PlacePart(name, colour, size, pose, look=rng.randrange(kind.looks), mirrored=rng.random() < 0.5)
+    return PlacePart(name, colour, size, pose, rng.randrange(kind.looks), mirrored=rng.random() < 0.5, holding=False)
 
 
 def _level(part: PlacePart) -> str:

@@ -10,11 +10,8 @@ SKIES = tuple((time, weather) for time in ("day", "night") for weather in ("clea
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One thing and the place of its drawing. `box` and `visible` describe the part that nothing nearer covers.
-
-    Positions are pixels from the top left.
-    """
+class Thing:
+    """The looks of one thing: all that its drawing depends on."""
 
     kind: str
     colour: str
@@ -23,6 +20,15 @@ class Figure:
     look: int  # variant of the drawing: details that no word names, such as skin and hair
     mirrored: bool
     holding: bool  # a person with an arm out
+
+
+@dataclass(frozen=True)
+class Figure(Thing):
+    """One thing and the place of its drawing. `box` and `visible` describe the part that nothing nearer covers.
+
+    Positions are pixels from the top left.
+    """
+
     grounded: bool  # on the ground, where it casts a shadow
     left: int
     top: int

@@ -94,16 +94,7 @@ def _web(title: str, home: str, validation: bool) -> PublicSet:
     return PublicSet(title, home, (SetPart("web", (Piece(("train", "."), WEB),), split="train"), *val))
 
 
-HOMES = {
-    "coco": f"{COCO_HOME}, https://cs.stanford.edu/people/karpathy/deepimagesent",
-    "entities": "https://github.com/BryanPlummer/flickr30k_entities",
-    "gcc": "https://ai.google.com/research/ConceptualCaptions/download",
-    "cc12m": "https://github.com/google-research-datasets/conceptual-12m",
-    "flickr8k": "https://www.kaggle.com/datasets/adityajn105/flickr8k, of hockenmaier.cs.illinois.edu",
-    "vqa": f"https://visualqa.org/download.html, {COCO_HOME}",
-    "gqa": "https://cs.stanford.edu/people/dorarad/gqa/download.html",
-    "visual-genome": "https://homes.cs.washington.edu/~ranjay/visualgenome",
-}
+KARPATHY_HOME = f"{COCO_HOME}, https://cs.stanford.edu/people/karpathy/deepimagesent"
 KARPATHY = "Karpathy's, in caption_datasets.zip"
 VCR_IMAGES = Piece(("vcr1images",), "pictures, with boxes and outlines in the same folders, vcr1images.zip")
 
@@ -130,25 +121,29 @@ def _parts(
 SETS_KNOWN: dict[str, PublicSet] = {
     "flickr8k": PublicSet(
         "Flickr8k captions: 6,000 pictures to train, 1,000 and 1,000, by its lists; drawn where there are none",
-        HOMES["flickr8k"],
+        "https://www.kaggle.com/datasets/adityajn105/flickr8k, of hockenmaier.cs.illinois.edu",
         _parts("flickr8k", ("Flickr8k.token.txt", "captions.txt"), "40,460 captions; its lists in the same folder",
                ("Flicker8k_Dataset", "Flickr8k_Dataset", "Images"), "8,091 pictures, about 1 GB")),
     "coco": PublicSet(
-        "COCO captions in Karpathy's split: 113,287 pictures to train, 5,000 and 5,000", HOMES["coco"],
+        "COCO captions in Karpathy's split: 113,287 pictures to train, 5,000 and 5,000", KARPATHY_HOME,
         _parts("karpathy", ("dataset_coco.json", "karpathy/dataset_coco.json"), KARPATHY,
                ("images", "."), "the folder of train2014 and val2014, about 19 GB")),
     "flickr30k": PublicSet(
-        "Flickr30k captions in Karpathy's split: 29,000 pictures to train, 1,014 and 1,000", HOMES["coco"],
+        "Flickr30k captions in Karpathy's split: 29,000 pictures to train, 1,014 and 1,000", KARPATHY_HOME,
         _parts("karpathy", ("dataset_flickr30k.json", "karpathy/dataset_flickr30k.json"), KARPATHY,
                FLICKR.names, FLICKR.what)),
     "flickr30k-entities": PublicSet(
-        "Flickr30k Entities: captions whose phrases have boxes", HOMES["entities"], tuple(_entities())),
-    "cc3m": _web("Conceptual Captions: 3,318,333 addresses to train, 15,840 to validate", HOMES["gcc"], True),
-    "cc12m": _web("Conceptual 12M: 12 million addresses", HOMES["cc12m"], False),
+        "Flickr30k Entities: captions whose phrases have boxes", "https://github.com/BryanPlummer/flickr30k_entities",
+        tuple(_entities())),
+    "cc3m": _web("Conceptual Captions: 3,318,333 addresses to train, 15,840 to validate",
+                 "https://ai.google.com/research/ConceptualCaptions/download", True),
+    "cc12m": _web("Conceptual 12M: 12 million addresses", "https://github.com/google-research-datasets/conceptual-12m",
+                  False),
     "sbu": _web("SBU captions: a million addresses", "https://www.cs.rice.edu/~vo9/sbucaptions", False),
-    "vqa2": PublicSet("VQA v2: questions with ten answers each", HOMES["vqa"], tuple(_vqa())),
+    "vqa2": PublicSet("VQA v2: questions with ten answers each", f"https://visualqa.org/download.html, {COCO_HOME}",
+                      tuple(_vqa())),
     "gqa": PublicSet(
-        "GQA: questions about scenes, with an answer each", HOMES["gqa"],
+        "GQA: questions about scenes, with an answer each", "https://cs.stanford.edu/people/dorarad/gqa/download.html",
         _parts("gqa", ("*_balanced_questions.json",), "in questions1.2.zip, 1.4 GB", ("images",), "images.zip",
                train="train", val="val", test="testdev")),
     "vcr": PublicSet(
@@ -159,7 +154,8 @@ SETS_KNOWN: dict[str, PublicSet] = {
     "refcoco+": _refcoco("refcoco+", "unc"),
     "refcocog": _refcoco("refcocog", "umd"),
     "visual-genome": PublicSet(
-        "Visual Genome: phrases of regions, as captions, and questions", HOMES["visual-genome"],
+        "Visual Genome: phrases of regions, as captions, and questions",
+        "https://homes.cs.washington.edu/~ranjay/visualgenome",
         tuple(SetPart(form, (Piece((f"{name}.json",), f"{name}.json.zip"),), VG_IMAGES, "train")
               for form, name in (("visual-genome", "region_descriptions"), ("visual-genome-qa", "question_answers")))),
     "nlvr2": PublicSet(

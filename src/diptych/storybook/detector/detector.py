@@ -58,8 +58,14 @@ class StorybookDetector:
             maps: Maps = self.network(squares)
             boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
             candidates = self.describe_candidates(maps, boxes, heat)
-        rows = zip(pictures, shares, maps.whole, *(tensor.float() for tensor in candidates), strict=True)
-        return [self._regions(*row) for row in rows]
+        boxes, scores, classes, features = (tensor.float() for tensor in candidates)
+        found = []
+        for at, picture in enumerate(pictures):
+            rows = self.selection.choose(boxes[at], scores[at], classes[at, :, 1:].argmax(1))
+            chosen, size = to_picture_fractions(boxes[at][rows], shares[at]), (picture.shape[2], picture.shape[1])
+            described = {"classes": classes[at][rows].cpu(), "features": features[at][rows].cpu()}
+            found.append(Regions(chosen.cpu(), scores[at][rows].cpu(), size, **described, whole=maps.whole[at].cpu()))
+        return found
 
     def describe_candidates(
         self, maps: Maps, boxes: Float[Tensor, "B K 4"], heat: Float[Tensor, "B K"]
@@ -71,22 +77,6 @@ class StorybookDetector:
         # Geometric mean of two confidences: that a centre is there, and that the box shows one kind.
         scores = (heat * classes[..., 1:].amax(2)).sqrt()
         return boxes, scores, classes, features
-
-    def _regions(
-        self,
-        picture: Picture,
-        share: Float[Tensor, "2"],
-        whole: Float[Tensor, "F"],
-        boxes: Float[Tensor, "K 4"],
-        scores: Float[Tensor, "K"],
-        classes: Float[Tensor, "K C"],
-        features: Float[Tensor, "K F"],
-    ) -> Regions:
-        """Choose the regions of one picture among its candidates."""
-        rows = self.selection.choose(boxes, scores, classes[:, 1:].argmax(1))
-        chosen, size = to_picture_fractions(boxes[rows], share), (picture.shape[2], picture.shape[1])
-        scores, classes, features = scores[rows].cpu(), classes[rows].cpu(), features[rows].cpu()
-        return Regions(chosen.cpu(), scores, size, classes=classes, features=features, whole=whole.cpu())
 
     def save(self, folder: Path) -> None:
         """Write the detector's folder."""

@@ -12,7 +12,6 @@ from diptych.storybook.layout import scene
 from diptych.storybook.render import render
 from diptych.storybook.web.plan import PageCase, plan
 
-UNNATURAL = ("chart", "text", "gradient", "noise", "icons")
 _PALETTE = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _WORDS = tuple("the of and to in a is that for it as was with be by on not he his but at are this have from or".split())  # noqa: SIM905
 
@@ -92,20 +91,8 @@ def _bomb() -> bytes:
 
 
 def unnatural(kind: str, rng: Random) -> Image.Image:
-    """Draw a picture that no camera took; `kind` is one of UNNATURAL."""
-    width, height = rng.randrange(360, 640), rng.randrange(320, 480)
-    match kind:
-        case "chart":
-            return _chart(rng, width, height)
-        case "text":
-            return _page_of_text(rng, width, height)
-        case "gradient":
-            return _gradient(rng, width, height)
-        case "noise":
-            pixels = np.random.default_rng(rng.randrange(2**32)).integers(0, 256, (height, width, 3), np.uint8)
-            return Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(rng.choice((0, 0.7, 1.5))))
-        case _:
-            return _icons(rng, width, height)
+    """Draw a picture that no camera took; `kind` is a key of UNNATURAL."""
+    return UNNATURAL[kind](rng, rng.randrange(360, 640), rng.randrange(320, 480))
 
 
 def _chart(rng: Random, width: int, height: int) -> Image.Image:
@@ -147,6 +134,11 @@ def _gradient(rng: Random, width: int, height: int) -> Image.Image:
     return Image.fromarray((ends[0] * (1 - share) + ends[1] * share).astype(np.uint8))
 
 
+def _noise(rng: Random, width: int, height: int) -> Image.Image:
+    pixels = np.random.default_rng(rng.randrange(2**32)).integers(0, 256, (height, width, 3), np.uint8)
+    return Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(rng.choice((0, 0.7, 1.5))))
+
+
 def _icons(rng: Random, width: int, height: int) -> Image.Image:
     image = Image.new("RGB", (width, height), rng.choice(("white", "#eeeeee", "#223344")))
     draw = ImageDraw.Draw(image)
@@ -161,3 +153,6 @@ def _icons(rng: Random, width: int, height: int) -> Image.Image:
             else:
                 draw.polygon(((x + 28, y), (x + 56, y + 56), (x, y + 56)), fill=rng.choice(_PALETTE))
     return image
+
+
+UNNATURAL = {"chart": _chart, "text": _page_of_text, "gradient": _gradient, "noise": _noise, "icons": _icons}
