@@ -18,7 +18,6 @@ PICTURE = ("width", "height", "ratio", "density", *STATISTICS)
 ACROSS = ("file_name", "page_title")
 SEEN = ("named_seen", "named_unseen", "seen_unnamed", "named", "count_agrees")
 MODEL = ("similarity", "match")
-GROUPS = {"text": TEXT, "picture": PICTURE, "across": (*ACROSS, *SEEN, *MODEL)}
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 CERTAIN = 0.5  # least probability of a region whose class counts as seen
 

@@ -59,13 +59,13 @@ class StorybookDetector:
             boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
             candidates = self.describe_candidates(maps, boxes, heat)
         boxes, scores, classes, features = (tensor.float() for tensor in candidates)
-        found = []
+        regions = []
         for at, picture in enumerate(pictures):
             rows = self.selection.choose(boxes[at], scores[at], classes[at, :, 1:].argmax(1))
             chosen, size = to_picture_fractions(boxes[at][rows], shares[at]), (picture.shape[2], picture.shape[1])
             described = {"classes": classes[at][rows].cpu(), "features": features[at][rows].cpu()}
-            found.append(Regions(chosen.cpu(), scores[at][rows].cpu(), size, **described, whole=maps.whole[at].cpu()))
-        return found
+            regions.append(Regions(chosen.cpu(), scores[at][rows].cpu(), size, **described, whole=maps.whole[at].cpu()))
+        return regions
 
     def describe_candidates(
         self, maps: Maps, boxes: Float[Tensor, "B K 4"], heat: Float[Tensor, "B K"]
