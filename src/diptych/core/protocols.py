@@ -81,10 +81,9 @@ class Objective(Protocol):
     @property
     def heads(self) -> frozenset[str]: ...  # keys of `HEADS`
 
+    # What `prepare` changes: "pairs", "input" or "nothing". Pairs are swapped before input is masked.
     @property
-    def changes(
-        self,
-    ) -> str: ...  # by `prepare`: "pairs", "input" or "nothing"; pairs are swapped before input is masked
+    def changes(self) -> str: ...
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
 

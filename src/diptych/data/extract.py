@@ -188,9 +188,8 @@ class _Worker:
 
     folder: str  # of the detector
     batch: int
-    files: dict[str, npt.NDArray[np.uint8]] = field(
-        default_factory=dict
-    )  # the folder's, where machines do not share it
+    # Those of the folder, where machines do not share it.
+    files: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
     def __call__(self, window: list[Record] | str) -> Counts:
         if isinstance(window, str):

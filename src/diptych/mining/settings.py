@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from diptych.runtime.configs import assignment, value_of
+from diptych.runtime.configs import assignment, first_problem, value_of
 from diptych.runtime.errors import RecipeError, nearest
 
 OFF = ("off", "none", "null")
@@ -125,6 +125,4 @@ def checked(values: dict[str, Any]) -> MiningSettings:
     try:
         return MiningSettings.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RecipeError(f"{where}: {first['msg']}, found {first['input']!r}; `off` switches a rule off") from error
+        raise RecipeError(f"{first_problem(error)}; `off` switches a rule off") from error

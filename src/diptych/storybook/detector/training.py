@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
 
 from diptych.core import IGNORE, Capability, Losses, Objective, Partners, Record, Sample, Update
+from diptych.core.regions import shared_and_union
 from diptych.runtime.errors import DataError
 from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
 from diptych.vision.detectors.detection_batch import DetectionBatch
@@ -127,11 +128,8 @@ def _shown(
 
 def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Float[Tensor, "B K N"]:
     """Return the IoU of all pairs within a picture; torchvision's box_iou takes one picture at a time."""
-    a, b = first[:, :, None], second[:, None]
-    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
-    shared = sides.prod(-1)
-    areas = ((one[..., 2:] - one[..., :2]).prod(-1) for one in (a, b))
-    return shared / (sum(areas, -shared)).clamp(min=1e-9)
+    shared, union = shared_and_union(first[:, :, None], second[:, None])
+    return shared / union.clamp(min=1e-9)
 
 
 def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"], share: Float[Tensor, "K"] | None = None) -> Tensor:

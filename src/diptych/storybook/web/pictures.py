@@ -91,8 +91,8 @@ def _bomb() -> bytes:
 
 
 def unnatural(kind: str, rng: Random) -> Image.Image:
-    """Draw a picture that no camera took; `kind` is a key of UNNATURAL."""
-    return UNNATURAL[kind](rng, rng.randrange(360, 640), rng.randrange(320, 480))
+    """Draw a picture that no camera took; `kind` is one of UNNATURAL."""
+    return _UNNATURAL[kind](rng, rng.randrange(360, 640), rng.randrange(320, 480))
 
 
 def _chart(rng: Random, width: int, height: int) -> Image.Image:
@@ -155,4 +155,5 @@ def _icons(rng: Random, width: int, height: int) -> Image.Image:
     return image
 
 
-UNNATURAL = {"chart": _chart, "text": _page_of_text, "gradient": _gradient, "noise": _noise, "icons": _icons}
+_UNNATURAL = {"chart": _chart, "text": _page_of_text, "gradient": _gradient, "noise": _noise, "icons": _icons}
+UNNATURAL = tuple(_UNNATURAL)

@@ -12,13 +12,9 @@ TEMPLATES = (
     "plain",
 )  # fmt: skip
 HELD_OUT = frozenset({"shop", "forum", "recipe", "framework", "mobile", "plain"})
-_HEADS = {  # what a layout has in its <head>
-    "weblog": '<meta name="generator" content="WordPress 6.4">',
-    "framework": '<script>window.__DATA__={"image":"/x.jpg"}</script>',
-    "mobile": '<script async src="https://cdn.ampproject.org/v0.js"></script>',
-}
-# No autoescape: `PageParts` holds HTML whose texts are escaped.
-_PAGES = Environment(loader=PackageLoader("diptych.storybook.web"), autoescape=False)
+# No autoescape: `PageParts` holds HTML whose texts are escaped. The files break lines for people; `page.html.jinja`
+# removes them from the body.
+_PAGES = Environment(loader=PackageLoader("diptych.storybook.web"), autoescape=False, keep_trailing_newline=True)
 
 
 @dataclass(frozen=True)
@@ -60,13 +56,4 @@ class PageParts:
 
     def page(self, template: str) -> str:
         """Return the page as HTML; `template` is one of TEMPLATES."""
-        lang = f' lang="{self.lang}"' if self.lang else ""
-        head = _HEADS.get(template, "")
-        if template == "article" and self.picture:
-            head = f'<meta property="og:image" content="{self.shared}">'
-        # The files break lines for people; the pages have none in their body.
-        body = _PAGES.get_template(f"{template}.html.jinja").render(p=self).replace("\n", "")
-        return (
-            f'<!doctype html>\n<html{lang}><head><meta charset="utf-8"><title>{self.title}</title>{self.head}{head}'
-            f"</head>\n<body>{body}</body></html>\n"
-        )
+        return _PAGES.get_template(f"{template}.html.jinja").render(p=self)
