@@ -122,9 +122,8 @@ class Record:
     # (subject, relation, object), indices into objects
     relations: tuple[tuple[int, ToldText, int], ...] = field(default=(), metadata=ONE_SOURCE)
     regions: Annotated[Regions, "regions"] | None = None  # what a detector found, once extracted
-    generated: tuple[GeneratedCaption, ...] = field(
-        default=(), repr=False
-    )  # origins of the captions that a model wrote
+    # Origins of the captions that a model wrote.
+    generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 

@@ -65,10 +65,5 @@ class StateRequest:
         return mask
 
     def __or__(self, other: StateRequest) -> StateRequest:
-        pairs = {one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
-        return StateRequest(
-            **{
-                name: second if first is None else first if second is None else first | second
-                for name, (first, second) in pairs.items()
-            }
-        )
+        pairs = ((one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return StateRequest(**{name: b if a is None else a if b is None else a | b for name, a, b in pairs})

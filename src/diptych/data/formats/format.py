@@ -119,7 +119,8 @@ class Source:
     def first_has(self, name: str, list_of: str = "") -> bool:
         """Return True if the first object of a JSON list, or of the list `list_of` in an object, has this name."""
         value = self._value()
-        value = value.get(list_of) if list_of and isinstance(value, dict) else value
+        if list_of:
+            value = value.get(list_of) if isinstance(value, dict) else None
         return isinstance(value, list) and bool(value) and _is_object(value[0], [name])
 
 

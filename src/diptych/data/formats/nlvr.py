@@ -4,7 +4,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Record, Statement
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, read_json_lines
+from diptych.data.formats.parsing import read_items
 from diptych.data.formats.values import Flag, Text, is_true
 from diptych.vision.archives import BESIDE
 
@@ -28,10 +28,8 @@ class _PairClaim(_Claim):
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
     """Read lines {"identifier", "sentence", "label", "image"}, as NLVR2's but about one image: one record an image."""
-    once, by_image = Once("identifier"), ByImage[Statement]()
-    for value in read_json_lines(lines.path):
-        line = value.read(_SingleClaim)
-        once.check(line.identifier, value.where())
+    by_image = ByImage[Statement]()
+    for line, value in read_items(lines.path, _SingleClaim, "identifier", "identifier"):
         by_image.add(line.image, line.statement(), value.where())
     return [wanted.record(name, where, statements=items) for name, items, where in by_image]
 
@@ -41,10 +39,8 @@ def read_pairs(wanted: Wanted, lines: Source) -> list[Record]:
 
     `dev-850-0-1` is about `dev-850-0-img0.png` and `dev-850-0-img1.png`; images of `train` are in a `directory`.
     """
-    once, by_pair, images = Once("identifier"), ByImage[Statement](), dict[str, str]()
-    for value in read_json_lines(lines.path):
-        line = value.read(_PairClaim)
-        once.check(line.identifier, value.where())
+    by_pair, images = ByImage[Statement](), dict[str, str]()
+    for line, value in read_items(lines.path, _PairClaim, "identifier", "identifier"):
         stem = line.identifier.rpartition("-")[0]
         if not stem:
             value.refuse(f"`{line.identifier}`", "one such as dev-850-0-1", "identifier")

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from diptych.core import Record
 from diptych.data.formats.values import JsonValue
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import is_there
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -106,6 +108,15 @@ def read_json_lines(path: Path) -> Iterator[JsonValue]:
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             yield _parse(line, f"{path.name} line {number}", whole=False)
+
+
+def read_items(path: Path, kind: type[T], field: str, what: str) -> Iterator[tuple[T, JsonValue]]:
+    """Yield each line as a struct, with its value. `field` occurs once in the file, and is called `what` in errors."""
+    once = Once(what)
+    for value in read_json_lines(path):
+        item = value.read(kind)
+        once.check(getattr(item, field), value.where())
+        yield item, value
 
 
 def first_line(path: Path) -> tuple[str, bool]:

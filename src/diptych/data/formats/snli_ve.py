@@ -5,7 +5,7 @@ from msgspec import Struct, field
 from diptych.core import Record, TaskItem
 from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, read_json_lines
+from diptych.data.formats.parsing import read_items
 from diptych.data.formats.values import Text
 
 NOT_AGREED = "-"
@@ -20,10 +20,8 @@ class _Hypothesis(Struct):
 
 def read(wanted: Wanted, lines: Source, ending: str = ".jpg") -> list[Record]:
     """Read one record an image. Sentences without an agreed label are counted in `wanted.skips` and left out."""
-    once, by_image = Once("pair id"), ByImage[TaskItem]()
-    for value in read_json_lines(lines.path):
-        line = value.read(_Hypothesis)
-        once.check(line.key, value.where())
+    by_image = ByImage[TaskItem]()
+    for line, value in read_items(lines.path, _Hypothesis, "key", "pair id"):
         if line.label in LABELS:
             by_image.add(line.picture, TaskItem(line.key, line.sentence, (line.label,)), value.where())
         elif line.label == NOT_AGREED:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from diptych.core import Choices, Object, Record
 from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Once, picture_at, read_json, read_json_lines
+from diptych.data.formats.parsing import picture_at, read_items, read_json
 from diptych.data.formats.values import JsonValue, Number, Option, Side, Text, corner_box, refuse
 
 # Words, and lists of indices into `objects`. The texts are checked in `words`: msgspec 0.22 frees the pattern of
@@ -44,11 +44,9 @@ def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[
     `metadata` is the folder of the files with boxes, which the lines name (often the folder of images). Without it
     records have no objects.
     """
-    once, by_image = Once("annotation id"), ByImage[Choices]()
+    by_image = ByImage[Choices]()
     first: dict[str, tuple[_VcrLine, JsonValue]] = {}
-    for value in read_json_lines(lines.path):
-        line = value.read(_VcrLine)
-        once.check(line.annot_id, value.where())
+    for line, value in read_items(lines.path, _VcrLine, "annot_id", "annotation id"):
         first.setdefault(line.img_fn, (line, value))
         by_image.add(line.img_fn, _choices(line, value), value.where())
     records = []
