@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -38,6 +38,10 @@ class Wanted:
 
     def split_of(self, key: str) -> str:
         return self.split or drawn_split(key, self.seed)
+
+    def splitting(self, records: Sequence[Record]) -> list[Record]:
+        """Give each record of files that name no split the wanted one."""
+        return [replace(record, split=self.split_of(record.key)) for record in records]
 
     def record(
         self, image: str, where: str, *, key: str | None = None, split: str | None = None, **fields: Any
