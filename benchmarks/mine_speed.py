@@ -41,7 +41,7 @@ from diptych.mining.pages.texts import Vocabularies, english
 from diptych.mining.settings import Fetch, MiningSettings
 from diptych.runtime.engine import ENGINES
 from diptych.storybook import web
-from diptych.storybook.web.prose import PROSE
+from diptych.storybook.web.plan import WORDS
 from diptych.storybook.web.serve import Live
 
 
@@ -94,7 +94,7 @@ def pages(path: Path, rounds: int) -> dict[str, float]:
 
 def large(path: Path, out: Path, size: int = 56_000) -> Path:
     """The same pages with paragraphs and links to the size of those of the web, and no pictures between them."""
-    rng, words = Random(0), " ".join(PROSE["en"]).split()
+    rng, words = Random(0), " ".join(WORDS["prose"]["en"]).split()
     members = []
     for found in warc.read(path, bodies=("page",)):
         if found.kind == "page":
@@ -105,7 +105,7 @@ def large(path: Path, out: Path, size: int = 56_000) -> Path:
                     f'<div class="{name}"><p>{text}</p><ul><li><a href="/{name}">{name}</a></li></ul></div>'.encode()
                 )
             html = found.body.replace(b"</body>", bytes(filler) + b"</body>")
-            for sentence in PROSE["en"]:  # so that no two pages have one text
+            for sentence in WORDS["prose"]["en"]:  # so that no two pages have one text
                 html = html.replace(sentence.encode(), f"{' '.join(rng.choices(words, k=15))}.".encode())
             http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + html
             head = f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {found.address}\r\n"
