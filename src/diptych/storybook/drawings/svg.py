@@ -1,4 +1,4 @@
-"""Drawings as SVG files, which a browser shows and any editor changes.
+"""Drawings as SVG files, a file for each kind.
 
 `currentColor` is the colour of the thing, and `color-mix` a shade of it. A group is drawn if its `class` names the pose
 or the look (`sitting`, `look-3`). A shape without `stroke` gets the pencil's outline, a darker shade of its fill.
