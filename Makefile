@@ -2,30 +2,30 @@
 .PHONY: setup check test smoke golden golden-write docs attack audit
 
 setup:
-	uv sync
+	uv sync --group dev
 
 check:
-	uv run ruff check . && uv run ruff format --check . && uv run mypy && uv run lint-imports
+	uv run --group dev ruff check . && uv run --group dev ruff format --check . && uv run --group dev mypy && uv run --group dev lint-imports
 
 test:
-	uv run pytest
+	uv run --group dev pytest
 
 smoke:
-	uv run pytest tests/journeys
+	uv run --group dev pytest tests/journeys
 
 golden:
-	DIPTYCH_GOLDEN=bitwise uv run pytest -n 0 tests/golden
+	DIPTYCH_GOLDEN=bitwise uv run --group dev pytest -n 0 tests/golden
 
 golden-write:
-	uv run python -m tests.golden.losses --write
+	uv run --group dev python -m tests.golden.losses --write
 
 docs:
-	uv run python -m experiments.pages
+	uv run --group dev python -m experiments.pages
 
 attack:
-	uv run python -m tests.attack --seconds 7200 --keep
+	uv run --group dev python -m tests.attack --seconds 7200 --keep
 
 # Wants a network with PyPI's list of weaknesses; what was not answered for fails too.
 audit:
-	uv export --frozen --all-extras --no-emit-project --no-hashes -q -o .audit.txt
+	uv export --frozen --all-extras --all-groups --no-emit-project --no-hashes -q -o .audit.txt
 	uvx pip-audit --strict --no-deps --disable-pip -r .audit.txt; code=$$?; rm -f .audit.txt; exit $$code

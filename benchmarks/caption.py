@@ -18,7 +18,6 @@ import torch
 
 import diptych
 from benchmarks.machine import save_result
-from diptych.models.decoding import DecodingOptions
 from diptych.vision.pictures import open_picture
 
 MOST, ROUNDS = 50, 3
@@ -34,14 +33,13 @@ def main(model: Path, pictures: Path) -> None:
     torch.set_num_threads(1)
     speaker = diptych.load(model)
     files = sorted(pictures.rglob("*.png"))[:MOST]
-    seen = [speaker.extract([file])[0] for file in files]
+    seen = [speaker.predictor.extract([file])[0] for file in files]
     speaker.caption(files[0])
-    beams = DecodingOptions(beams=5)
     parts: dict[str, Callable[[int], object]] = {
         "picture to caption": lambda n: speaker.caption(files[n]),
-        "picture to caption, beam 5": lambda n: speaker.caption(files[n], beams),
+        "picture to caption, beam 5": lambda n: speaker.caption(files[n], beams=5),
         "of it, decoding the file": lambda n: open_picture(files[n]),
-        "of it, looking": lambda n: speaker.extract([files[n]]),
+        "of it, looking": lambda n: speaker.predictor.extract([files[n]]),
         "of it, writing": lambda n: speaker.caption(seen[n]),
     }
     taken: dict[str, list[float]] = {name: [] for name in parts}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.detection_scores import detection_scores
 from benchmarks.machine import save_result
-from diptych.metrics.detection import detection_scores
 from diptych.runs.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
 from diptych.storybook.detector.network import SmallDetector
 from diptych.storybook.detector.training import Detection

@@ -28,16 +28,17 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.machine import save_result
+from diptych.api.model import load
 from diptych.core import Writer, collate
 from diptych.models.decoding import decode
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import predicting
-from diptych.serving import Predictor, load
+from diptych.serving import Predictor
 from diptych.serving.export.write import Format, export
 from diptych.serving.model_facts import offered_tasks
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import VQA, AskRequest
-from diptych.vision.pictures import find_pictures
+from diptych.vision.image_files import find_pictures
 
 PICTURES = 100
 QUESTION = "what colour is the dog?"
@@ -90,7 +91,7 @@ def single_precision() -> Iterator[None]:
 
 
 def measured(source: Path, pictures: Sequence[Path], made: Path) -> dict[str, Any]:
-    plain, chosen = load(source, precision="fp32"), load(source)
+    plain, chosen = load(source, precision="fp32").predictor, load(source).predictor
     ways = {"eager, fp32": eager(plain), f"eager, {chosen.precision} (auto)": eager(chosen)}
     sizes = {}
     for form in get_args(Format):
@@ -131,7 +132,7 @@ def main(folder: Path, models: Sequence[Path], made: Path) -> None:
     pictures = find_pictures(folder)[:PICTURES]
     figures: dict[str, Any] = {"pictures": len(pictures)}
     for source in models:
-        opened = load(source)
+        opened = load(source).predictor
         looks = opened.folder.contract.extractor.partition(" ")[0]
         name = f"{opened.folder.architecture.system}, {offered_tasks(opened.folder)[0]}, {looks}"
         figures[name] = measured(source, pictures, made)

@@ -4,10 +4,10 @@ pages   WARC to verdicts          beside fastwarc reading it and selectolax pars
 decode  bytes to measurements     beside Pillow decoding each picture
 fetch   from a server beside it   beside the same client in a bare loop, without robots.txt, rates or checks
 keep    the global step on made-up pairs, seconds and MiB
-engines the whole of it offline   Daft beside local, on the same shards; and how long Daft and Ray take to start
+engines the whole of it offline   local, and how long Ray takes to start
 memory  two local processes on a tenth of the shards and on all: the most that they held at one time
 
-The last two say most of a web with many files: `diptych storybook web WEB --pages 10000`, then `--web WEB`.
+The last two say most of a web with many files: `diptych storybook web --out WEB --pages 10000`, then `--web WEB`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from diptych.mining.pages import warc
 from diptych.mining.pages.pages import TOGETHER, Page, read_page, settle
 from diptych.mining.pages.texts import Vocabularies, english
 from diptych.mining.settings import Fetch, MiningSettings
-from diptych.runtime.engine import ENGINES
 from diptych.storybook import web
 from diptych.storybook.web.plan import WORDS
 from diptych.storybook.web.serve import Live
@@ -182,12 +181,12 @@ RUN = """
 import sys
 from pathlib import Path
 from diptych.mining.run import Mine
-from diptych.mining.settings import Settings
+from diptych.mining.settings import MiningSettings
 from diptych.runtime.processes import peak_memory
-engine, workers, out, *given = sys.argv[1:]
+workers, out, *given = sys.argv[1:]
 if __name__ == "__main__":
     with peak_memory() as peak:
-        Mine(Path(out), [Path(one) for one in given], Settings(offline=True), engine=engine, workers=int(workers),
+        Mine(Path(out), [Path(one) for one in given], MiningSettings(offline=True), workers=int(workers),
              tell=lambda _: None).run()
     print(peak[0])
 """
@@ -199,23 +198,15 @@ if __name__ == "__main__":
 
 
 def engines(warcs: list[Path]) -> dict[str, float]:
-    """Each in a process of its own, with all that it loads."""
+    """In a process of its own, with all that it loads."""
     found: dict[str, float] = {"shards": len(warcs)}
-    for engine in ("local", "daft"):
-        with tempfile.TemporaryDirectory() as out:
-            before, start = _used(), time.perf_counter()
-            _in_a_process(RUN, engine, "1", f"{out}/out", *map(str, warcs))
-            found[f"{engine}_cpu_seconds"] = round(_used() - before, 2)
-            found[f"{engine}_seconds"] = round(time.perf_counter() - start, 2)
-    found["daft_beside_local"] = round(found["daft_cpu_seconds"] / found["local_cpu_seconds"], 3)
-    start = {engine: _start(engine) for engine in ENGINES}
-    for engine in ENGINES[1:]:
-        if start[engine]:
-            found[f"{engine}_start_cpu_seconds"] = round(start[engine] - start["local"], 2)
-    if begun := found.get("daft_start_cpu_seconds"):  # once a run, however many shards it has
-        found["daft_beside_local_after_start"] = round(
-            (found["daft_cpu_seconds"] - begun) / found["local_cpu_seconds"], 3
-        )
+    with tempfile.TemporaryDirectory() as out:
+        before, start = _used(), time.perf_counter()
+        _in_a_process(RUN, "1", f"{out}/out", *map(str, warcs))
+        found["local_cpu_seconds"] = round(_used() - before, 2)
+        found["local_seconds"] = round(time.perf_counter() - start, 2)
+    if ray := _start("ray"):
+        found["ray_start_cpu_seconds"] = round(ray - _start("local"), 2)
     return found
 
 
@@ -231,7 +222,7 @@ def memory(warcs: list[Path]) -> dict[str, float]:
     found = {}
     for name, some in (("tenth", warcs[: max(2, len(warcs) // 10)]), ("all", warcs)):
         with tempfile.TemporaryDirectory() as out:
-            held = _in_a_process(RUN, "local", "2", f"{out}/out", *map(str, some))
+            held = _in_a_process(RUN, "2", f"{out}/out", *map(str, some))
         found |= {f"{name}_shards": len(some), f"{name}_mebibytes": round(float(held))}
     return found | {"all_beside_tenth": round(found["all_mebibytes"] / found["tenth_mebibytes"], 3)}
 

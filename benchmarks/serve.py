@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -34,7 +34,7 @@ from PIL import Image
 
 from benchmarks.clients import Tally, closed_loop, form
 from benchmarks.machine import save_result
-from diptych.vision.pictures import find_pictures
+from diptych.vision.image_files import find_pictures
 
 CLIENTS = (1, 8, 32, 128)
 SECONDS = 5.0  # of each load
@@ -117,8 +117,14 @@ def total(tally: Tally) -> int:
 
 
 def spent(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    """CPU seconds of a process and of its children, such as its decoders, also of those that have ended."""
+    own = process.cpu_times()
+    seconds = own.user + own.system + own.children_user + own.children_system
+    for child in process.children():
+        with suppress(psutil.NoSuchProcess):
+            times = child.cpu_times()
+            seconds += times.user + times.system
+    return float(seconds)
 
 
 def memory(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from multiprocessing import get_context
@@ -13,12 +14,15 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from diptych.core import Regions
 from diptych.training import OptimizerConfig
 from diptych.training.optimizer import build_optimizer, clip
 
 Step = Callable[[], object]
+Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
+PRODUCTS = {torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm}
 WARM = 3  # rounds until a process has the memory that it keeps
 Made = TypeVar("Made")
 ADAMW = OptimizerConfig(kind="adamw", lr=1e-5, weight_decay=0.01)
@@ -130,13 +134,30 @@ def bert_step(
     return stepping(nn.ModuleList([bert, *([] if told is None else [told])]), loss)
 
 
-def matmul_seconds(rows: int, width: int = 768, inner: int = 3072, layers: int = 12) -> float:
-    """CPU seconds that the matrix products of one step would take at this machine's rate in bf16."""
-    a, b = torch.rand(rows, width).bfloat16(), torch.rand(width, inner).bfloat16()
-    a @ b
-    one = median(cpu_seconds(lambda: a @ b) for _ in range(20))
-    products = layers * (4 * width * width + 2 * width * inner) / (width * inner)  # in units of that one
-    return 3 * products * one  # forward, and backward twice as much
+class Products(TorchDispatchMode):
+    """Counts the matrix products of what runs inside, forward and backward, by operation, shapes, layout and type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: Counter[tuple[Any, tuple[Layout, ...]]] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket in PRODUCTS:
+            operands = tuple((tuple(t.shape), t.stride(), t.dtype) for t in args if isinstance(t, torch.Tensor))
+            self.counted[func, operands] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def product_seconds(step: Step) -> float:
+    """CPU seconds of all matrix products of one call of `step`, each timed alone at its own shape, layout and type."""
+    with Products() as products:
+        step()
+    taken = 0.0
+    for (func, operands), count in products.counted.items():
+        given = [torch.empty_strided(shape, stride, dtype=dtype).uniform_() for shape, stride, dtype in operands]
+        func(*given)
+        taken += count * median(cpu_seconds(lambda func=func, given=given: func(*given)) for _ in range(3))
+    return taken
 
 
 def random_regions(count: int, classes: int, features: int = 0, pixels: tuple[int, int] | None = None) -> Regions:

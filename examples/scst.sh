@@ -19,5 +19,5 @@ diptych evaluate --model "$out/scst" --data "$store"
 python -m experiments.scst --model "$model" --data "$store" --out "$out/scst-seeds"
 
 # Captions as data: two new ones for each training picture, and a captioner that learns from both.
-diptych augment "$store" "$out/augmented" --model "$out/scst" --captions 2
+diptych augment "$store" --out "$out/augmented" --model "$out/scst" --num-captions 2
 diptych finetune caption --data "$out/augmented" --model "$model" --out "$out/caption-augmented"

@@ -7,11 +7,11 @@ set -euo pipefail
 out=${1:-runs/out}
 
 # The world: 10,000 pictures with one careless caption each, 1,000 with all words, and those to choose and score by.
-diptych storybook write "$out/world"
+diptych storybook write --out "$out/world"
 
 # Detector: a small detector, trained on scenes of its own, then one look at every picture.
-diptych storybook detector "$out/detector"
-diptych extract "$out/world" "$out/store" --detector "$out/detector"
+diptych storybook detector --out "$out/detector"
+diptych extract "$out/world" --out "$out/store" --detector "$out/detector"
 diptych check "$out/store"
 
 # A point of the paper's lambda grid is --set objectives.seq2seq=0.25; its 15% masks are unified-vlp/small/pretrain.

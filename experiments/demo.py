@@ -1,7 +1,7 @@
 """What a finished demo came to, kept among the results: its figures, the seconds and memory of each stage.
 
     uv run diptych demo --out DIR; uv run python -m experiments.demo DIR
-    uv run diptych demo --thorough --out DIR; uv run python -m experiments.demo DIR
+    uv run python -m experiments.thorough DIR; uv run python -m experiments.demo DIR
 
 Writes experiments/results/demo.json of DIR/results.json, thorough.json of DIR/thorough.json, of those that are there.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import of_score
-from diptych.runs.demo.thorough import GAIN
 from experiments.figures import save
+from experiments.thorough import GAIN
 
 GOALS = {"seconds, at most": 480, "memory, MiB, under": 4096}
 
@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
     if not done:
         raise SystemExit(f"{folder} has no results.json and no thorough.json; run `diptych demo --out {folder}` first")
     for name in done:
-        asked = "uv run diptych demo" + (" --thorough" if name == "thorough" else "") + " --out DIR"
+        asked = "uv run python -m experiments.thorough DIR" if name == "thorough" else "uv run diptych demo --out DIR"
         told = known[name](json.loads((folder / f"{name}.json").read_text("utf-8")))
         kept = "demo" if name == "results" else name
         print(save(kept, f"{asked}; uv run python -m experiments.demo DIR", told))

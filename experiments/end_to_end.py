@@ -1,6 +1,6 @@
 """VL-BERT from pixels: what it is worth on Storybook that Fast R-CNN learns too, beside the same recipe with it frozen.
 
-    uv run diptych storybook detector runs/faster --faster-rcnn resnet18_fpn
+    uv run diptych storybook detector --out runs/faster --faster-rcnn resnet18_fpn
     uv run python -m experiments.end_to_end --store runs/store --detector runs/faster/detector --out runs/end_to_end
 
 The store is that of `experiments.claims`, with 6,000 labelled scenes and the boxes of its detector. Both arms pre-train
@@ -25,14 +25,14 @@ from rich.console import Console
 
 from diptych.data.store.store import Store
 from diptych.models.system import NETWORK
-from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import workers
 from diptych.runs.evaluation.evaluate import score_model
-from diptych.runs.run import Run, fit_to, run
+from diptych.runs.run import FinishedRun, fit_to, run
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
 from diptych.systems import find_recipe
 from experiments.figures import save
+from experiments.thorough import spread
 
 FROZEN, LEARNING = "frozen", "learning"
 SHARE = 0.25  # of the rate, in the arm that learns
@@ -56,7 +56,7 @@ class Arm:
         return Path(self.out) / f"{self.name}-{self.seed}"
 
 
-def trained(arm: Arm) -> Run:
+def trained(arm: Arm) -> FinishedRun:
     """Pre-trained, then taught to ground; on one thread."""
     torch.set_num_threads(1)
     store, quiet = Store(Path(arm.store)), Console(quiet=True)

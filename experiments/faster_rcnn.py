@@ -1,6 +1,6 @@
 """torchvision's Faster R-CNN on Storybook: trained briefly, then the detector of a caption model.
 
-    uv run diptych storybook detector RUN --faster-rcnn resnet18_fpn
+    uv run diptych storybook detector --out RUN --faster-rcnn resnet18_fpn
     uv run python -m experiments.faster_rcnn RUN
 
 The first takes about a quarter of an hour on two cores, the second a few minutes: mAP on 200 unseen scenes, regions for
@@ -19,10 +19,9 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from benchmarks.detection_scores import detection_scores
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store, iterate
-from diptych.metrics.detection import detection_scores
-from diptych.runs.demo.measure import baselines_of
 from diptych.runs.detector import drawn, truth
 from diptych.runs.extraction import extract_regions
 from diptych.runs.run import evaluate, run
@@ -34,6 +33,7 @@ from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.selection import Selection
 from experiments.figures import save
+from experiments.thorough import baselines_of
 
 SPLITS = {"train": 400, "val": 100, "test": 200}
 EVERY = Selection(most=100, score=0.01)  # mAP ranks the weak ones too
@@ -90,9 +90,8 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as folder:
         figures["captions"] = captioned(detector, Path(folder))
-    command = (
-        "uv run diptych storybook detector RUN --faster-rcnn resnet18_fpn; uv run python -m experiments.faster_rcnn RUN"
-    )
+    train = "uv run diptych storybook detector --out RUN --faster-rcnn resnet18_fpn"
+    command = f"{train}; uv run python -m experiments.faster_rcnn RUN"
     print(save("faster_rcnn", command, figures))
     print(figures)
 

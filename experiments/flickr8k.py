@@ -1,7 +1,8 @@
 """Whether pre-training helps captions of photographs: a claim of Unified VLP on a real set, with small models.
 
     uv run diptych data flickr8k FLICKR8K --out flickr8k.json
-    uv run diptych extract flickr8k.json store --detector DETECTOR --region-selection image-bert-36 --image-feature MAP
+    uv run diptych extract flickr8k.json --out store --detector DETECTOR \\
+        --region-selection image-bert-36 --image-feature MAP
     uv run python -m experiments.flickr8k --store store --out runs/flickr8k --keep
 
 The results are of YOLOX-nano as DETECTOR and of its own last map as MAP (docs/encoders.md says how both are made).
@@ -25,13 +26,13 @@ from typing import Any
 
 from benchmarks.machine import Figure
 from diptych.data.store.store import DETECTOR, INDEX, Store, StoreWriter
-from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.prepare import in_split
 from diptych.runtime.processes import PROCESSES
 from experiments.claiming import claim
 from experiments.claims.arms import Arm, Place, Stage, measured
 from experiments.figures import save
+from experiments.thorough import spread
 
 LABELLED = 1000
 PRETRAINED, SCRATCH = "pre-trained", "from scratch"

@@ -25,7 +25,6 @@ from rich.console import Console
 from benchmarks.machine import of_score
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
-from diptych.metrics.hallucination import mentions, repeated_ngrams
 from diptych.metrics.tokenise import tokens_of
 from diptych.runs.distributed import workers
 from diptych.runs.run import predict, run
@@ -35,6 +34,7 @@ from diptych.storybook.kinds import names_of_kinds
 from diptych.systems import find_recipe
 from diptych.tasks.caption import score_captions
 from experiments.figures import save
+from experiments.hallucination import mentions, repeated_ngrams
 from experiments.hard_world import STORE, HardWorld, goes_round
 
 RECIPE, WORDS, ROW = "unified-vlp/photos/caption", "tokens", "row.json"

@@ -92,13 +92,19 @@ Made by `make docs` from `systems/NAME/paper.toml` and the committed results. A 
 holds the numbers against those of the papers' texts and builds every command. {count} rows: {own} of the five systems,
 {other} another system's; {measured} have figures of ours.
 
+**What ties this to the published scores:** outputs equal those of the authors' code on its weights' layout
+(Unified VLP, VL-BERT, TDEN: `tests/parity`), and every number below is checked against the paper's text. No published
+score has been reproduced, as neither the data nor the weights can be had here. For who has them, the commands stand
+below each table, and [official checkpoints](official-checkpoints.md) lists those that score released weights.
+
 **Ours** is never the paper's experiment: it is the small size on Storybook's drawn test scenes, taught as
 [results](results.md) says, and shows whether the parts work together; † is at chance. At the papers' size and on their
 data nothing has been trained here. What the tables' differences claim is tested apart, by [small models](claims.md).
 
 In the commands, names in capitals are yours. Stores (`diptych data`, `diptych extract`: [public sets](public-sets.md)):
-CC, SBU, LAIT, COCO, COCO2014 (the server's pictures), FLICKR30K, VQA, VCR, REFCOCO+ (regions of the annotations:
-`--detector ground-truth`) and REFCOCO+DETECTED. Files: BERT and UNILM weights with their vocabulary VOCAB; SENTENCES, a
+CC, SBU, LAIT, COCO, COCO2014 (the server's pictures), FLICKR30K, VQA, VCR and REFCOCO+, each with the regions that end
+its name: every paper lists its own (`COCO-X101`), as papers extract the same pictures differently. Files:
+BERT and UNILM weights with their vocabulary VOCAB; SENTENCES, a
 text file. `diptych recipes --system xgpt --table 2` prints a table in the terminal.
 """
 
@@ -118,6 +124,7 @@ def _paper(paper: Paper, found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"## {SYSTEMS[paper.system].title} ({paper.cite})", "")
     if paper.costs:
         yield from (*markdown(("recipe", "the authors' run"), [(f"`{k}`", v) for k, v in paper.costs.items()]), "")
+    yield from (*markdown(("stores", "their regions"), [(f"`{k}`", v) for k, v in paper.stores.items()]), "")
     for table in paper.tables:
         yield from _table(paper, table, found)
 
@@ -160,7 +167,7 @@ def _commands(rows: list[LedgerRow]) -> Iterator[str]:
 
 def _made_by(entry: LedgerRow) -> str:
     if entry.row.system is None:
-        return "another system's"
+        return "another system's" + (", ours below" if entry.row.commands else "")
     return ", ".join(f"`{recipe}`" for recipe in entry.row.recipes) or "see below"
 
 

@@ -24,7 +24,7 @@ from diptych.data.store.store import Store
 from diptych.runs.distributed import workers
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
-from diptych.runs.run import Run, fit_to, run
+from diptych.runs.run import FinishedRun, fit_to, run
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
 from diptych.systems import find_recipe
@@ -62,7 +62,7 @@ def learn(plan: Photographs, system: str) -> dict[str, Any]:
 
 def _stage(
     plan: Photographs, name: str, own: list[str], out: Path, start: ModelFolder | None = None
-) -> tuple[Run, dict[str, float]]:
+) -> tuple[FinishedRun, dict[str, float]]:
     store, recipe = Store(Path(plan.out) / STORE), find_recipe(name)
     began = time.process_time()
     done = run((fit_to(recipe, start) if start else recipe).override(own), store, out, start, Console(quiet=True))

@@ -26,9 +26,7 @@ from rich.console import Console
 from benchmarks.machine import Figure
 from diptych.core import Record
 from diptych.data.store.store import Store
-from diptych.metrics.hallucination import hallucinations, repeated_ngrams
 from diptych.metrics.tokenise import tokens_of
-from diptych.runs.demo.thorough import spread
 from diptych.runs.distributed import workers
 from diptych.runs.folder import open_model
 from diptych.runs.run import fit_to, predict, run
@@ -37,6 +35,8 @@ from diptych.runtime.files import write_atomically
 from diptych.storybook.kinds import names_of_kinds
 from diptych.systems import find_recipe
 from experiments.figures import save
+from experiments.hallucination import hallucinations, repeated_ngrams
+from experiments.thorough import spread
 
 TAUGHT, LONGER, REWARDED = "cross-entropy", "cross-entropy, longer", "self-critical"
 ARMS = (TAUGHT, LONGER, REWARDED)

@@ -1,8 +1,8 @@
 """Each system with each task it can: what it scores on Storybook's test scenes, in detected regions, beside the blind.
 
     uv run diptych demo                                                          # the detector
-    uv run diptych storybook write runs/world --train 6000
-    uv run diptych extract runs/world runs/store --detector demo/detector/detector
+    uv run diptych storybook write --out runs/world --train 6000
+    uv run diptych extract runs/world --out runs/store --detector demo/detector/detector
     uv run python -m experiments.systems --store runs/store --out runs/systems
 
 Every system is pre-trained on the web scenes by its small recipe, then fine-tuned for each task by its small recipe and

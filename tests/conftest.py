@@ -1,11 +1,10 @@
-"""Shapes and types of every signature are checked at run time, in tests only."""
+"""Shapes and types of every signature are checked at run time, in tests only (tests/checking.py)."""
 
 import os
 import sys
 from pathlib import Path
 
-from jaxtyping import install_import_hook
-
+from tests import checking
 from tests.protocols import see_submodules
 
 CHECKED = (  # where tensors are
@@ -14,7 +13,7 @@ CHECKED = (  # where tensors are
 )  # fmt: skip
 if sys.version_info >= (3, 12):
     see_submodules()
-install_import_hook([f"diptych.{package}" for package in CHECKED], "beartype.beartype")
+checking.install([f"diptych.{package}" for package in CHECKED])
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -22,6 +21,10 @@ import torch  # noqa: E402
 torch.set_num_threads(1)
 os.environ.setdefault("DIPTYCH_PRECISION", "fp32")  # what processes of a test compute is the same on every machine
 REPOSITORY = Path(__file__).parent.parent
+
+
+def pytest_runtest_setup() -> None:
+    checking.begin()
 
 
 @pytest.fixture

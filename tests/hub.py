@@ -21,14 +21,25 @@ class Hub:
 
     def __init__(self) -> None:
         self.repositories: dict[str, dict[str, bytes]] = {}
+        self.tagged: dict[tuple[str, str], dict[str, bytes]] = {}  # files by repository and tag
         self.private: set[str] = set()
         self.uploads: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.refuse: int | None = None  # a status for whatever writes
         self.address = ""
 
-    def commit(self, name: str) -> str:
-        return hashlib.sha1(repr(sorted(self.repositories[name].items())).encode()).hexdigest()
+    def commit(self, name: str, revision: str = "main") -> str:
+        return _hash(self.files(name, revision) or {})
+
+    def files(self, name: str, revision: str) -> dict[str, bytes] | None:
+        """The files of a branch, tag or commit; None if there is no such revision."""
+        known = {tag: files for (of, tag), files in self.tagged.items() if of == name}
+        known["main"] = self.repositories[name]
+        return known.get(revision, {_hash(files): files for files in known.values()}.get(revision))
+
+
+def _hash(files: dict[str, bytes]) -> str:
+    return hashlib.sha1(repr(sorted(files.items())).encode()).hexdigest()
 
 
 @contextmanager
@@ -126,27 +137,31 @@ class _Handler(BaseHTTPRequestHandler):
     def _read(self) -> None:
         path = self._path()
         if found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            return self._file(found[1], found[3])
-        found = re.fullmatch(r"/api/models/([^/]+/[^/]+)(/revision/[^/]+|/tree/[^/]+)?", path)
+            return self._file(*found.groups())
+        found = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path)
         if found is None:
             return self._answer(404, {"error": "the stub knows nothing of it"})
         if not self._may_read(found[1]):
             return self._answer(401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"})
-        files = self.held.repositories[found[1]]
-        if (found[2] or "").startswith("/tree"):
+        revision = found[3] or "main"
+        if (files := self.held.files(found[1], revision)) is None:
+            return self._answer(404, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
+        if found[2] == "tree":
             tree = [
                 {"type": "file", "path": p, "size": len(c), "oid": hashlib.sha1(c).hexdigest()}
                 for p, c in files.items()
             ]
             return self._answer(200, tree)
-        told = {"id": found[1], "sha": self.held.commit(found[1]), "siblings": [{"rfilename": name} for name in files]}
-        return self._answer(200, told)
+        listed = [{"rfilename": name} for name in files]
+        return self._answer(200, {"id": found[1], "sha": self.held.commit(found[1], revision), "siblings": listed})
 
-    def _file(self, repository: str, name: str) -> None:
+    def _file(self, repository: str, revision: str, name: str) -> None:
         if not self._may_read(repository):
             return self._answer(401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"})
-        headers = {"X-Repo-Commit": self.held.commit(repository)}
-        content = self.held.repositories[repository].get(name)
+        if (files := self.held.files(repository, revision)) is None:
+            return self._answer(404, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
+        headers = {"X-Repo-Commit": self.held.commit(repository, revision)}
+        content = files.get(name)
         if content is None:
             return self._answer(404, {"error": "no such file"}, {**headers, "X-Error-Code": "EntryNotFound"})
         return self._answer(200, content, {**headers, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'})

@@ -6,7 +6,8 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,17 @@ from diptych.runs.folder import Architecture, ModelFolder
 from diptych.serving import Predictor
 from diptych.serving.service.app import make_app
 from diptych.serving.service.guard import RequestGuard
+from diptych.serving.service.server import bind, make_server
 from diptych.serving.service.service import Service
 from diptych.serving.service.worker import Job
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems import SYSTEMS, find_recipe
-from diptych.tasks.answers import Answers
+from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.vision.detectors.selection import Selection
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
-ANSWERS = Answers(("[UNKNOWN]", "red", "blue", "two", "yes", "no", "dog"))
+ANSWERS = Answers((UNKNOWN, "red", "blue", "two", "yes", "no", "dog"))
 HEADS = ("word", "answer", "region_score", "choice", "nlvr", "match")
 SIZES = {"width": 32, "heads": 2, "ffn": 64, "positions": 48, "max_regions": 8, "layers": 1, "init_std": 0.3}
 
@@ -57,6 +59,23 @@ def make_model(folder: Path, heads: Iterable[str] = HEADS, seed: int = 1) -> Pre
         detector=folder / "seen",
     )
     return Predictor(made.save(folder / "model"))
+
+
+@contextmanager
+def listening(service: Service) -> Iterator[tuple[str, int]]:
+    """A real server in a thread; the address that it listens on."""
+    bound, ready = bind("127.0.0.1", 0), threading.Event()
+    server = make_server(service, ready=ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield bound.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        bound.close()
+    assert not thread.is_alive()
 
 
 def picture(colour: str = "red", size: tuple[int, int] = (48, 40), kind: str = "PNG") -> bytes:

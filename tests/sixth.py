@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from diptych.core import BIDIRECTIONAL, Batch, Capability, States, Vocabulary
-from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, make_heads
+from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, as_bert, make_heads
 from diptych.models.visual import refuse_more_regions, region_features
 from diptych.objectives import MaskedLanguage, Schedule
 from diptych.objectives.settings import Objectives, weighed
@@ -54,6 +54,8 @@ class Sixth(SystemModel):
         layer = nn.TransformerEncoderLayer(config.width, config.heads, config.ffn, config.dropout, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, config.layers, enable_nested_tensor=False)
         self.heads = make_heads(heads, HeadSizes.of(config), self.words)
+        for module in self.modules():
+            as_bert(module, config.init_std)
 
     def forward(self, batch: Batch) -> States:
         refuse_more_regions(batch, self.config.max_regions)

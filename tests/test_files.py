@@ -15,7 +15,8 @@ import pytest
 
 from diptych.cli import run_verb
 from diptych.runtime.errors import DiptychError
-from diptych.runtime.files import copy_folder, sweep, write_atomically
+from diptych.runtime.files import sweep, write_atomically
+from diptych.runtime.outputs import copy_folder
 from diptych.serving.export.write import export
 
 GONE = 2**22 + 1  # no process has a number above 2^22 on Linux
@@ -71,8 +72,10 @@ def test_a_folder_is_copied_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     (source / "inner").mkdir(parents=True)
     (source / "a").write_text("new")
     (source / "inner" / "b").write_text("b")
-    target.mkdir()
-    (target / "a").write_text("old")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "a").write_text("old")
+    copy_folder(tmp_path / "old", target, "detector")
+    shutil.rmtree(tmp_path / "old")
     copied, whole = [], shutil.copy2
 
     def broken(*given: str, **named: bool) -> object:
@@ -86,10 +89,10 @@ def test_a_folder_is_copied_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
         patch.setattr(shutil.copytree, "__kwdefaults__", None)
         patch.setattr(shutil.copytree, "__defaults__", (False, None, broken, False, False))
         with pytest.raises(DiptychError, match="cannot copy"):
-            copy_folder(source, target)
+            copy_folder(source, target, "detector")
     assert (target / "a").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
-    copy_folder(source, target)
+    copy_folder(source, target, "detector")
     assert (target / "a").read_text() == "new"
     assert (target / "inner" / "b").read_text() == "b"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
@@ -97,12 +100,12 @@ def test_a_folder_is_copied_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
 
 def test_what_a_kill_left_is_swept_and_what_is_under_way_is_not(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    left = tmp_path / "in" / f".a.json.{GONE}.partial"
+    left = tmp_path / "in" / f".a.json.diptych-{GONE}.partial"
     left.write_text("half")
-    (tmp_path / f".model.{GONE}.partial").mkdir()
-    (tmp_path / f".model.{GONE}.old").mkdir()
-    (tmp_path / f".model.{GONE}.old" / "weights").write_text("whole")
-    mine = tmp_path / f".b.json.{os.getpid()}.partial"
+    (tmp_path / f".model.diptych-{GONE}.partial").mkdir()
+    (tmp_path / f".model.diptych-{GONE}.old").mkdir()
+    (tmp_path / f".model.diptych-{GONE}.old" / "weights").write_text("whole")
+    mine = tmp_path / f".b.json.diptych-{os.getpid()}.partial"
     mine.write_text("half")
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "in", "model"]
@@ -115,7 +118,7 @@ def test_what_a_dead_process_left_goes_though_nobody_asked_how_it_ended(tmp_path
     ended = subprocess.Popen([sys.executable, "-c", "pass"])
     while psutil.Process(ended.pid).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
-    left = tmp_path / f".a.json.{ended.pid}.partial"
+    left = tmp_path / f".a.json.diptych-{ended.pid}.partial"
     left.write_text("half")
     sweep(tmp_path)
     there = left.exists()
@@ -125,8 +128,9 @@ def test_what_a_dead_process_left_goes_though_nobody_asked_how_it_ended(tmp_path
 
 @pytest.mark.parametrize(
     "words",
-    ["pretrain unified-vlp/small/pretrain --data store --out X", "mine run page --out X --no-nsfw",
-     "storybook web X --pages 2", "check store --model X", "tokens --data X --out out", "caption 0.png --model X"],
+    ["pretrain unified-vlp/small/pretrain --data store --out X", "mine run page --out X --skip-nsfw-check",
+     "storybook web --out X --pages 2", "check store --model X", "tokenizer train --data X --out out",
+     "caption 0.png --model X"],
 )  # fmt: skip
 def test_a_folder_whose_name_is_not_utf8_is_refused(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -150,11 +154,11 @@ def test_a_link_to_a_private_file_is_not_copied(tmp_path: Path) -> None:
     (source / "inner").mkdir(parents=True)
     (source / "weights").write_text("w")
     (source / "inner" / "same").symlink_to("../weights")
-    copy_folder(source, tmp_path / "copy")
+    copy_folder(source, tmp_path / "copy", "detector")
     assert (tmp_path / "copy" / "inner" / "same").read_text() == "w"
     (source / "inner" / "notes").symlink_to(tmp_path / "key")
     with pytest.raises(DiptychError, match=r"inner/notes is a link that leads out of .*source, to .*key"):
-        copy_folder(source, tmp_path / "other")
+        copy_folder(source, tmp_path / "other", "detector")
     assert not (tmp_path / "other").exists()
 
 
@@ -165,6 +169,6 @@ def test_links_of_the_hub_s_cache_are_copied(tmp_path: Path) -> None:
     snapshot = home / "snapshots" / "c0ffee" / "detector"
     snapshot.mkdir(parents=True)
     (snapshot / "weights").symlink_to("../../../blobs/ab12")
-    copy_folder(snapshot, tmp_path / "copy")
+    copy_folder(snapshot, tmp_path / "copy", "detector")
     assert (tmp_path / "copy" / "weights").read_text() == "w"
     assert not (tmp_path / "copy" / "weights").is_symlink()

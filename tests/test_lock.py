@@ -9,18 +9,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from diptych import cli
 from diptych.runtime.errors import DiptychError
+from diptych.runtime.files import MARKER
 from diptych.runtime.lock import FILE, held
 
 HOLDS = "import sys, time; from pathlib import Path; from diptych.runtime.lock import held\n" + (
     "with held(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)\n"
 )
-WRITE = [sys.executable, "-m", "diptych.cli", "storybook", "write"]
+WRITE = [sys.executable, "-m", "diptych.cli", "storybook", "write", "--out"]
 
 
 def test_a_lock_that_leads_elsewhere_empties_nothing(tmp_path: Path) -> None:
@@ -28,13 +31,21 @@ def test_a_lock_that_leads_elsewhere_empties_nothing(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / FILE).symlink_to(tmp_path / "precious")
-    with pytest.raises(OSError, match="symbolic links"), held(tmp_path / "run"):
+    with pytest.raises(DiptychError, match="no plain file"), held(tmp_path / "run"):
         pass
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+def test_a_pipe_as_a_lock_is_refused_and_waited_for_by_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(DiptychError, match="no plain file, so it cannot lock"), held(tmp_path):
+        pass
+    assert (tmp_path / FILE).is_fifo()
+
+
 def test_the_second_hears_who_holds_the_folder_until_that_one_dies(tmp_path: Path) -> None:
     folder = tmp_path / "run"
+    folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
@@ -49,15 +60,6 @@ def test_the_second_hears_who_holds_the_folder_until_that_one_dies(tmp_path: Pat
     assert not (folder / FILE).exists()
 
 
-def test_a_folder_that_was_made_for_the_lock_goes_where_nothing_was_written(tmp_path: Path) -> None:
-    with held(tmp_path / "a" / "b"):
-        pass
-    assert not (tmp_path / "a").exists()
-    with held(tmp_path / "a" / "b"):
-        (tmp_path / "a" / "b" / "written").touch()
-    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["written"]
-
-
 def test_of_the_ranks_of_a_run_the_first_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with held(tmp_path):
         monkeypatch.setenv("RANK", "1")
@@ -66,19 +68,31 @@ def test_of_the_ranks_of_a_run_the_first_holds_it(tmp_path: Path, monkeypatch: p
         assert (tmp_path / FILE).exists()
 
 
+@contextmanager
+def held_by_another(folder: Path) -> Iterator[None]:
+    """A thread of its own holds the folder: one that holds it already may go on."""
+    with ThreadPoolExecutor(1) as thread:
+        holding = held(folder)
+        thread.submit(holding.__enter__).result()
+        try:
+            yield
+        finally:
+            thread.submit(holding.__exit__, None, None, None).result()
+
+
 WRITES = {  # verb -> its arguments; FOLDER is what it writes
     "demo": "--out FOLDER --fast",
     "pretrain": "unified-vlp/small/pretrain --data nothing --out FOLDER",
-    "import": "unified-vlp nothing FOLDER --vocab nothing",
-    "import detector": "nothing FOLDER",
-    "evaluate": "--model nothing --data nothing --pairs FOLDER",
-    "mine run": "nothing --no-nsfw --out FOLDER",
+    "import": "unified-vlp nothing --out FOLDER --vocab nothing",
+    "import detector": "nothing --out FOLDER",
+    "rank": "--model nothing --data nothing --pairs FOLDER",
+    "mine run": "nothing --skip-nsfw-check --out FOLDER",
     "mine forget": "FOLDER --hosts nothing",
     "mine scorer": "nothing --out FOLDER",
     "mine judge": "nothing --out FOLDER",
-    "storybook write": "FOLDER",
-    "storybook web": "FOLDER",
-    "storybook detector": "FOLDER",
+    "storybook write": "--out FOLDER",
+    "storybook web": "--out FOLDER",
+    "storybook detector": "--out FOLDER",
 }
 
 
@@ -89,11 +103,13 @@ def test_no_verb_writes_to_a_folder_that_another_writes_to(
     folder, before = tmp_path / "out", (tempfile.tempdir, signal.getsignal(signal.SIGTERM))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["diptych", *verb.split(), *WRITES[verb].replace("FOLDER", str(folder)).split()])
-    with held(folder), pytest.raises(SystemExit) as ended:
+    folder.mkdir()
+    with held_by_another(folder), pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 1
     assert f"{folder} is being written to by process {os.getpid()} of " in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == [], "nothing was written"
+    assert [path.name for path in folder.iterdir()] in ([], [MARKER])
+    assert list(tmp_path.iterdir()) == [folder], "nothing else was written"
     assert (tempfile.tempdir, signal.getsignal(signal.SIGTERM)) == before
 
 
@@ -147,7 +163,7 @@ def test_a_signal_keeps_what_was_drawn_and_the_command_goes_on(tmp_path: Path, n
     assert "Traceback" not in said
     drawn = len(list(tmp_path.glob("world/pictures/web/*.png")))
     assert 0 < drawn < 2000
-    assert list(tmp_path.rglob(".*")) == []
+    assert [path.name for path in tmp_path.rglob(".*")] == [MARKER]
 
 
 def test_a_command_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
@@ -161,5 +177,5 @@ def test_a_command_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "a"),
     ]
-    told = subprocess.run([*command, "--no-nsfw"], capture_output=True, text=True, check=False)
+    told = subprocess.run([*command, "--skip-nsfw-check"], capture_output=True, text=True, check=False)
     assert (told.returncode, list(tmp_path.iterdir())) == (2, []), told.stderr

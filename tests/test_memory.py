@@ -109,7 +109,7 @@ import json, rich, typer, torch._dynamo, diptych.runs.evaluation.evaluate, dipty
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + (100 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-sys.argv = ["diptych", "evaluate", "--results", sys.argv[1], "--references", sys.argv[1]]
+sys.argv = ["diptych", "score", sys.argv[1], "--references", sys.argv[1]]
 cli.main()
 """
 

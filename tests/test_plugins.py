@@ -74,7 +74,7 @@ def test_formats_of_a_package_are_tried_first(tmp_path: Path) -> None:
 def test_an_error_in_its_code_is_its_authors(tmp_path: Path) -> None:
     code = SYSTEM.replace('lambda source: source.path.suffix == ".tiny"', "lambda source: source.colour")
     (tmp_path / "mine.tiny").write_text("")
-    given = ("extract", tmp_path / "mine.tiny", tmp_path / "store", "--detector", "grid")
+    given = ("extract", tmp_path / "mine.tiny", "--out", tmp_path / "store", "--detector", "grid")
     done = diptych(*given, path=package(tmp_path / "installed", code))
     assert done.returncode == 1
     assert "AttributeError" in done.stderr
@@ -91,7 +91,7 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     card = f"""if True:
         import diptych
         from diptych.serving.card import Publisher, model_card
-        print(model_card(diptych.load({str(out)!r}).folder, "me/tiny", Publisher()))
+        print(model_card(diptych.load({str(out)!r}).predictor.folder, "me/tiny", Publisher()))
     """
     assert "pip install tiny==0.2" in python(card, tiny)
     done = diptych("evaluate", "--model", out, "--data", store)

@@ -48,6 +48,26 @@ def test_a_process_that_was_killed_is_named() -> None:
         list(map_in_processes(os._exit, [9], 2))
 
 
+WITHOUT_A_GUARD = """
+import math, os
+from diptych.runtime.processes import map_in_processes
+
+def own(number):
+    return number + 1, os.getpid()
+
+print("once", list(map_in_processes(math.factorial, range(5), 2)))
+print([number for number, process in map_in_processes(own, range(5), 2) if process == os.getpid()])
+"""
+
+
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    """Processes do not run the script again; what it defines itself is computed in its own process."""
+    (script := tmp_path / "script.py").write_text(WITHOUT_A_GUARD)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "once [1, 1, 2, 6, 24]\n[1, 2, 3, 4, 5]\n"
+
+
 HELD_BY_A_GRANDCHILD = """
 import subprocess, sys
 from diptych.runtime.processes import peak_memory

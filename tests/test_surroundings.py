@@ -64,6 +64,16 @@ def test_the_command_line_says_so_too() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_working_folder_that_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert run_verb(["extract", "world", "--out", "again", "--detector", "detector"], debug=False) == 1
+    assert capsys.readouterr().err == "diptych: the folder that this command runs in is gone; change to another one\n"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
 def test_an_output_that_takes_nothing_is_named() -> None:
     with open("/dev/full", "w") as full:
@@ -101,7 +111,8 @@ def test_an_output_in_ascii_shows_what_it_cannot_say(tmp_path: Path) -> None:
 
 def test_a_file_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
-    code += "import sys; sys.argv = ['diptych', 'storybook', 'show', 'a.png']; from diptych.cli import main; main()"
+    code += "import sys; sys.argv = ['diptych', 'storybook', 'show', '--out', 'a.png']; "
+    code += "from diptych.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "cannot write a.png: File too large; choose another place" in done.stderr
@@ -131,11 +142,11 @@ def test_a_pipe_is_no_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "evaluate --results pipe --references other.json",
-        "evaluate --results results.json --references pipe",
-        "evaluate --results results.json --references other.json --training pipe",
-        "evaluate --results results.json --questions pipe --annotations other.json",
-        "evaluate --results results.json --questions other.json --annotations pipe",
+        "score pipe --references other.json",
+        "score results.json --references pipe",
+        "score results.json --references other.json --training pipe",
+        "score results.json --questions pipe --annotations other.json",
+        "score results.json --questions other.json --annotations pipe",
         "serve model --token-file pipe",
     ],
 )
@@ -180,7 +191,7 @@ def test_a_pipe_gets_a_sheet(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    assert run_verb(["storybook", "show", str(pipe), "--count", "1"], debug=False) == 0
+    assert run_verb(["storybook", "show", "--out", str(pipe), "--count", "1"], debug=False) == 0
     reader.join()
     assert read[0].startswith(b"\x89PNG")
     assert pipe.is_fifo()

@@ -22,8 +22,8 @@ LONG = Path("/data", *("a folder with a long name [bold] :dog:" for _ in range(2
 
 
 def in_a_pipe(monkeypatch: pytest.MonkeyPatch, say: Callable[[], object]) -> str:
-    """What comes out of it; the environment asks for colours, movement and a small window."""
-    for name, value in {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1", "COLUMNS": "40"}.items():
+    """What comes out of it; the environment asks for movement and a small window."""
+    for name, value in {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1", "COLUMNS": "40"}.items():
         monkeypatch.setenv(name, value)
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stderr:
@@ -67,6 +67,14 @@ def test_a_terminal_is_one() -> None:
         make_console().print(Text("red", style="red"))
     assert b"\x1b[" in os.read(leader, 1 << 16)
     os.close(leader)
+
+
+def test_colours_are_printed_to_a_pipe_that_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    told = in_a_pipe(monkeypatch, lambda: make_console().print(Text(str(LONG), style="red")))
+    assert told == f"\x1b[31m{LONG}\x1b[0m\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert in_a_pipe(monkeypatch, lambda: make_console().print(Text("red", style="red"))) == "red\n"
 
 
 def test_help_in_a_pipe_is_a_line_an_option() -> None:

@@ -1,8 +1,8 @@
 """Test the papers' claims by training the arms of each (docs/claims.md).
 
     uv run diptych demo                                                          # the detector
-    uv run diptych storybook write runs/world --train 6000
-    uv run diptych extract runs/world runs/store --detector demo/detector/detector
+    uv run diptych storybook write --out runs/world --train 6000
+    uv run diptych extract runs/world --out runs/store --detector demo/detector/detector
     uv run python -m experiments.claims --store runs/store --out runs/claims
     uv run python -m experiments.claims --list                        # claims, their arms, and what is left to run
 

@@ -58,7 +58,7 @@ class AtTrueBoxes(StorybookDetector):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("world", type=Path, help="folder that diptych storybook write made")
+    parser.add_argument("world", type=Path, help="folder that diptych storybook write --out made")
     parser.add_argument("detector", type=Path, help="folder of the trained detector")
     parser.add_argument("store", type=Path)
     given = parser.parse_args()

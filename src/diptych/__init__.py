@@ -7,19 +7,60 @@ print(model.ask("photo.jpg", "what colour is the kite?"))
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diptych.serving import Prediction, Predictor, load
+    from diptych.api.dataset import Dataset
+    from diptych.api.model import Model, load
+    from diptych.api.results import Answer, Caption, ChosenAnswer, Explained, Found, Hits, Judgement
+    from diptych.api.run import Run
+    from diptych.api.scoring import compare, evaluate
+    from diptych.api.training import finetune, pretrain, recipe, register
+    from diptych.runtime.errors import (
+        CheckpointError,
+        DataError,
+        DiptychError,
+        RecipeError,
+        Stopped,
+        TrainingError,
+        UnfamiliarWarning,
+        UnsupportedError,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["Prediction", "Predictor", "__version__", "load"]
+_PLACES = {
+    "api.dataset": ("Dataset",),
+    "api.model": ("Model", "load"),
+    "api.results": ("Answer", "Caption", "ChosenAnswer", "Explained", "Found", "Hits", "Judgement"),
+    "api.run": ("Run",),
+    "api.scoring": ("compare", "evaluate"),
+    "api.training": ("finetune", "pretrain", "recipe", "register"),
+    "runtime.errors": (
+        "CheckpointError",
+        "DataError",
+        "DiptychError",
+        "RecipeError",
+        "Stopped",
+        "TrainingError",
+        "UnfamiliarWarning",
+        "UnsupportedError",
+    ),
+}
+__all__ = [
+    "Answer", "Caption", "CheckpointError", "ChosenAnswer", "DataError", "Dataset", "DiptychError", "Explained",
+    "Found", "Hits", "Judgement", "Model", "RecipeError", "Run", "Stopped", "TrainingError", "UnfamiliarWarning",
+    "UnsupportedError", "__version__", "compare", "evaluate", "finetune", "load", "pretrain", "recipe", "register",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:
     """The public names, imported when first used: `diptych --help` need not wait for torch."""
-    if name in __all__:
-        from diptych import serving
-
-        return getattr(serving, name)
+    for place, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"diptych.{place}"), name)
     raise AttributeError(f"module 'diptych' has no attribute {name!r}")

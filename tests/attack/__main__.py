@@ -23,15 +23,22 @@ from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.machine import RESULTS, save_result
+from tests.attack.environments import COMMANDS as ENVIRONED
+from tests.attack.environments import ODD, endured
 from tests.attack.flips import FLIPS, OPENED, READERS, flipped, flipped_inside, whole_of
 from tests.attack.forks import import_all
 from tests.attack.fuzz import fuzzed
 from tests.attack.inputs import refused
 from tests.attack.kills import Broken, Way, broken_by, undisturbed
 from tests.attack.memory import STEPS, SYSTEMS, flat
+from tests.attack.outputs import cases, held_outputs
 from tests.attack.pipes import COMMANDS, GIVEN, not_waited_for
 from tests.attack.ranks import lost, whole_of_ranks
+from tests.attack.requests import EACH, answered
 from tests.attack.samples import fuzzers
+from tests.attack.states import STEPS as STATES_STEPS
+from tests.attack.states import TRIED as STATES_VERBS
+from tests.attack.states import kept
 from tests.attack.verbs import VERBS, make_world
 
 NAME = "attack"
@@ -63,6 +70,10 @@ def kinds(world: Path, place: Path) -> Iterator[Kind]:
         yield Kind(f"{fuzzer.name}: fuzzed", partial(fuzzed, fuzzer), max(12, 3000 // fuzzer.at_once), fuzzer.at_once)
     yield Kind("bad inputs: command line", lambda number: refused(f"inputs/{number}", world, place), 1000)
     yield Kind("pipes and devices", lambda number: not_waited_for(number, world, place), len(GIVEN) * len(COMMANDS))
+    yield Kind("service: requests", lambda number: answered(number, place / "service"), 100, EACH)
+    yield Kind("outputs: all combinations", lambda number: held_outputs(number, place / "outputs"), len(cases()))
+    yield Kind("environments", lambda number: endured(number, world, place), len(ODD) * len(ENVIRONED))
+    yield Kind(f"states: {STATES_STEPS} steps", _in_any_order(world, place), 40, STATES_STEPS)
     yield Kind("two ranks: one lost", _losing(world, place), 12)
     yield Kind(f"memory: {STEPS:,} steps", lambda number: flat(number, world, place), len(SYSTEMS), STEPS)
 
@@ -81,6 +92,16 @@ def _flipping(reader: Any, world: Path, place: Path) -> Try:
         if reader not in WHOLE:
             WHOLE[reader] = whole_of(reader, world, place)
         return flipped(reader, f"{reader.name}/{number}", WHOLE[reader], world, place)
+
+    return one
+
+
+def _in_any_order(world: Path, place: Path) -> Try:
+    def one(number: int) -> Broken | None:
+        for verb in STATES_VERBS.values():
+            if verb not in WHOLE:
+                WHOLE[verb] = undisturbed(verb, world, place)
+        return kept(number, {name: WHOLE[verb] for name, verb in STATES_VERBS.items()}, world, place)
 
     return one
 

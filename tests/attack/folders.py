@@ -40,7 +40,7 @@ def weights() -> Iterator[Fuzzer]:
 def _official(system: str, folder: Path) -> None:
     from safetensors.torch import save_file
 
-    from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
+    from tests.exporting import export_unified_vlp
 
     torch.manual_seed(0)
     if system == "unified-vlp":
@@ -78,8 +78,8 @@ def _read_official(system: str, folder: Path) -> None:
 
 
 def _bert(folder: Path) -> None:
-    from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
     from tests import toy
+    from tests.exporting import export_unified_vlp
 
     form: Any = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
     model = toy.model("word", seed=1, segments=2, positions=40, layers=3, **form)

@@ -24,8 +24,9 @@ from random import Random
 import psutil
 
 from diptych.storybook import web
-from diptych.storybook.web.serve import Live, Server
+from diptych.storybook.web.serve import Server
 from tests.mining.conftest import digest
+from tests.webs import Live
 
 STAGES = ("pages", "index", "measured", "joined", "decisions")
 QUICK = ("status_404", "opt_out_header", "chain_5", "chain_6", "loop", "metadata")  # what answers at once
@@ -57,7 +58,8 @@ def command(folder: Path, server: Server, out: Path) -> list[str]:
     script.write_text(COMMAND)
     return [
         sys.executable, str(script), "mine", "run", str(folder / "web" / "html"), "--out", str(out), "--processes", "2",
-        "--no-nsfw", "--allow", "127.0.0.0/8", "--resolve", f"*.test=127.0.0.1:{server.port}", "--rate", "100000",
+        "--skip-nsfw-check", "--allow", "127.0.0.0/8", "--resolve", f"*.test=127.0.0.1:{server.port}", "--rate",
+        "100000",
         "--contact", "test",
     ]  # fmt: skip
 

@@ -15,10 +15,12 @@ from typing import Any, get_args
 import pytest
 
 from diptych.runtime.errors import DataError
+from tests.attack.forks import Ended
 from tests.attack.fuzz import Fuzzer, corrupted, fuzzed, mutated
-from tests.attack.kills import Broken
+from tests.attack.kills import Broken, Undisturbed
 from tests.attack.pipes import COMMANDS
 from tests.attack.samples import LINE
+from tests.attack.states import TRIED, kept
 from tests.attack.verbs import digests
 from tests.guards.test_cli import VERBS
 
@@ -60,7 +62,12 @@ def attacked(at: int | None, way: str, folder: Path) -> tuple[int, str]:
 def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
     table = tmp_path / "table.json"
     # Signals, full disks and memory take many minutes: `make attack` has them.
-    rounds = ("--rounds", str(ROUNDS), "--only", "operation|flipped|fuzzed|bad inputs|pipes|ranks")
+    rounds = (
+        "--rounds",
+        str(ROUNDS),
+        "--only",
+        "operation|flipped|fuzzed|bad inputs|pipes|service|ranks|outputs|environments|states",
+    )
     command = [sys.executable, "-m", "tests.attack", *rounds, "--json", str(table)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -136,6 +143,21 @@ def test_what_a_reader_does_beside_refusing_is_seen(how: str) -> None:
         assert {"error": "KeyError", "signal": "signal 6", "memory": "MemoryError"}[how] in found.how
 
 
+def test_what_a_verb_loses_in_any_order_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world" / "0.png").write_bytes(b"of the user")
+    wholes = {name: Undisturbed({}, 1, 0.0) for name in TRIED}
+
+    def losing(folder: Path, *_: object) -> Ended:
+        (folder / "0.png").unlink(missing_ok=True)
+        return Ended(0, "", "")
+
+    monkeypatch.setattr("tests.attack.states.attempt", losing)
+    found = kept(0, wholes, tmp_path / "world", tmp_path / "try")
+    assert found is not None
+    assert "lost or changed ['0.png']" in found.how
+
+
 def test_each_path_of_the_command_line_is_a_pipe_once_in_the_attack() -> None:
     tried = set(map(_tried, COMMANDS))
     paths = {
@@ -155,4 +177,5 @@ def _names_a_path(annotation: Any) -> bool:
 def _tried(words: tuple[str, ...]) -> tuple[str, str]:
     """The verb, and the option that gets a pipe; "" for an argument."""
     before = words[words.index("PIPE") - 1] if "PIPE" in words else ""
-    return " ".join(words[: 2 if words[0] in ("mine", "storybook") else 1]), before if before.startswith("--") else ""
+    verb = " ".join(words[:2]).replace("import unified-vlp", "import SYSTEM")
+    return verb if verb in VERBS else words[0], before if before.startswith("--") else ""

@@ -53,13 +53,14 @@ def make_world(folder: Path) -> None:
     folder.mkdir(parents=True)
     attempt(folder, (), partial(make_detector, folder))
     for arguments in (
-        ("storybook", "write", "world", "--web", "0", "--train", "12", "--val", "4", "--test", "4", "--test-rare", "0",
+        ("storybook", "write", "--out", "world", "--web", "0", "--train", "12", "--val", "4", "--test", "4",
+         "--test-rare", "0",
          "--processes", "1"),
-        ("extract", "world", "store", "--detector", "detector", "--processes", "1"),
+        ("extract", "world", "--out", "store", "--detector", "detector", "--processes", "1"),
         ("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "start", *TINY),
         ("finetune", "caption", "--data", "store", "--model", "start", "--out", "captioner", *TINY),
         ("finetune", "retrieval", "--data", "store", "--model", "start", "--out", "retriever", *TINY),
-        ("storybook", "web", "web", "--pages", "24", "--processes", "1"),
+        ("storybook", "web", "--out", "web", "--pages", "24", "--processes", "1"),
     ):  # fmt: skip
         ended = attempt(folder, arguments)
         if ended.code != 0:
@@ -74,19 +75,22 @@ def make_world(folder: Path) -> None:
 
 
 VERBS = (
-    Verb("storybook write", ("storybook", "write", "drawn", "--web", "2", "--train", "3", "--val", "1", "--test", "1",
+    Verb("storybook write", ("storybook", "write", "--out", "drawn", "--web", "2", "--train", "3", "--val", "1",
+         "--test", "1",
                              "--test-rare", "0", "--processes", "1"), "drawn"),
-    Verb("extract", ("extract", "world", "again", "--detector", "detector", "--processes", "1"), "again"),
-    Verb("tokens", ("tokens", "--data", "store", "--out", "words", "--size", "200"), "words"),
+    Verb("extract", ("extract", "world", "--out", "again", "--detector", "detector", "--processes", "1"), "again"),
+    Verb("tokenizer train", ("tokenizer", "train", "--data", "store", "--out", "words", "--size", "200"), "words"),
     Verb("pretrain", ("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "run", *TINY), "run"),
     Verb("finetune", ("finetune", "vqa", "--data", "store", "--model", "start", "--out", "run", *TINY), "run"),
-    Verb("augment", ("augment", "store", "more", "--model", "captioner", "--captions", "1", "--max-words", "4"),
+    Verb("augment", ("augment", "store", "--out", "more", "--model", "captioner", "--num-captions", "1",
+         "--max-words", "4"),
          "more"),
-    Verb("evaluate", ("evaluate", "--model", "captioner", "--data", "store", "--predictions", "said.json"),
+    Verb("evaluate", ("evaluate", "--model", "captioner", "--data", "store", "--out", "said.json"),
          "said.json", False),
     Verb("caption", ("caption", "0.png", "1.png", "--model", "captioner", "--out", "lines.txt"), "lines.txt",
          False),
-    Verb("mine run", ("mine", "run", "web/warc", "--out", "mined", "--offline", "--no-nsfw", "--processes", "1"),
+    Verb("mine run", ("mine", "run", "web/warc", "--out", "mined", "--offline", "--skip-nsfw-check",
+         "--processes", "1"),
          "mined"),
 )  # fmt: skip
 

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.core import FeatureContract, Regions
+from diptych.runtime.configs import of_json
 
 
 def test_hiding_flags_regions_and_leaves_the_rest() -> None:
@@ -68,6 +69,6 @@ def test_the_first_regions_are_the_best() -> None:
 
 def test_contracts_name_each_difference() -> None:
     one = FeatureContract("fasterrcnn", "a" * 64, 1024, class_names=("cat", "dog"))
-    assert one.differences(FeatureContract.from_json(one.to_json())) == []
+    assert one.differences(of_json(FeatureContract, one.to_json())) == []
     other = FeatureContract("fasterrcnn", "b" * 64, 2048, class_names=("cat", "dog"))
     assert one.differences(other) == [f"weights: {'a' * 12}…, not {'b' * 12}…", "feature_size: 1024, not 2048"]

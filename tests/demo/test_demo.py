@@ -25,7 +25,7 @@ def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: 
     assert "\n  seed: 3, was 0" in told
     assert "patience" not in told  # the same in both
     assert "another --out to begin anew" in told
-    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["demo.json"]
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".diptych", "demo.json"]
 
 
 TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, detector_steps=3, pretrain_steps=2, most_steps=2,

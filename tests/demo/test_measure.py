@@ -1,9 +1,9 @@
 """From what arms said to the page, without a model."""
 
-from pathlib import Path
-
 from diptych.core import Question, Record
-from diptych.runs.demo.measure import measure, report_arms
+from diptych.runs.demo.measure import measure
+from diptych.runs.demo.page import demo_report
+from diptych.runs.reports.html import page
 from diptych.tasks import CAPTION
 
 ASKED = [
@@ -12,7 +12,7 @@ ASKED = [
 ]
 
 
-def test_arms_are_measured_and_reported(tmp_path: Path) -> None:
+def test_arms_are_measured_and_reported() -> None:
     right = CAPTION.by_key([{"key": r.key, "caption": r.captions[0], "score": 0.0} for r in ASKED])
     wrong = dict.fromkeys(right, "a boat")
     answers = {"scratch": dict.fromkeys(right, "red"), "pre-trained": {key: key for key in right}, "all": {}}
@@ -24,7 +24,7 @@ def test_arms_are_measured_and_reported(tmp_path: Path) -> None:
     caption = measured.scores["caption"]
     assert measured.gains["caption"].value == caption["pre-trained"]["CIDEr"].value - caption["scratch"]["CIDEr"].value
     assert caption["scratch"]["CIDEr"].ceiling == caption["pre-trained"]["CIDEr"].ceiling
-    page = report_arms(tmp_path, measured, ("dog",), {}, {"evaluate": 1.0}).read_text("utf-8")
-    assert "pre-trained minus scratch: accuracy +66.7" in page
-    assert "the arm “all”" in page
-    assert f"Captions, CIDEr: scratch 0.0, pre-trained {caption['pre-trained']['CIDEr'].value:.1f}" in page
+    shown = page(demo_report(measured, ("dog",), {}, {"evaluate": 1.0}, {}, {}, {}))
+    assert "pre-trained minus scratch: accuracy +66.7" in shown
+    assert "the arm “all”" in shown
+    assert f"Captions, CIDEr: scratch 0.0, pre-trained {caption['pre-trained']['CIDEr'].value:.1f}" in shown

@@ -26,6 +26,7 @@ from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import training_texts, words_of
 from diptych.runs.run import run
+from diptych.runtime.configs import validated
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -182,10 +183,12 @@ def test_how_captions_are_written_where_it_is_asked_for() -> None:
     assert chosen_decoding(usual, 1, False, length_penalty=1.0).length_bonus == 0
     drawn = chosen_decoding(usual, 3, True, top_p=0.8)
     assert (drawn.beams, drawn.captions, drawn.sample, drawn.top_p) == (1, 3, True, 0.8)
+    for given in ({"top_k": 4}, {"top_p": 0.9}, {"temperature": 1.0}):
+        assert chosen_decoding(usual, 1, **given).sample
     with pytest.raises(RecipeError, match=r"top_k belong to drawn words.*add sample=true"):
-        chosen_decoding(usual, 1, False, top_k=4)
+        validated(DecodingOptions, {"top_k": 4}, "decoding")
     with pytest.raises(RecipeError, match="beams=4 searches"):
-        chosen_decoding(usual, 1, True, beams=4)
+        chosen_decoding(usual, 1, top_k=4, beams=4)
 
 
 def test_a_detector_that_was_half_copied_is_copied_again(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:

@@ -123,9 +123,9 @@ def test_a_rationale_is_asked_after_each_answer_as_after_the_right_one(store: St
 
 def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     path = tmp_path / "results"
-    with pytest.raises(RecipeError, match=r"--submit coca: no server's form is called so; did you mean coco\?"):
+    with pytest.raises(RecipeError, match=r"--format coca: no server's form is called so; did you mean coco\?"):
         submit(captioner, store, "test", "coca", path)
-    with pytest.raises(RecipeError, match="has not learnt vqa; train it"):
+    with pytest.raises(RecipeError, match="has not learnt vqa: diptych finetune vqa"):
         submit(captioner, store, "test", "vqa", path)
     with pytest.raises(DataError, match=r"does not end with the number that COCO gave the picture \(record p0\)"):
         submit(captioner, store, "train", "coco", path)
@@ -136,7 +136,7 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
     with pytest.raises(DataError, match="it has the image_id 70 of 'COCO_test2014_000000000070' too"):
         submit(captioner, Store(folder), "test", "coco", path)
     for key in ("9" * 5_000, "\u0663"):  # more than Python reads, and a digit of another script
-        with pytest.raises(DataError, match="it is no number of up to 18 digits"):
+        with pytest.raises(DataError, match="no number of up to 18 digits"):
             FORMS["vqa"][1]([{"key": key, "answer": "yes"}])
     scored = [{"group": f"a/{group}", "score": 0.0} for group in VCR_COLUMNS[1:21:4] for _ in range(8)]
     groups = [{**one, "group": one["group"].removesuffix("_0")} for one in scored]
@@ -148,10 +148,8 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         Leaderboard(deciding.TOKENS).queries(odd)
 
 
-@pytest.mark.parametrize(
-    "others", [[], ["--predictions", "p", "--task", "vqa"], ["--predictions", "p", "--results", "r"]]
-)
+@pytest.mark.parametrize("others", [[], ["--out", "p", "--task", "vqa"]])
 def test_what_does_not_go_with_a_servers_form(others: list[str]) -> None:
-    ended = CliRunner().invoke(app, ["evaluate", "--model", "m", "--data", "d", "--submit", "vqa", *others])
+    ended = CliRunner().invoke(app, ["evaluate", "--model", "m", "--data", "d", "--format", "vqa", *others])
     assert isinstance(ended.exception, RecipeError)
-    assert "--submit vqa writes the predictions of --model to --predictions FILE" in str(ended.exception)
+    assert "--format vqa writes the predictions of --model to --out FILE" in str(ended.exception)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from diptych.runs.demo.thorough import GAIN
 from experiments.demo import main, of_demo, of_thorough
+from experiments.thorough import GAIN
 
 
 def test_of_a_demo() -> None:

@@ -103,7 +103,7 @@ def test_a_score_is_kept_as_numbers() -> None:
     score = Score("CIDEr", 100.04, 90.06, 110.0, blind=17.0, ceiling=None)
     assert of_score(score.to_json()) == {"value": 100.0, "low": 90.1, "high": 110.0, "blind": 17.0}
     assert of_score(Score("SPICE", 20.0).to_json()) == {"value": 20.0}
-    assert of_interval(Interval(5.04, 4.0, 6.0, 0.0)) == {"value": 5.0, "low": 4.0, "high": 6.0}
+    assert of_interval(Interval(5.04, 4.0, 6.0)) == {"value": 5.0, "low": 4.0, "high": 6.0}
 
 
 def test_the_readme_keeps_all_but_its_table() -> None:

@@ -81,8 +81,8 @@ class Runs:
     def _draw(self) -> None:
         if not self.store.exists():
             scenes, others = self.folder / "scenes", ("--web=0", "--val=0", "--test=0", "--test-rare=0")
-            _diptych("storybook", "write", scenes, f"--train={SCENES}", *others, "--processes=1")
-            _diptych("extract", scenes, self.store, "--detector=ground-truth", "--processes=1")
+            _diptych("storybook", "write", "--out", scenes, f"--train={SCENES}", *others, "--processes=1")
+            _diptych("extract", scenes, "--out", self.store, "--detector=ground-truth", "--processes=1")
 
 
 def _diptych(*arguments: object) -> None:

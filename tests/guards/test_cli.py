@@ -1,32 +1,26 @@
 """The command line is quick to help, and each of its verbs says what it does and stands in the documents."""
 
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 
-from diptych.cli import app
+from diptych.cli import app, run_verb
+from diptych.cli.completion import completed
+from diptych.cli.predict import make_verb, written_verbs
 from diptych.systems import SYSTEMS
+from tests.attack.outputs import commands
 
 ROOT = Path(__file__).parent.parent.parent
 HEAVY = ("torch", "pydantic", "numpy", "PIL", "tokenizers", "rich.console")
 
 
-def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every verb, those of groups as `storybook write`. Groups are told by what they hold: typer has its own click."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield before + name, command
-
-
-VERBS = dict(commands(typer.main.get_command(app)))
+GROUP = typer.main.get_command(app)
+VERBS = dict(commands(GROUP))
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -64,3 +58,81 @@ def test_the_systems_are_named_in_help() -> None:
     """By their folders, since importing the models would keep help waiting."""
     (option,) = (one for one in VERBS["demo"].params if one.name == "system")
     assert [name for name in SYSTEMS if name not in option.help] == []
+
+
+def test_verbs_are_listed_by_group_with_exit_codes() -> None:
+    shown = subprocess.run([sys.executable, "-m", "diptych.cli", "-h"], capture_output=True, text=True, check=True)
+    titles = re.findall(r"^([A-Z]\w+):$", shown.stdout, re.MULTILINE)
+    assert titles == ["Options", "Use", "Train", "Data", "Share", "World"], (
+        "a verb without rich_help_panel is in Commands"
+    )
+    assert "75 stopped and saved" in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("caption a.png", "Missing --model"), ("ask a.png what", "Missing --model"),
+     ("caption --model x", "Missing argument IMAGE"), ("ask --model=x a.png", "Missing argument QUESTIONS"),
+     ("choose a.png --server http://x what", "Missing argument ANSWERS"), ("search", "Missing argument 'query'"),
+     ("evaluate", "Missing option"),
+     ("finetune caption --data a --out b", "--from-scratch"), ("tokenizer train --out a", "Missing --data"),
+     ("score a", "--references"), ("extract a --out b", "Missing option '--detector'"), 
+     ("push a b/c --out d", "needs --dry-run"), ("data", "")],
+)  # fmt: skip
+def test_what_is_missing_is_named_before_torch_is_imported(words: str, wanted: str) -> None:
+    code = "import sys\nfrom diptych.cli import run_verb\ncode = run_verb(sys.argv[1:], False)\n"
+    code += "assert 'torch' not in sys.modules\nsys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=False)
+    assert (done.returncode, wanted in done.stderr) == (2 if wanted else 0, True), done.stderr
+
+
+def options(verb: str) -> set[str]:
+    """The options of a verb, as its help lists them."""
+    given = {name for one in VERBS[verb].params for name in (*one.opts, *one.secondary_opts)}
+    return {name for name in given if name.startswith("-")}
+
+
+@pytest.mark.parametrize("verb", sorted({*VERBS, *written_verbs()}))
+def test_no_verb_has_too_many_options(verb: str) -> None:
+    """`mine run` alone has more: rules, judges, fetching."""
+    given = (VERBS[verb] if verb in VERBS else make_verb(verb)).params
+    assert len([one for one in given if one.param_type_name == "option"]) <= (29 if verb == "mine run" else 25)
+
+
+def test_completion_knows_every_verb_and_option() -> None:
+    found = {path: (set(names), set(given)) for path, names, given in completed(GROUP)}
+    for verb in VERBS:
+        path = "/" + verb.replace(" ", "/").replace("SYSTEM", "tden")
+        assert found[path] == (set(), options(verb) | {"-h", "--help"}), verb
+    assert found[""][0] == {verb.split()[0] for verb in VERBS} | {
+        "ask",
+        "caption",
+        "choose",
+        "entail",
+        "ground",
+        "verify",
+    }
+    assert {"--model", "--num-captions", "--server"} <= found["/caption"][1]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("storybook w", "write web"), ("caption --num", "--num-captions"), ("im", "import"), ("import td", "tden"),
+     ("import tden --voc", "--vocab"), ("plot ", "")],
+)  # fmt: skip
+def test_bash_completes(words: str, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(["completion", "bash"], debug=False) == 0
+    typed = " ".join(word or "''" for word in ("diptych", *words.split(" ")))
+    call = f"COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _diptych"
+    script = f"{capsys.readouterr().out}\n{call}\necho ${{COMPREPLY[*]}}"
+    assert subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.strip() == wanted
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_offered_the_same(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(["completion", shell], debug=False) == 0
+    printed = capsys.readouterr().out
+    assert all(name.lstrip("-") in printed for verb in VERBS for name in options(verb))
+    if shutil.which(shell) is not None:
+        subprocess.run([shell, "-n", "/dev/stdin"], input=printed, text=True, check=True)

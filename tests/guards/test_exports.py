@@ -55,5 +55,6 @@ def test_types_are_for_users_too() -> None:
 
 
 def test_the_public_names_are_those_of_the_front_page() -> None:
-    assert {"load", "Predictor", "Prediction"} <= set(diptych.__all__)
+    assert set(diptych.__all__) == set(dir(diptych))
+    assert {"load", "Model", "Caption"} <= set(diptych.__all__)
     assert "diptych.load(" in (diptych.__doc__ or "")

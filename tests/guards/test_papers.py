@@ -79,12 +79,74 @@ def test_table_8_of_unified_vlp_is_what_its_recipes_have() -> None:
         assert (recipe.training.batch, recipe.optimizer.lr) == (int(row.numbers[0]), float(row.numbers[1])), row.name
 
 
+def test_the_regions_of_every_store_are_those_of_the_paper_whose_recipe_reads_it() -> None:
+    of = {paper.system: paper.stores for paper in papers()}
+    unread = {(system, store) for system, stores in of.items() for store in stores}
+    for command in (command for entry in ROWS for command in entry.row.commands):
+        recipe = re.search(r"--recipe (\S+)|^diptych pretrain (\S+)", command)
+        for name in re.findall(r"--data (?:\w+=)?(\S+)", command) if recipe else ():
+            system = find_stages(recipe[1] or recipe[2]).recipes[0].system
+            regions = name.removesuffix("-MORE").rpartition("-")[2]
+            assert regions in of[system], command
+            unread.discard((system, regions))
+    assert not unread
+
+
+# "Greedy search on the validation set and beam search with beam size 5 [XGPT: 2] on the test set"; TDEN does not say.
+BEAMS = {("unified-vlp", "val"): 1, ("unified-vlp", "test"): 5, ("xgpt", "test"): 2, ("tden", "test"): 2}
+
+
+def test_captions_are_decoded_as_the_paper_does_on_that_split() -> None:
+    seen = set()
+    for entry in ROWS:
+        typed = Typed()
+        for command in entry.row.commands:
+            typed.run(command)
+        for system, split, beams in typed.decoded:
+            assert beams == BEAMS[system, split], entry.id
+            seen.add((system, split))
+    assert seen == BEAMS.keys()
+
+
+def test_scores_after_epoch_20_are_of_a_schedule_of_30() -> None:
+    rows = [entry for entry in ROWS if entry.paper.system == "unified-vlp" and entry.table.number in (5, 6)]
+    for entry in rows:
+        typed = Typed()
+        for command in entry.row.commands:
+            typed.run(command)
+        (recipe,) = typed.made.values()
+        assert recipe.training.steps * 3 == pytest.approx(recipe.optimizer.schedule_steps * 2, rel=0.01), entry.id
+        assert recipe.optimizer.schedule_steps == find_recipe(recipe.name).training.steps
+    assert len(rows) == 5
+
+
+def test_only_row_4_of_tden_ranks_by_the_cross_modal_encoder() -> None:
+    ranked = {}
+    for entry in ROWS:
+        if entry.paper.system == "tden" and entry.table.number == 2:
+            typed = Typed()
+            for command in entry.row.commands:
+                typed.run(command)
+            (recipe,) = (recipe for recipe in typed.made.values() if recipe.task == "retrieval")
+            ranked[entry.row.name[0]] = recipe.objectives.reads_pairs
+    assert ranked == {str(row): row == 4 for row in range(1, 9)}
+
+
+def test_written_captions_are_learnt_by_a_model_of_people_s() -> None:
+    """XGPT, 6.1: "we continue to fine-tune" the model of Table 5's first row; both rows are another system's."""
+    people, written = (e.row for e in ROWS if e.paper.system == "xgpt" and e.table.number == 5)
+    assert people.system is written.system is None
+    assert {*people.commands} < {*written.commands}
+    assert "--data FLICKR30K-TOP100-MORE --model runs/image-bert-retrieval " in written.commands[-2]
+
+
 @dataclass
 class Typed:
     """A row's commands as the command line reads them; what each folder holds after them."""
 
     made: dict[str, Recipe] = field(default_factory=dict)
     scored: set[str] = field(default_factory=set)
+    decoded: set[tuple[str, str, int]] = field(default_factory=set)  # system, split, beams of captions
 
     def run(self, command: str) -> None:
         program, verb, *arguments = shlex.split(command)
@@ -103,17 +165,24 @@ class Typed:
         first.check_begun()
         self.made[str(out)] = first if len(stages.recipes) == 1 else stages.recipes[-1]
 
-    def finetune(self, task: str, recipe: str, model: str, out: Path, **given: Any) -> None:
+    def finetune(self, task: str, recipe: str, model: str | None, out: Path, **given: Any) -> None:
         chosen = find_recipe(recipe)
         assert chosen.task == task
-        chosen = self._begun(chosen, None if model == "none" else model).override(given["settings"] or [])
+        chosen = self._begun(chosen, model).override(given["settings"] or [])
         chosen.check_begun()
         self.made[str(out)] = chosen
 
     def evaluate(self, model: str, task: str | None, **given: Any) -> None:
         scored = task or self.made[model].task
-        assert given["submit"] in (None, {"caption": "coco"}.get(scored, scored)), model
+        assert given["format"] in (None, {"caption": "coco"}.get(scored, scored)), model
         self.scored.add(scored)
+        if scored == "caption":
+            recipe = self.made[model]
+            self.decoded.add((recipe.system, given["split"], given["beams"] or recipe.decoding.beams))
+
+    def rank(self, model: str, task: str, **given: Any) -> None:
+        assert model in self.made
+        self.scored.add(task)
 
     def augment(self, model: Path, **given: Any) -> None:
         assert self.made[str(model)].task == "caption"

@@ -26,4 +26,4 @@ def test_each_command_begins_with_a_verb_that_exists() -> None:
 
 def test_one_line_runs_the_main_job_and_one_the_tests() -> None:
     commands = re.findall(r"^    (pip install -q uv && .*)$", README, re.MULTILINE)
-    assert commands == ["pip install -q uv && uv run diptych demo", "pip install -q uv && uv run pytest"]
+    assert commands == ["pip install -q uv && uv run diptych demo", "pip install -q uv && uv run --group dev pytest"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from diptych.core import BIDIRECTIONAL, Model, attention_mask
+from diptych.core import BIDIRECTIONAL, StateModel, attention_mask
 from tests import toy
 
 
@@ -16,5 +16,5 @@ def test_a_wrong_type_or_shape_is_refused() -> None:
 
 
 def test_a_model_is_a_model_and_nothing_else_is() -> None:
-    assert isinstance(toy.tden(), Model)
-    assert not isinstance(torch.nn.Linear(1, 1), Model)
+    assert isinstance(toy.tden(), StateModel)
+    assert not isinstance(torch.nn.Linear(1, 1), StateModel)

@@ -18,7 +18,7 @@ from tests.journeys.conftest import Result, tiny
 from tests.service import make_model
 
 PRETRAIN = ["pretrain", "unified-vlp/small/pretrain"]
-IMPORT = "import unified-vlp FILE OUT --vocab VOCAB"
+IMPORT = "import unified-vlp FILE --out OUT --vocab VOCAB"
 
 
 def text(content: str) -> Callable[[Path], None]:
@@ -49,36 +49,47 @@ def pictured(path: Path) -> None:
 
 # name, what lies at FILE, the command (words in capitals stand for paths), exit code, what the message holds
 CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
-    ("no such verb", nothing, "captoin", 2, "No such command"),
+    ("no such verb", nothing, "captoin", 2, "No such command 'captoin'; did you mean caption or pretrain?"),
     ("no such option", nothing, "PRETRAIN --datta x", 2, "No such option"),
     ("no such recipe", nothing, "pretrain unified-vlp/smal --data WORLD --out OUT", 2, "did you mean"),
     ("unknown key", nothing, "PRETRAIN --data WORLD --out OUT --set optimizer.lrr=1", 2, "did you mean lr"),
     ("another type", nothing, "PRETRAIN --data WORLD --out OUT --set training.steps=many", 2, "training.steps"),
     ("a task", nothing, "pretrain unified-vlp/small/vqa --data WORLD --out OUT", 2, "diptych finetune vqa --recipe"),
-    ("a task set", nothing, "PRETRAIN --data WORLD --out OUT --set task=vqa", 2, "trains vqa and pre-trains nothing"),
+    (
+        "a task set",
+        nothing,
+        "PRETRAIN --data WORLD --out OUT --set task=vqa",
+        2,
+        "pre-trains nothing: diptych finetune vqa",
+    ),
     ("demo of no system", nothing, "demo --out OUT --system vlbert", 2, "did you mean vl-bert"),
-    ("thorough of another", nothing, "demo --out OUT --thorough --system tden", 2, "leave out --system"),
     ("no such store", nothing, "PRETRAIN --data FILE --out OUT", 1, "diptych extract"),
     ("no such split", nothing, "PRETRAIN --data WORLD --out OUT --set data.split=webb", 1, "'webb'; it has train (40)"),
     ("no such model", nothing, "caption a.png --model FILE", 1, "no model at"),
-    ("no such data", nothing, "extract FILE OUT --detector ground-truth", 1, "nothing at"),
-    ("data of another form", text("dogs"), "extract FILE OUT --detector ground-truth", 1, "is not data that Diptych"),
-    ("no such detector", nothing, "extract MINE OUT --detector FILE", 2, "no detector"),
-    ("ground truth of none", nothing, "extract MINE OUT --detector ground-truth", 1, "no record holds any object"),
-    ("a store in its data", pictured, "extract FILE FILE --detector ground-truth", 2, "a folder of its own"),
+    ("no such data", nothing, "extract FILE --out OUT --detector ground-truth", 1, "nothing at"),
     (
-        "of a model alone",
-        nothing,
-        "evaluate --results FILE --references FILE --split val --folds 5",
-        2,
-        "--split, --folds",
+        "data of another form",
+        text("dogs"),
+        "extract FILE --out OUT --detector ground-truth",
+        1,
+        "is not data",
     ),
+    ("no such detector", nothing, "extract MINE --out OUT --detector FILE", 2, "no detector"),
+    (
+        "ground truth of none",
+        nothing,
+        "extract MINE --out OUT --detector ground-truth",
+        1,
+        "no record holds any",
+    ),
+    ("a store in its data", pictured, "extract FILE --out FILE --detector ground-truth", 2, "is an input of this"),
+    ("of a model alone", nothing, "score FILE --references FILE --split val", 2, "No such option: --split"),
     (
         "of results alone",
         nothing,
         "evaluate --model FILE --data WORLD --allow-missing",
         2,
-        "--allow-missing has no effect with --model",
+        "No such option: --allow-missing",
     ),
     ("not a model folder", lambda p: p.mkdir(), "caption a.png --model FILE", 1, "it has no config.json"),
     ("hub without a network", nothing, "caption a.png --model somebody/model", 1, "could not be reached on the hub"),
@@ -87,8 +98,14 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
     ("checkpoint cut in half", half_a_checkpoint, "IMPORT", 1, "cut short"),
     ("a pickle posing as weights", pickled, "IMPORT", 1, "would run its code"),
     ("another system's checkpoint", of_vl_bert, "IMPORT", 1, "VL-BERT"),
-    ("no such system", nothing, "import unified-vpl FILE OUT --vocab VOCAB", 2, "did you mean unified-vlp"),
-    ("no vocabulary", half_a_checkpoint, "import unified-vlp FILE OUT --vocab OUT", 1, "not a readable vocabulary"),
+    ("no such system", nothing, "import unified-vpl FILE --out OUT --vocab VOCAB", 2, "did you mean unified-vlp"),
+    (
+        "no vocabulary",
+        half_a_checkpoint,
+        "import unified-vlp FILE --out OUT --vocab OUT",
+        1,
+        "not a readable vocabulary",
+    ),
     ("weights without a vocabulary", nothing, "PRETRAIN --data WORLD --out OUT --init FILE", 2, "vocab.txt"),
 ]
 
@@ -136,7 +153,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(
 
 def test_an_empty_data_set(run: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("")
-    result = run("extract", tmp_path / "mine.jsonl", tmp_path / "store", "--detector", "ground-truth")
+    result = run("extract", tmp_path / "mine.jsonl", "--out", tmp_path / "store", "--detector", "ground-truth")
     assert result.code == 1
     assert "no record" in result.error or "nothing" in result.error
     assert not (tmp_path / "store" / "store.json").exists()
@@ -175,7 +192,7 @@ def test_a_store_is_not_filled_on_after_its_data_changed(run: Callable[..., Resu
         return path
 
     def extracted(path: Path) -> Result:
-        return run("extract", path, tmp_path / "store", "--detector", "ground-truth")
+        return run("extract", path, "--out", tmp_path / "store", "--detector", "ground-truth")
 
     assert extracted(manifest("a")).code == 0
     for changed in ({"caption": "a cat"}, {"split": "test"}):
@@ -204,5 +221,5 @@ def test_a_model_folder_is_checked_in_json_too(run: Callable[..., Result], tmp_p
     (made / "answers.json").unlink()
     hurt = run("check", made, "--json")
     assert (hurt.code, json.loads(hurt.out)["ok"]) == (1, False)
-    refused = run("check", made, "--pictures", tmp_path)
-    assert (refused.code, "leave out --model and --pictures" in refused.error) == (2, True)
+    refused = run("check", made, "--images", tmp_path)
+    assert (refused.code, "leave out --model and --images" in refused.error) == (2, True)

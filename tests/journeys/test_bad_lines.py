@@ -22,9 +22,9 @@ from PIL import Image
 from tests.journeys.conftest import Result
 from tests.journeys.test_own_data import given
 
-SEEN = "extract mine.jsonl out --detector demo"
-GIVEN = "extract mine.jsonl out --detector given --features features"
-COCO = "extract mine.json out --detector demo"
+SEEN = "extract mine.jsonl --out out --detector demo"
+GIVEN = "extract mine.jsonl --out out --detector given --features features"
+COCO = "extract mine.json --out out --detector demo"
 TUNED = "finetune caption --data mine.jsonl --model demo --out out"
 ANSWERED = "finetune vqa --data mine.jsonl --model demo --out out"
 AGAIN = "finetune vqa --data mine.jsonl --model out --out"
@@ -142,8 +142,8 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("question empty", lines({"image": "0.png", "question": " ", "answers": ["dog"]}), ANSWERED, 1, "question: found an empty text"),
     ("all captions empty", lines(*({**one, "captions": [""]} for one in GOOD)), TUNED, 1, "empty captions: 3 (the first: mine.jsonl line 1"),
     ("all answers empty", lines({"image": "0.png", "question": "what?", "answers": [""]}), ANSWERED, 1, "questions with no answers: 1"),
-    ("questions for captions", lines({"image": "0.png", "question": "what?", "answers": ["dog"], "split": "train"}), TUNED, 1, "none has words for this task"),
-    ("captions for questions", lines(*GOOD), ANSWERED, 1, "no question of the data has an answer"),
+    ("questions for captions", lines({"image": "0.png", "question": "what?", "answers": ["dog"], "split": "train"}), TUNED, 1, "mine.jsonl has no captions in split 'train', which caption learns from"),
+    ("captions for questions", lines(*GOOD), ANSWERED, 1, "mine.jsonl has no questions with answers in split 'train', which vqa learns from"),
     ("nothing to train on", lines(*({**one, "split": "test"} for one in GOOD)), TUNED, 1, "no records in split 'train'; it has test (3)"),
     # pictures
     ("missing picture", line(image="no.png"), TUNED, 1, "mine.jsonl line 2: found no picture no.png"),
@@ -164,29 +164,28 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("COCO missing picture", coco(images=[{**IMAGES[0], "file_name": "no.png"}]), COCO, 1, "images[0]: found no picture no.png"),
     # features
     ("no features for any", lambda: shutil.rmtree("features"), GIVEN, 1, "found nothing at features, wanted features: npz"),
-    ("given without a folder", nothing, "extract mine.jsonl out --detector given", 2, "--features PATH"),
+    ("given without a folder", nothing, "extract mine.jsonl --out out --detector given", 2, "--features PATH"),
     ("a folder without given", nothing, f"{SEEN} --features features", 2, "belong together"),
     ("features of text", every_npz(features=np.array([["a"]])), GIVEN, 1, "`features` of type <U1, wanted numbers"),
     ("class names too few", file("features/classes.txt", b"dog\nbird\n"), GIVEN, 1, "found 2 names, wanted one for each of the 3"),
     ("names not UTF-8", file("features/classes.txt", b"\xff\xfe"), GIVEN, 1, "not UTF-8"),
     # models
     ("features of another size", store_of_others, "finetune caption --data given --model demo --out out", 1, "feature_size: 16, not 12"),
-    ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA OUT --detector"),
+    ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA --out OUT --detector"),
     ("no store, no detector", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
     ("no data", nothing, "finetune caption --data no.jsonl --model demo --out out", 1, "nothing at no.jsonl; wanted a store"),
     ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv is not data that Diptych reads"),
     ("split to score", nothing, "evaluate --model demo --data mine.jsonl --split tset", 1, "no records in split 'tset'; it has train (3)"),
     ("seed no number", nothing, f"{TUNED} --seed many", 2, "--seed"),
-    ("no picture given", nothing, "caption --model demo", 2, "pictures"),
+    ("no picture given", nothing, "caption --model demo", 2, "IMAGE"),
     ("no beams", nothing, "caption 0.png --model demo --beams 0", 2, "--beams"),
     ("a beam wider than the vocabulary", nothing, "caption 0.png --model demo --beams 99999", 2, "words to choose from; set it to"),
-    ("drawn and searched", nothing, "caption 0.png --model demo --sample --beams 3", 2, "set beams=1, and captions=N"),
-    ("top-p of nothing drawn", nothing, "caption 0.png --model demo --top-p 0.9", 2, "none are drawn; add sample=true"),
+    ("drawn and searched", nothing, "caption 0.png --model demo --top-k 5 --beams 3", 2, "set beams=1, and captions=N"),
     ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no images in none"),
     ("empty question", nothing, "ask 0.png EMPTY --model demo", 1, "has not learnt vqa"),
-    ("a file where the run should be", file("out", b""), TUNED, 1, "cannot use out: File exists"),
-    ("a file where the store should be", file("out", b""), SEEN, 1, "cannot use out: File exists"),
-    ("a file where pictures should be shown", file("shown", b""), "caption 0.png --model demo --show shown", 1, "cannot use shown"),
+    ("a file where the run should be", file("out", b""), TUNED, 2, "out is there and is no folder; give a new or empty folder"),
+    ("a file where the store should be", file("out", b""), SEEN, 2, "out is there and is no folder; give a new or empty folder"),
+    ("a file where pictures should be shown", file("shown", b""), "caption 0.png --model demo --show shown", 2, "shown is there and is no folder; give a new or empty folder"),
     ("file in a missing folder", nothing, "caption 0.png --model demo --out no/captions.txt", 1, "cannot write no/captions.txt"),
 ]  # fmt: skip
 

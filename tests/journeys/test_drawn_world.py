@@ -15,13 +15,13 @@ from tests.journeys.conftest import Result
 
 
 def test_a_world_is_written_looked_over_and_shown(run: Callable[..., Result], tmp_path: Path) -> None:
-    result = run("storybook", "write", tmp_path / "world", "--web", 4, "--train", 3, "--val", 2, "--test", 2,
+    result = run("storybook", "write", "--out", tmp_path / "world", "--web", 4, "--train", 3, "--val", 2, "--test", 2,
                "--test-rare", 1, "--processes", 1)  # fmt: skip
     assert (result.code, "12 scenes in" in result.out) == (0, True)
     checked = run("check", tmp_path / "world", "--json")
     assert checked.code == 0, checked.out
     assert json.loads(checked.out)["ok"]
-    run("storybook", "show", tmp_path / "truth.png", "--count", 2)
+    run("storybook", "show", "--out", tmp_path / "truth.png", "--count", 2)
     with Image.open(tmp_path / "truth.png") as sheet:
         assert sheet.size[0] > 600
 
@@ -31,7 +31,7 @@ def test_what_a_detector_finds_is_shown_instead(run: Callable[..., Result], tmp_
     detector = StorybookDetector(SmallDetector(storybook_shape()), Selection(most=4, least=4))
     (tmp_path / "detector").mkdir()
     detector.save(tmp_path / "detector")
-    result = run("storybook", "show", tmp_path / "seen.png", "--count", 2, "--detector", tmp_path / "detector")
+    result = run("storybook", "show", "--out", tmp_path / "seen.png", "--count", 2, "--detector", tmp_path / "detector")
     assert result.code == 0, result.error
     with Image.open(tmp_path / "seen.png") as sheet:
         assert sheet.size == (2 * 326 + 6, 326 + 6)
@@ -40,7 +40,7 @@ def test_what_a_detector_finds_is_shown_instead(run: Callable[..., Result], tmp_
 def test_an_unknown_faster_rcnn_is_refused_before_a_process_is_started(
     run: Callable[..., Result], tmp_path: Path
 ) -> None:
-    result = run("storybook", "detector", tmp_path / "run", "--faster-rcnn", "resnet19_fpn")
+    result = run("storybook", "detector", "--out", tmp_path / "run", "--faster-rcnn", "resnet19_fpn")
     assert result.code == 2
     assert "did you mean resnet18_fpn" in result.error
     assert not (tmp_path / "run").exists()

@@ -34,7 +34,7 @@ def pretrained(request: pytest.FixtureRequest, world: Path, tmp_path_factory: py
 
 
 def test_a_killed_run_ends_with_the_same_weights(world: Path, pretrained: Path, tmp_path: Path) -> None:
-    recipe = f"{library.load(pretrained).folder.architecture.system}/small/pretrain"
+    recipe = f"{library.load(pretrained).predictor.folder.architecture.system}/small/pretrain"
     again = command(("pretrain", recipe, "--data", world, "--out", tmp_path, *tiny(**SHORT)))
     running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while not list(tmp_path.glob("checkpoints/step-*")):
@@ -50,9 +50,9 @@ def test_a_killed_run_ends_with_the_same_weights(world: Path, pretrained: Path, 
 
 def test_it_answers_and_is_scored(world: Path, pretrained: Path, tmp_path: Path) -> None:
     diptych("finetune", "vqa", "--data", world, "--model", pretrained, "--out", tmp_path, *tiny(**SHORT))
-    predictor = library.load(tmp_path)
-    answer = predictor.answer(Store(world).record(0), ["how many birds are there?", "is it night?"])
-    assert {a.text for a in answer} <= set(predictor.folder.answers.names) - {"<unk>"}  # type: ignore[union-attr]
+    model = library.load(tmp_path)
+    answer = model.ask(Store(world).record(0), ["how many birds are there?", "is it night?"])
+    assert set(answer) <= set(model.predictor.folder.answers.names) - {"<unk>"}  # type: ignore[union-attr]
     assert all(0 <= a.score <= 1 for a in answer)
     scores = json.loads(diptych("evaluate", "--model", tmp_path, "--data", world, "--json").stdout)["scores"]
     assert {"accuracy", "accuracy yes/no"} <= set(scores)

@@ -22,17 +22,17 @@ def test_rewarded_drawn_from_and_augmented(with_detector: Path, run: Callable[..
     assert (tmp_path / "scst" / "frequencies.json").is_file()
 
     photo = with_detector.parent / "photos" / "000.jpg"
-    drawn = ("caption", photo, "--model", tmp_path / "scst", "--sample", "--captions", 3, "--json")
+    drawn = ("caption", photo, "--model", tmp_path / "scst", "--temperature", 1, "--num-captions", 3, "--json")
     first, same, other = (json.loads(run(*drawn, "--seed", seed).out) for seed in (1, 1, 2))
     assert first == same != other
     assert len(first["others"]) == 2
     assert all(one["score"] <= first["score"] < 0 for one in first["others"])
     blocked = ("--no-repeat-ngram", 1, "--min-words", 5, "--max-words", 8, "--beams", 4, "--length-penalty", 0.7)
-    said = run("caption", photo, "--model", tmp_path / "scst", "--captions", 2, *blocked)
+    said = run("caption", photo, "--model", tmp_path / "scst", "--num-captions", 2, *blocked)
     assert said.code == 0
     assert len(said.out.splitlines()) == 2
 
-    result = run("augment", store, tmp_path / "more", "--model", tmp_path / "scst", "--captions", 2)
+    result = run("augment", store, "--out", tmp_path / "more", "--model", tmp_path / "scst", "--num-captions", 2)
     assert result.code == 0, result.error
     more = Store(tmp_path / "more")
     written = [one for index in range(len(more)) for one in more.words(index).generated]
@@ -42,6 +42,6 @@ def test_rewarded_drawn_from_and_augmented(with_detector: Path, run: Callable[..
         "finetune", "caption", "--data", tmp_path / "more", "--model", with_detector, "--out", tmp_path / "b", *few
     )
     assert result.code == 0, result.error
-    again = run("augment", store, tmp_path / "more", "--model", with_detector, "--captions", 2)
+    again = run("augment", store, "--out", tmp_path / "more", "--model", with_detector, "--num-captions", 2)
     assert again.code == 2
     assert "holds another augmentation:\n  by:" in again.error

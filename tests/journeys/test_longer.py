@@ -67,7 +67,7 @@ def test_captions_are_scored_as_they_are_asked_for(
 ) -> None:
     def scored(*options: object) -> tuple[list[str], str]:
         written = tmp_path / "written.json"
-        result = run("evaluate", "--model", captioner, "--data", world, "--predictions", written, *options)
+        result = run("evaluate", "--model", captioner, "--data", world, "--out", written, *options)
         assert result.code == 0, result.error
         assert "scoring 12 captions" in result.error
         return [line["caption"] for line in json.loads(written.read_text())], " ".join(result.out.split())
@@ -78,17 +78,17 @@ def test_captions_are_scored_as_they_are_asked_for(
     assert "beams 3 (recipe: 1)" in printed
     assert longer != usual
     assert all(len(text.split()) == len(set(text.split())) for text in longer)
-    drawn = [scored("--sample", "--seed", seed)[0] for seed in (3, 3, 4)]
+    drawn = [scored("--temperature", 1, "--seed", seed)[0] for seed in (3, 3, 4)]
     assert drawn[0] == drawn[1]
     assert drawn[0] != drawn[2]
 
 
 def test_ways_of_writing_are_of_captions(captioner: Path, world: Path, run: Callable[..., Result]) -> None:
-    result = run("evaluate", "--results", "none.json", "--beams", 3)
-    assert (result.code, "--beams and other decoding options need --model" in result.error) == (2, True)
+    result = run("score", "none.json", "--beams", 3)
+    assert (result.code, "No such option: --beams" in result.error) == (2, True)
     result = run("evaluate", "--model", captioner, "--data", world, "--task", "retrieval", "--beams", 3)
     assert result.code == 2
-    result = run("evaluate", "--model", captioner, "--data", world, "--sample", "--beams", 3)
+    result = run("evaluate", "--model", captioner, "--data", world, "--top-k", 5, "--beams", 3)
     assert (result.code, "sample draws texts one by one" in result.error) == (2, True)
 
 

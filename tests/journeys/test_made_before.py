@@ -31,8 +31,11 @@ def test_a_run_made_before_resumes_to_the_same_loss(tmp_path: Path) -> None:
     shutil.copytree(MADE / "vqa", tmp_path / "vqa")
     diptych(
         "finetune", "vqa", "--data", MADE / "store", "--model", MADE / "start", "--out", tmp_path / "vqa",
-        "--set=training.steps=2", *SETTINGS,
+        "--set=training.steps=2", "--set=data.validation_records=200", *SETTINGS,  # the default then
     )  # fmt: skip
     lines = [json.loads(line) for line in (tmp_path / "vqa" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
     assert lines[1]["total"] == pytest.approx(3.2084713, rel=1e-3)
+    assert (tmp_path / "vqa" / "model.before" / "config.json").read_bytes() == (
+        MADE / "vqa/model/config.json"
+    ).read_bytes()

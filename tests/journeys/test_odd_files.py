@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.image_files import open_pixels
 from diptych.vision.pictures import open_picture
 from tests.journeys.conftest import Result, drawn_pictures
 
@@ -80,6 +82,7 @@ def test_whatever_a_picture_reader_raises_is_that_records(
         return whole(image)
 
     monkeypatch.setattr(PngImageFile, "load", odd)
+    monkeypatch.setattr("diptych.data.extract.shared_decoders", lambda: SimpleNamespace(open=open_pixels))
     with pytest.raises(DataError, match="cannot read the picture"):
         open_picture(pictures / "[red]x.png")
     done = extract(read(pictures), Looks(("dog",), {}), tmp_path / "store")
@@ -125,7 +128,10 @@ def test_a_pipe_and_a_device_are_no_pictures(tmp_path: Path) -> None:
 def test_a_vocabulary_of_no_possible_size_is_refused(tmp_path: Path, size: str) -> None:
     (tmp_path / "text").write_text("a dog")
     assert (
-        run_verb(["tokens", "--out", str(tmp_path / "out"), "--text", str(tmp_path / "text"), "--size", size], False)
+        run_verb(
+            ["tokenizer", "train", "--out", str(tmp_path / "out"), "--text", str(tmp_path / "text"), "--size", size],
+            False,
+        )
         == 2
     )
     assert not (tmp_path / "out").exists()
@@ -134,11 +140,11 @@ def test_a_vocabulary_of_no_possible_size_is_refused(tmp_path: Path, size: str) 
 def test_extract_takes_a_device_by_name(with_detector: Path, run: Callable[..., Result], tmp_path: Path) -> None:
     pictures = drawn_pictures(tmp_path, 3)
     for device in ("auto", "cpu"):
-        done = run("extract", pictures, tmp_path / device, "--detector", with_detector, "--device", device)
+        done = run("extract", pictures, "--out", tmp_path / device, "--detector", with_detector, "--device", device)
         assert (done.code, done.out.split(";")[0]) == (0, "3 extracted")
     one, other = (Store(tmp_path / device) for device in ("auto", "cpu"))
     assert all(torch.equal(one.record(i).regions.features, other.record(i).regions.features) for i in range(3))  # type: ignore[union-attr,arg-type]
-    refused = run("extract", pictures, tmp_path / "none", "--detector", with_detector, "--device", "cuda:99")
+    refused = run("extract", pictures, "--out", tmp_path / "none", "--detector", with_detector, "--device", "cuda:99")
     assert refused.code == 2
     assert "--device: found 'cuda:99', but " in refused.error
     assert not (tmp_path / "none" / "store.json").exists()

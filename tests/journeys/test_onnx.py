@@ -35,15 +35,15 @@ def test_an_onnx_detector_goes_the_whole_way(
         assert ended.code == 0, (command, ended.error)
         return ended.out
 
-    asked = run("extract", "mine.jsonl", "store", "--detector", "onnx:mine.onnx")
+    asked = run("extract", "mine.jsonl", "--out", "store", "--detector", "onnx:mine.onnx")
     assert (asked.code, "--backbone timm/NAME" in asked.error) == (2, True)
-    imported = done("import", "detector", "mine.onnx", "detector", "--backbone", "onnx:backbone.onnx",
+    imported = done("import", "detector", "mine.onnx", "--out", "detector", "--backbone", "onnx:backbone.onnx",
                     "--class-names", "names.txt")  # fmt: skip
     assert "assumed: fit=stretch" in imported
     assert "12 values a region, 2 classes" in imported
     for network in ("mine.onnx", "backbone.onnx"):
         (tmp_path / network).rename(tmp_path / f"moved-{network}")
-    done("extract", "mine.jsonl", "store", "--detector", "detector")
+    done("extract", "mine.jsonl", "--out", "store", "--detector", "detector")
     done("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "first",
          *tiny(**SIZES, **{"data.split": "train"}))  # fmt: skip
     for task in ("caption", "vqa"):
@@ -55,5 +55,5 @@ def test_an_onnx_detector_goes_the_whole_way(
     done("pretrain", "image-bert/small/pretrain", "--data", "store", "--out", "second",
          *tiny(**SIZES, **{"data.split": "train"}))  # fmt: skip
     done("finetune", "retrieval", "--data", "store", "--model", "second", "--out", "finder", *FEW)
-    found = done("search", "a red dog", "--pictures", "photos", "--model", "finder", "--most", 3)
+    found = done("search", "a red dog", "--images", "photos", "--model", "finder", "--top-k", 3)
     assert len(found.splitlines()) == 3

@@ -56,20 +56,18 @@ def test_stages_then_pairs_then_search(
     assert result.code == 0, result.error
     assert "keeps its architecture: width 32 (recipe: 768)" in result.error
 
-    asked = ("evaluate", "--model", tuned, "--data", store, "--split", "train", "--pairs", pairs, "--json")
+    asked = ("rank", "--model", tuned, "--data", store, "--split", "train", "--pairs", pairs, "--json")
     first, kept = run(*asked), {path: path.stat().st_mtime_ns for path in pairs.iterdir()}
     again = run(*asked)
     assert json.loads(first.out)["scores"] == json.loads(again.out)["scores"]
     assert {path: path.stat().st_mtime_ns for path in pairs.iterdir()} == kept, "no pair is read again"
-    other = run(
-        "evaluate", "--model", staged, "--data", store, "--split", "train", "--pairs", pairs, "--task", "retrieval"
-    )
+    other = run("rank", "--model", staged, "--data", store, "--split", "train", "--pairs", pairs, "--task", "retrieval")
     assert other.code == 2
-    assert "holds scores of another model" in other.error
+    assert "scores of another model" in other.error
 
     photos, sheet = with_detector.parent / "photos", tmp_path / "sheet.png"
     result = run(
-        "search", "a dog in the rain", "--pictures", photos, "--model", tuned, "--out", sheet, "--cache", tmp_path / "c"
+        "search", "a dog in the rain", "--images", photos, "--model", tuned, "--out", sheet, "--cache", tmp_path / "c"
     )
     assert result.code == 0, result.error
     with Image.open(sheet) as drawn:
@@ -111,7 +109,7 @@ def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Result], st
     assert result.code == 0, result.error
     assert Recipe.load(tuned).data.pixels_shorter == 32
     said = tmp_path / "said.json"
-    result = run("evaluate", "--model", tuned, "--data", store, "--split", "train", "--json", "--predictions", said)
+    result = run("evaluate", "--model", tuned, "--data", store, "--split", "train", "--json", "--out", said)
     assert result.code == 0, result.error
     asked = [q.key for record in iterate(Store(store), "train") for q in record.questions]
     assert [one["key"] for one in json.loads(said.read_text())] == asked

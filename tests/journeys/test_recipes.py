@@ -23,6 +23,7 @@ def test_the_list_as_a_table_and_as_json(run: Callable[..., Any]) -> None:
         "system",
         "task",
         "about",
+        "epochs",
         "steps",
         "batch",
         "samples",

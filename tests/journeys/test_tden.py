@@ -17,9 +17,9 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL
 from diptych.runs.run import run as train
 from diptych.systems import find_recipe
-from diptych.systems.tden.checkpoint import export_tden
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
+from tests.exporting import export_tden
 from tests.journeys.conftest import ENVIRONMENT, command
 from tests.journeys.test_unified_vlp import steps, weights
 
@@ -70,8 +70,10 @@ def test_it_captions_and_shows_what_regions_weighed(run, world, pretrained, tmp_
     result = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
     assert {"BLEU-4", "CIDEr"} <= set(json.loads(result.out)["scores"])
     records = [Store(world).record(index) for index in range(2)]
-    for said in library.load(tmp_path / "caption").captions(records):
-        assert said.weights.shape == (len(said.words), len(said.regions))
+    model = library.load(tmp_path / "caption")
+    for record, said in zip(records, model.caption(records), strict=True):
+        shown = model.explain(record, said)
+        assert [len(row) for row in shown.weights] == [len(said.boxes)] * len(shown.words)
 
 
 def test_it_answers(run, world, pretrained, tmp_path) -> None:
@@ -80,8 +82,8 @@ def test_it_answers(run, world, pretrained, tmp_path) -> None:
     assert result.code == 0, result.error
     result = run("evaluate", "--model", tmp_path / "vqa", "--data", world, "--json")
     assert {"accuracy", "accuracy yes/no"} <= set(json.loads(result.out)["scores"])
-    (answer,) = library.load(tmp_path / "vqa").answer(Store(world).record(0), ["is it night?"])
-    assert answer.text
+    (answer,) = library.load(tmp_path / "vqa").ask(Store(world).record(0), ["is it night?"])
+    assert answer
 
 
 def test_it_searches(run, world, pretrained, tmp_path) -> None:
@@ -94,7 +96,7 @@ def test_it_searches(run, world, pretrained, tmp_path) -> None:
     assert scores["image retrieval R@1"]["blind"] == pytest.approx(100 / 12)
     result = run("evaluate", "--model", tmp_path / "found", "--data", world)
     assert "of 12 pictures" in result.out
-    model = library.load(tmp_path / "found").folder
+    model = library.load(tmp_path / "found").predictor.folder
     store = Store(world)
     gallery = TowerGallery.of_pictures(model.model, [store.record(index) for index in range(10)])
     ((best, *others),) = gallery.search(embed_sentences(model.model, model.tokens, ["a dog on the beach"]), 3)
@@ -112,12 +114,12 @@ def test_an_official_checkpoint_becomes_a_model_folder(run, tmp_path) -> None:
     torch.save({"model": export_tden(model)}, tmp_path / "official.pth")
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *(f"w{n}" for n in range(15))]))
     vocab = ("--vocab", tmp_path / "vocab.txt", "--uncased")
-    result = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
+    result = run("import", "tden", tmp_path / "official.pth", "--out", tmp_path / "model", *vocab)
     assert result.code == 0, result.error
     assert "0 missing, 1 left" in result.out
-    again = library.load(tmp_path / "model").folder.model
+    again = library.load(tmp_path / "model").predictor.folder.model
     for name, value in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], value), name
-    result = run("import", "tden", tmp_path / "official.pth", tmp_path / "model", *vocab)
+    result = run("import", "tden", tmp_path / "official.pth", "--out", tmp_path / "model", *vocab)
     assert result.code == 2
     assert "is there already" in result.error

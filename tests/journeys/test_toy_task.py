@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from diptych.api.model import load
 from diptych.data.store.store import Store
-from diptych.runs.demo.measure import measure, report_arms
-from diptych.serving import load
+from diptych.runs.demo.measure import measure
+from diptych.runs.demo.page import demo_report
+from diptych.runs.reports.html import page
 from diptych.serving.card import Publisher, model_card
 from diptych.serving.service.app import PAGE_VIEW
 from diptych.serving.service.service import Service
@@ -56,7 +58,7 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     assert result.code == 0, result.error
     line = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     assert line["step"] == 40
-    scored = run("evaluate", "--model", out, "--data", world, "--json", "--predictions", kept)
+    scored = run("evaluate", "--model", out, "--data", world, "--json", "--out", kept)
     assert scored.code == 0, scored.error
     found = json.loads(scored.out)
     assert found["task"] == NAME
@@ -72,7 +74,7 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     assert json.loads(captions.out)["task"] == "caption", captions.error
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
-    assert "has not learnt vcr; train it: diptych finetune vcr" in another.error
+    assert "has not learnt vcr: diptych finetune vcr" in another.error
 
 
 @pytest.mark.slow
@@ -93,7 +95,7 @@ def test_a_toy_task_is_asked_everywhere(run: Callable[..., Result], with_detecto
     assert alone.out == ("whole\n" if told[0]["whole"] else "broken off\n")
     assert "Decide whether a sentence is whole" in run("break", "--help").out
     assert load(out).predict(NAME, picture, sentence=sentences[0]).whole == told[0]["whole"]
-    local = Local(Service({"toy": load(out)}))
+    local = Local(Service({"toy": load(out).predictor}))
     try:
         (model,) = local.get("/v1/models").json()["models"]
         assert model["tasks"] == ["verify", "break"]  # by the same head
@@ -108,9 +110,9 @@ def test_a_toy_task_is_asked_everywhere(run: Callable[..., Result], with_detecto
         assert "/v1/break" in local.get("/openapi.json").json()["paths"]
     finally:
         local.service.worker.stop()
-    card = model_card(load(out).folder, "me/toy", Publisher())
+    card = model_card(load(out).predictor.folder, "me/toy", Publisher())
     assert "; it decides whether a sentence is whole." in card
-    refused = run("export", out, tmp_path / "programs")
+    refused = run("export", out, "--out", tmp_path / "programs")
     assert refused.code != 0
     assert "was trained for neither captions nor questions" in refused.error
 
@@ -123,9 +125,9 @@ def test_a_toy_task_stands_in_tables_and_reports(world: Path, tmp_path: Path) ->
     measured = measure({NAME: {"never": dict.fromkeys(keys, False), "always": right}}, records, records)
     assert measured.scores[NAME]["always"]["accuracy"].value == 100
     assert NAME not in measured.gains
-    page = report_arms(tmp_path, measured, ("dog",), {}, {"evaluate": 1.0}).read_text("utf-8")
-    assert "Broken off, accuracy: never 50.0, always 100.0 (blind 50.0)" in page
-    assert "a model that learns to tell whole sentences" in page
+    shown = page(demo_report(measured, ("dog",), {}, {"evaluate": 1.0}, {}, {}, {}))
+    assert "Broken off, accuracy: never 50.0, always 100.0 (blind 50.0)" in shown
+    assert "a model that learns to tell whole sentences" in shown
 
 
 def test_unknown_tasks_are_refused_with_the_nearest_name(

@@ -67,7 +67,7 @@ def captioner(world: Path, pretrained: Path) -> Path:
 
 
 def test_a_captioner_scores(world: Path, captioner: Path, tmp_path: Path) -> None:
-    done = diptych("evaluate", "--model", captioner, "--data", world, "--predictions", tmp_path / "said.json", "--json")
+    done = diptych("evaluate", "--model", captioner, "--data", world, "--out", tmp_path / "said.json", "--json")
     scores = json.loads(done.stdout)["scores"]
     assert scores["CIDEr"]["ceiling"] > scores["CIDEr"]["blind"]
     assert set(scores) >= {"BLEU-4", "CIDEr"}
@@ -79,9 +79,9 @@ def test_a_moved_model_folder_says_the_same(world: Path, captioner: Path, tmp_pa
     import shutil
 
     records = [Store(world).record(index) for index in range(3)]
-    here = [p.text for p in library.load(captioner).captions(records)]
+    here = library.load(captioner).caption(records)
     moved = shutil.copytree(captioner / "model", tmp_path / "elsewhere")
-    assert [p.text for p in library.load(moved).captions(records)] == here
+    assert library.load(moved).caption(records) == here
     assert str(captioner) not in "".join(p.read_text() for p in moved.rglob("*.json"))
 
 
@@ -97,9 +97,9 @@ def test_ground_truth_eyes_cannot_look_at_a_picture(captioner: Path, tmp_path: P
 def test_questions(world: Path, pretrained: Path) -> None:
     out = pretrained.parent / "vqa"
     diptych("finetune", "vqa", "--data", world, "--model", pretrained, "--out", out, *tiny())
-    predictor = library.load(out)
-    answer = predictor.answer(Store(world).record(0), ["how many birds are there?", "is it night?"])
-    assert {a.text for a in answer} <= set(predictor.folder.answers.names) - {"<unk>"}  # type: ignore[union-attr]
+    model = library.load(out)
+    answer = model.ask(Store(world).record(0), ["how many birds are there?", "is it night?"])
+    assert set(answer) <= set(model.predictor.folder.answers.names) - {"<unk>"}  # type: ignore[union-attr]
     scores = json.loads(diptych("evaluate", "--model", out, "--data", world, "--json").stdout)["scores"]
     assert {"accuracy", "accuracy yes/no"} <= set(scores)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from diptych.api.model import Model
 from tests.service import make_model, picture
 
 ROOT = Path(__file__).parent.parent.parent
@@ -32,7 +34,7 @@ class Installed:
     folder: Path
     constraints: Path
 
-    def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """A program of the environment, in a folder that is not the checkout and knows nothing of it."""
         kept = {key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH"}}
         return subprocess.run(
@@ -42,7 +44,7 @@ class Installed:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=timeout,
         )
 
 
@@ -80,7 +82,7 @@ def test_the_wheel_holds_each_file_of_the_package(installed: Installed) -> None:
 
 def test_a_caption_from_three_lines_and_from_the_command_line(installed: Installed, tmp_path: Path) -> None:
     model = make_model(tmp_path)
-    wanted = model.caption((shown := tmp_path / "a.png").write_bytes(picture()) and shown)
+    wanted = Model(model).caption((shown := tmp_path / "a.png").write_bytes(picture()) and shown)
     code = THREE_LINES.format(model=str(tmp_path / "model"), picture=str(shown))
     said = installed.run("python", "-c", code)
     assert (said.stdout.strip(), said.stderr) == (wanted, "")
@@ -88,6 +90,18 @@ def test_a_caption_from_three_lines_and_from_the_command_line(installed: Install
     assert wanted in said.stdout, said.stderr
     where = installed.run("python", "-c", "import diptych; print(diptych.__file__)")
     assert where.stdout.startswith(str(installed.folder)), "the checkout was asked, not the wheel"
+
+
+def test_help_and_the_main_job(installed: Installed, tmp_path: Path) -> None:
+    said = installed.run("diptych", "--help")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "demo" in said.stdout
+    done = installed.run("diptych", "demo", "--fast", "--out", tmp_path / "demo", timeout=800)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "demo" / "results.json").read_text())["scores"].keys() == {"caption", "vqa"}
+    report = (tmp_path / "demo" / "report.html").read_text()
+    assert len(report) > 100_000
+    assert "before temperature scaling" in report
 
 
 def test_what_lacks_an_extra_names_the_wheel(installed: Installed, tmp_path: Path) -> None:

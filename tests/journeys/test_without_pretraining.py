@@ -13,10 +13,10 @@ from tests.journeys.conftest import Result, tiny
 def test_a_task_is_learnt_from_nothing(run: Callable[..., Result], tmp_path: Path) -> None:
     records = [record(scene(0, "train", number)) for number in range(4)]
     extract(records, GroundTruth.of(records), tmp_path / "store")
-    asked = ("finetune", "vqa", "--model", "none", "--data", tmp_path / "store", "--out", tmp_path / "run")
+    asked = ("finetune", "vqa", "--from-scratch", "--data", tmp_path / "store", "--out", tmp_path / "run")
     result = run(*asked)
     assert result.code != 0
-    assert "Missing --recipe: --model none starts from random weights" in result.error
+    assert "Missing --recipe: --from-scratch starts from random weights" in result.error
     result = run(*asked, "--recipe", "vl-bert/small/caption")
     assert result.code != 0
     result = run(*asked, "--recipe", "vl-bert/small/retrieval")

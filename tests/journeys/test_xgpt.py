@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from diptych.api.model import Model
 from diptych.core import Record
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import Tokens
@@ -61,10 +62,12 @@ def test_captions_and_answers(stages: dict[str, Path], world: Path, tmp_path: Pa
     assert result.code == 0, result.error
     assert "CIDEr" in result.out
     record = Store(world).record(Store(world).split("test")[0])
-    assert isinstance(Predictor(said).caption(record), str)
-    (first,) = Predictor(said).captions([record])
-    assert first.weights.shape == (len(first.words), min(len(record.regions), said.architecture.config.max_regions))
-    assert Predictor(open_model(tmp_path / "vqa")).ask(record, "what colour is it?")
+    model = Model(Predictor(said))
+    (first,) = model.caption([record])
+    assert isinstance(first, str)
+    most = min(len(record.regions), said.architecture.config.max_regions)
+    assert {len(row) for row in model.explain(record, first).weights} == {most}
+    assert Model(Predictor(open_model(tmp_path / "vqa"))).ask(record, "what colour is it?")
 
 
 def test_a_stage_that_was_stopped_goes_on_to_the_same_weights(
@@ -149,10 +152,10 @@ def test_captions_of_unknown_words_and_pictures_without_regions_are_counted(
     with pytest.raises(DataError, match=r"nothing to train on.*the vocabulary knows none of their words"):
         train(recipe, alone, tmp_path / "none", start=start)
     with pytest.raises(DataError, match=r"no region was detected, and xgpt needs one; .*score"):
-        Predictor(start).caption(nothing)
+        Model(Predictor(start)).caption(nothing)
     refused: list[str] = []
-    said = list(Predictor(start).captions([nothing, good[0]], refused=lambda _, error: refused.append(str(error))))
-    assert (len(said), len(refused)) == (1, 1)
+    seen = Predictor(start).extract([nothing, good[0]], lambda _, error: refused.append(str(error)))
+    assert (len(seen), len(refused)) == (1, 1)
 
 
 def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world: Path, tmp_path: Path) -> None:
@@ -174,7 +177,7 @@ def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world
 
 def test_tokens_of_both_kinds_from_the_command_line(world: Path, tmp_path: Path, run: Callable[..., Result]) -> None:
     for kind in ("wordpiece", "bpe"):
-        result = run("tokens", "--data", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
+        result = run("tokenizer", "train", "--data", world, "--out", tmp_path / kind, "--kind", kind, "--size", 300)
         assert result.code == 0, result.error
         assert Tokens.load(tmp_path / kind).kind == kind
 
@@ -183,9 +186,9 @@ def test_a_vocabulary_of_plain_text(tmp_path: Path, run: Callable[..., Result]) 
     (tmp_path / "one.txt").write_text("a zebra walks\n\nit stops\n" * 3)
     (tmp_path / "two.txt").write_text("a quiet lake\n" * 3)
     files = ("--text", tmp_path / "one.txt", "--text", tmp_path / "two.txt")
-    result = run("tokens", *files, "--out", tmp_path / "made", "--size", 300)
+    result = run("tokenizer", "train", *files, "--out", tmp_path / "made", "--size", 300)
     assert result.code == 0, result.error
     learnt = Tokens.load(tmp_path / "made")
     assert len(learnt.encode("zebra quiet lake")) == 3, "words of both files stay whole"
-    result = run("tokens", "--out", tmp_path / "none")
+    result = run("tokenizer", "train", "--out", tmp_path / "none")
     assert (result.code, "Missing --data STORE or --text FILE" in result.error) == (2, True), result.error

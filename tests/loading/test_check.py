@@ -15,6 +15,7 @@ from rich.console import Console
 from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions
 from diptych.data.check import KINDS, CheckFinding, CheckReport, check
 from diptych.data.store.store import Store, StoreWriter
+from diptych.tasks import TASKS
 
 CONTRACT = FeatureContract("given", "", 2, class_names=("cat", "dog"), whole=True)
 
@@ -38,9 +39,14 @@ def stored(folder: Path, records: Sequence[Record], contract: FeatureContract = 
     return Store(folder)
 
 
+def faults(report: CheckReport) -> list[CheckFinding]:
+    """The findings but one, as every data set here has few records to score."""
+    return [one for one in report.findings if one.kind != "split too small"]
+
+
 def one(report: CheckReport) -> CheckFinding:
-    assert len(report.findings) == 1, report.findings
-    return report.findings[0]
+    assert len(faults(report)) == 1, report.findings
+    return faults(report)[0]
 
 
 def good(key: str, **changed: Any) -> Record:
@@ -54,9 +60,27 @@ def test_nothing_wrong(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
         records.append(good(f"k{number}", image=path, split=split))
     report = check(stored(tmp_path / "store", records), CONTRACT)
-    assert (report.ok, report.clean, report.records) == (True, True, 3)
+    (small,) = report.findings
+    assert (small.kind, small.severity, small.examples) == ("split too small", "warning", ["val: 1"])
+    assert (report.ok, report.records) == (True, 3)
+    assert check([replace(record, split="train") for record in records], pictures=False).clean
     assert report.splits == {"train": 2, "val": 1}
     assert report.coverage == {"captions": 100, "picture": 100, "questions": 0, "regions": 100}
+
+
+def test_what_each_task_can_learn_from_is_counted_by_split() -> None:
+    asked = replace(good("asked"), captions=(), questions=(Question("asked/0", "what?", ("a cat",)),))
+    unanswered = replace(asked, key="unanswered", split="test", questions=(Question("unanswered/0", "what?", ()),))
+    tasks = {name: TASKS[name].learns_from for name in ("pretrain", "caption", "vqa", "nlvr")}
+    report = check([good("a"), good("b", split="val"), asked, unanswered], pictures=False, tasks=tasks)
+    both = {"train": 2, "val": 1}
+    assert report.tasks == {"pretrain": both, "caption": {"train": 1, "val": 1}, "vqa": {"train": 1}, "nlvr": {}}
+    console = Console(record=True, width=80, file=StringIO())
+    console.print(report)
+    printed = console.export_text()
+    assert "pretrain learns from train 2, val 1 records" in printed
+    assert "nothing to learn from: nlvr" in printed
+    assert report.to_json()["tasks"]["vqa"] == {"train": 1}
 
 
 NAN = float("nan")
@@ -123,7 +147,7 @@ def test_the_same_picture_in_one_split_and_in_two(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8), (colour, 0, 0)).save(path)
         records.append(Record(f"k{number}", split, path, captions=("a",)))
     report = check(records)
-    assert [(f.kind, f.severity, f.count, f.examples) for f in report.findings] == [
+    assert [(f.kind, f.severity, f.count, f.examples) for f in faults(report)] == [
         ("picture in two splits", "error", 1, ["k2 (val) is k0 (train)"]),
         ("same picture twice", "warning", 1, ["k1 is k0 (train)"]),
     ]
@@ -146,7 +170,7 @@ def test_keys_are_unique() -> None:
     twice = check([good("k"), good("l"), good("k"), good("k")])
     assert (one(twice).kind, one(twice).count, twice.ok) == ("key twice", 2, False)
     across = check([good("k"), good("k", split="val")])
-    assert [(f.kind, f.count) for f in across.findings] == [("key twice", 1), ("key in two splits", 1)]
+    assert [(f.kind, f.count) for f in faults(across)] == [("key twice", 1), ("key in two splits", 1)]
 
 
 def test_words_that_mean_a_place() -> None:

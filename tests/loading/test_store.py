@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import diptych.data.store.store as store_module
 from diptych.core import Choices, Expression, Object, Record, Regions, Statement
+from diptych.data.store import shards
 from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.shards import tensors_check
 from diptych.data.store.store import Store, StoreWriter
@@ -209,7 +209,10 @@ def test_a_shard_cut_short_is_named(make_store: MakeStore, keep: int) -> None:
     [
         (None, "is not a store"),
         ("{", "is damaged"),
-        ('{"format": 1}', r"has format 1, and this Diptych reads 2; make the store again.*: diptych extract DATA OUT"),
+        (
+            '{"format": 1}',
+            r"has format 1, and this Diptych reads 2; make the store again.*: diptych extract DATA --out OUT",
+        ),
         ('{"format": 2}', "is damaged"),
         ("[]", "is damaged"),
     ],
@@ -237,9 +240,7 @@ def test_half_precision_is_what_is_lost(tmp_path: Path) -> None:
 
 def test_what_was_whole_once_is_not_summed_up_again(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store, sums = make_store(3), list[int]()
-    monkeypatch.setattr(
-        store_module, "tensors_check", lambda columns, check=tensors_check: sums.append(1) or check(columns)
-    )
+    monkeypatch.setattr(shards, "tensors_check", lambda columns, check=tensors_check: sums.append(1) or check(columns))
     for _ in range(3):
         store.regions(1)
     store.regions(2)

@@ -14,7 +14,6 @@ def test_interval_of_a_mean_is_the_textbook_one() -> None:
     assert interval.value == pytest.approx(scores.mean())
     assert interval.low == pytest.approx(scores.mean() - 1.96 * error, abs=0.15 * error)
     assert interval.high == pytest.approx(scores.mean() + 1.96 * error, abs=0.15 * error)
-    assert str(interval) == f"{interval.value:.4f} [{interval.low:.4f}, {interval.high:.4f}]"
 
 
 def test_equal_seeds_give_equal_intervals_and_blocks_change_nothing(monkeypatch) -> None:
@@ -40,8 +39,8 @@ def test_a_pair_shares_its_pictures() -> None:
     interval = paired_interval(rows_by_picture(hard + 0.01), rows_by_picture(hard))
     assert interval.low == pytest.approx(0.01)
     assert interval.high == pytest.approx(0.01)
-    assert interval.below_zero == 0
-    assert paired_interval(rows_by_picture(hard), rows_by_picture(hard)).below_zero == 1
+    same = paired_interval(rows_by_picture(hard), rows_by_picture(hard))
+    assert (same.low, same.value, same.high) == (0, 0, 0)
 
 
 def test_bleu_from_its_counts() -> None:

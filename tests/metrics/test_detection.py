@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from benchmarks.detection_scores import detection_scores
 from diptych.core import Object, Record, Regions
-from diptych.metrics.detection import detection_scores
 
 KINDS = ("cat", "dog")
 TRUTH = [

@@ -2,11 +2,11 @@
 
 import pytest
 
-from diptych.metrics.hallucination import hallucinations, repeated_ngrams
 from diptych.runtime.errors import DataError
 from diptych.storybook.book import record
 from diptych.storybook.kinds import names_of_kinds
 from diptych.storybook.layout import scene
+from experiments.hallucination import hallucinations, repeated_ngrams
 
 NAMES = {"dog": "dog", "dogs": "dog", "puppy": "dog", "hot dog": "food", "man": "man", "kite": "kite"}
 

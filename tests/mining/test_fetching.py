@@ -1,19 +1,25 @@
 """The fetcher against a host that lies in every way; and addresses that no connection may reach."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from diptych.mining.fetch import gathering
 from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress, check_contact
 from diptych.mining.fetch.hosts import Host, Robots, seconds_of
-from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, parse_resolve
+from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, parse_resolve
+from diptych.mining.layout import RunLayout
+from diptych.mining.pages.reading import body_of
 from diptych.mining.settings import Fetch
+from diptych.mining.tables import read_rows, write_json
 from diptych.runtime.errors import RecipeError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
@@ -138,6 +144,92 @@ def test_a_crawl_delay_holds_and_one_that_is_too_long_leaves_the_host(tmp_path: 
     text = b"User-agent: diptych-mine\nCrawl-delay: 90\n"
     web = Web({"/robots.txt": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text), "/k": PICTURE})
     assert web.fetch(tmp_path, "/k")[0].reason == "crawl delay"
+
+
+def test_a_crawl_delay_holds_from_robots_on(tmp_path: Path) -> None:
+    text = b"User-agent: *\nCrawl-delay: 0.3\n"
+    web = Web({"/robots.txt": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text), "/k": PICTURE})
+    web.fetch(tmp_path, "/k", "/k")
+    times = [at for _, _, at in web.asked]
+    assert len(times) == 3
+    assert min(after - before for before, after in pairwise(times)) > 0.28
+
+
+def test_gaps_are_those_of_requests_and_not_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first name took a while to resolve, and the second request came that much too early."""
+    resolve, slow = Resolver.resolve, [0.25]
+
+    async def late(self: Resolver, *given: Any, **more: Any) -> Any:
+        await asyncio.sleep(slow.pop() if slow else 0)
+        return await resolve(self, *given, **more)
+
+    monkeypatch.setattr(Resolver, "resolve", late)
+    web = Web({"/k": PICTURE})
+    web.fetch(tmp_path, "/k", rate=3.0)
+    robots, picture = (at for _, _, at in web.asked)
+    assert picture - robots > 0.3
+
+
+def test_a_kill_costs_what_came_since_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Killed(Exception):
+        pass
+
+    class Fake:
+        most = 3
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        async def __aenter__(self) -> "Fake":
+            return self
+
+        async def __aexit__(self, *raised: object) -> None:
+            pass
+
+        async def all(self, wanted: list[WantedAddress], keep: Callable[[FetchedBody], None]) -> None:
+            for number, one in enumerate(wanted):
+                if number == Fake.most:
+                    raise Killed
+                asked.append(one.address)
+                keep(FetchedBody(one.address, status=200, final=one.address, body=one.address.encode() * 9, at=1.0))
+
+    monkeypatch.setattr(gathering, "Fetcher", Fake)
+    monkeypatch.setattr(gathering, "CHECKPOINT", 0.0)
+    (plan,) = gathering.buckets({WantedAddress(f"http://a.test/{n}.jpg") for n in range(8)}, 0)
+    layout = RunLayout(tmp_path)
+    write_json(layout.plan(plan["key"]), plan)
+    for most in (3, 3, 9):
+        Fake.most = most
+        with suppress(Killed):
+            gathering.FetchBucket(tmp_path, Fetch())(plan["key"])
+    assert sorted(asked) == [f"http://a.test/{n}.jpg" for n in range(8)]
+    (shard,) = plan["shards"]
+    rows = read_rows(layout.table("index", shard), "index")
+    assert [row["address"] for row in rows] == sorted(asked)
+    assert all(body_of(layout, shard, row) == row["address"].encode() * 9 for row in rows)
+    assert set(json.loads(layout.times(shard).read_text())) == set(asked)
+    assert [path.name for path in tmp_path.rglob("*") if "partial" in path.name or "journal" in path.name] == []
+
+
+@pytest.mark.parametrize("damage", ["journal", "blob"])
+def test_a_damaged_checkpoint_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    monkeypatch.setattr(gathering, "CHECKPOINT", 0.0)
+    layout, name = RunLayout(tmp_path), "0" * 16
+    blob = gathering.Blob(layout, name, checkpoints=True)
+    blob.add({"address": "http://a.test/k"}, b"kite")
+    blob.file.close()
+    again = gathering.Blob(layout, name, checkpoints=True)
+    again.file.close()
+    assert len(again.rows) == 1
+    if damage == "journal":
+        again.journal.write_text('{"rows": [{"address": 1}]}')
+    else:
+        again.partial.write_bytes(b"k")
+    new = gathering.Blob(layout, name, checkpoints=True)
+    new.file.close()
+    assert new.rows == []
 
 
 def test_five_redirects_are_followed_and_six_are_not(tmp_path: Path) -> None:

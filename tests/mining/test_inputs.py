@@ -122,7 +122,7 @@ def test_records_of_bad_files_are_accounted_for_by_file(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.jsonl").write_text(json.dumps({"image": "k.jpg", "captions": ["a kite"]}))
     (tmp_path / "file").write_text("not a folder")
-    command = ["mine", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "file" / "out"), "--no-nsfw"]
+    command = ["mine", "run", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "file" / "out"), "--skip-nsfw-check"]
     assert run_verb(command, False) == 1
     assert "Not a directory" in capsys.readouterr().err
 

@@ -6,7 +6,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from diptych.mining.keep import keep_on_daft
 from diptych.mining.keep.keep import COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters, near_pairs
 
 
@@ -94,24 +93,3 @@ def test_without_near_copies_only_equal_files_are_one() -> None:
     assert clusters(*same, None).tolist() == [0, 1, 1]
     assert clusters(*same, 4).tolist() == [0, 0, 0]
     assert choose(pairs([]), 10, 4, None).tolist() == []
-
-
-def test_daft_keeps_what_plain_arrays_do() -> None:
-    rng = np.random.default_rng(0)
-    pictures = rng.integers(0, 2**64, 300, np.uint64)
-    hashes = rng.integers(0, 2**64, 300, np.uint64)
-    hashes[100:200] = hashes[:100] ^ np.uint64(0b1011)
-    hashes[200:] = hashes[rng.integers(0, 200, 100)] ^ (np.uint64(1) << rng.integers(0, 64, 100, np.uint64))
-    which = rng.integers(0, 300, 3_000)
-    pages, scores = rng.integers(0, 2**64, 40, np.uint64), np.array([0, 0.25, 0.5], np.float32)
-    made = Pairs(
-        pictures[which], hashes[which], rng.integers(2**63 - 200, 2**63 + 200, 3_000, np.uint64),
-        pages[rng.integers(0, 40, 3_000)], pages[rng.integers(0, 5, 3_000)], scores[rng.integers(0, 3, 3_000)],
-        rng.integers(0, 2, 3_000).astype(np.uint8),
-    )  # fmt: skip
-    steps = keep_on_daft.steps()
-    for limits in ((6, 4, None), (None, 0, 3)):
-        plain = choose(made, *limits)
-        assert {KEPT, WORSE} <= set(plain.tolist())
-        assert (choose(made, *limits, steps) == plain).all()
-    assert (choose(pairs([]), 10, 4, None, steps) == []).all()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from diptych.mining.pages.addresses import absolute, largest, usable
-from diptych.mining.pages.dominant import features
+from diptych.mining.pages.dominant import Ancestors, features
 from diptych.mining.pages.pages import MOST_PICTURES, decoded, forbids, read_page, settle
 from diptych.mining.pages.texts import Vocabularies
 from diptych.mining.settings import MiningSettings, changed
@@ -184,7 +184,7 @@ def test_a_srcset_is_read_once_however_it_is_made(srcset: str, found: str | None
 
 def test_what_tags_are_called_is_kept_only_so_far() -> None:
     tree = LexborHTMLParser(f'<div class="{"x" * 50_000}" id="{"y" * 50_000}"><img></div>')
-    found = features(tree.css_first("img"), {}, 0)
+    found = features(tree.css_first("img"), {}, 0, "", Ancestors())
     assert 1_000 < sum(len(str(part)) for part in found.likeness) < 3_000
 
 
@@ -196,8 +196,51 @@ def test_licences_near_the_picture_come_first() -> None:
     assert page(TEXT + PICTURE).rows[0]["licence"] == "unknown"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<div>" * 32_000,
+        "<div>" * 16_000 + "</div>" * 16_000,
+        "<div></x>" * 32_000,  # closes nothing
+        "<DIV>words <b>and " * 32_000,
+        "".join(f"<p><b id={n}>" for n in range(4_000)),
+        "<ul><li>" * 32_000,
+        "".join(f"<div><b id={n}></div>" for n in range(4_000)),
+        "<!-- <script> -->" + "<div>" * 32_000,
+        f"<div {' '.join(f'a{n}=1' for n in range(32_000))}>",
+    ],
+    ids=["open", "balanced", "stray", "mixed", "formatting", "lists", "reopened", "comment", "attributes"],
+)
+def test_a_page_made_to_be_slow_is_not_parsed_and_counted(body: str) -> None:
+    found = page(body + PICTURE)
+    assert (found.verdict, found.rows) == ("too deep", [])
+
+
+def test_pages_of_many_tags_and_of_long_ones_are_read() -> None:
+    many = "<div><p>kite<br><img src=/a.png><ul><li>one<li>two</ul></div>" * 3_000
+    long = f"<div data-state='{'{&quot;a&quot;: 1, ' * 9_000}'></div><script>{'if (a < b) x = y; ' * 9_000}</script>"
+    script = f"<script>{'x = a<b && {c: 1, d: 2}; ' * 9_000}</script>"
+    unclosed = "<div><my-item><my-part></div>" * 2_000
+    for body in (many, long, script, unclosed, "<div>" * 900):
+        assert page(body + PICTURE).verdict != "too deep"
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-be", "utf-8-sig"])
+def test_a_byte_order_mark_is_heard(coding: str) -> None:
+    html = f'<html lang="en"><body>{TEXT}{PICTURE}</body></html>'
+    body = html.encode(coding) if coding != "utf-16-be" else b"\xfe\xff" + html.encode(coding)
+    found = read_page("http://a.test/", body, MiningSettings(), NOTHING, charset="iso-8859-1")
+    settle([found], MiningSettings(), NOTHING)
+    assert (found.verdict, found.rows[0]["address"]) == ("", "http://a.test/kite.jpg")
+
+
+def test_an_opt_out_is_heard_after_any_number_of_metas() -> None:
+    many = '<meta name="x" content="y">' * 600
+    assert page(TEXT + PICTURE, f'{many}<meta name="robots" content="noai">').verdict == "opt_out"
+
+
 def test_what_is_hostile_is_read_to_an_end() -> None:
-    deep = page("<div>" * 10_000 + PICTURE)
+    deep = page("<div>" * 900 + PICTURE)
     assert len(deep.rows) == 1
     many = page(TEXT + '<img src="/k.jpg">' * (MOST_PICTURES + 7))
     assert (len(many.rows), many.more_pictures) == (MOST_PICTURES, 7)

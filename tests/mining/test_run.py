@@ -19,11 +19,11 @@ from diptych.mining import funnel
 from diptych.mining.forgetting import forget
 from diptych.mining.keep.writing import write_tars
 from diptych.mining.layout import RunLayout
-from diptych.mining.settings import MiningSettings, changed
+from diptych.mining.settings import MiningSettings, changed, checked
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 from diptych.storybook.book import Storybook
 from diptych.storybook.render import render
-from diptych.storybook.web.serve import Live
+from tests.webs import Live
 
 from .conftest import digest, run
 
@@ -284,7 +284,7 @@ def live(port: int) -> MiningSettings:
 
 def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path, small_web: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(RecipeError, match="empty --out"):
+    with pytest.raises(RecipeError, match="or a new or empty one"):
         run(tmp_path, small_web / "warc")
 
 
@@ -313,3 +313,15 @@ def test_a_picture_of_one_colour_and_a_bomb_are_told_by_hand() -> None:
     assert measure(png(Image.new("1", (12_000, 12_000))), rules)[1] == ["pixels"]
     assert measure(b"<html>" * 900, rules)[1] == ["unreadable"]
     assert measure(b"x", rules)[1] == ["small_file", "unreadable"]
+
+
+def test_sentences_nearby_count_only_if_asked_for(
+    mined: tuple[Path, dict[str, Any]], small_web: Path, tmp_path: Path
+) -> None:
+    assert mined[1]["rules"]["kinds"]["dropped"] > 0
+    assert "near" not in mined[1]["kinds"]
+    values = checked(MiningSettings(offline=True).model_dump() | {"keep": {"kinds": ["near", "alt"]}})
+    counts = run(shutil.copytree(mined[0], tmp_path / "out"), small_web / "warc", settings=values)
+    assert set(counts["kinds"]) == {"near", "alt"}
+    with pytest.raises(RecipeError, match=r"kinds.*'figcaption', 'alt', 'title', 'caption' or 'near'"):
+        checked(MiningSettings().model_dump() | {"keep": {"kinds": ["body"]}})

@@ -12,6 +12,7 @@ WORDS = Vocabularies(
 
 BROKEN = {
     "file_name": ("IMG_1234.JPG", "a red kite over the beach"),
+    "boilerplate": ("Photo: Kevin C. Downs/Getty Images", "a photo by the sea of a red kite"),
     "short": ("red kite", "a red kite"),
     "long": (" ".join(["kite"] + ["beach dogs"] * 20), " ".join(["kite", "beach"] * 20)),
     "bad_words": ("a free porn kite", "a free red kite"),
@@ -116,3 +117,66 @@ def test_without_a_vocabulary_its_rule_drops_nothing() -> None:
     told = judged("alt", "zorp blik fnord kites", MiningSettings().texts, Vocabularies(frozenset()))
     assert told is not None
     assert "vocabulary" not in told.fails
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Image may contain: 1 person, standing", "Click to enlarge this image", "Photo by Kevin C. Downs",
+        "AFP/Getty Images",
+        "Kevin C. Downs for Getty Images", "(Credit: AP/Manuel Balce Ceneta)",
+        "Photographer: Lorenzo Tugnoli for Bloomberg",
+        "© 2014 The New York Times", "Copyright 2020 A. Photographer", "By Ana Sandoiu", "BY Scott Christian",
+        "Share on Facebook Twitter LinkedIn Email Print Comments", "Share Tweet Pin-it Bookmark Comment",
+        "Published on Nov. 5, 2014", "Topics: uber, libertarians, Sydney", "Posted by Jay Kerr on May 3, 2019",
+        "Read more about kites",
+    ],
+)  # fmt: skip
+def test_credits_bars_and_bylines_are_no_captions(text: str) -> None:
+    assert judge(text, only("boilerplate").texts).fails == ["boilerplate"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Photo of Barack Obama", "Image of a red kite over the beach", "a dog on the beach by Jay Kerr",
+        "By the sea, a red kite",
+        "Barack Obama speaks to Reuters in Berlin", "share of the market by year", "A red kite. Photo: Getty Images",
+        "The kite of 2014", "Kevin C. Downs and a red kite", "More than 40 kites on the beach",
+    ],
+)  # fmt: skip
+def test_captions_with_their_words_are_no_boilerplate(text: str) -> None:
+    assert judge(text, only("boilerplate").texts).fails == []
+
+
+def test_boilerplate_takes_no_time_however_it_is_made() -> None:
+    for hostile in ("A " * 1_000, "by A," * 400, "share " * 300 + "!", "- / | " * 300, "photo: " + "A-" * 900 + "é"):
+        assert all(judge(hostile, only("boilerplate").texts) for _ in range(20))
+
+
+@pytest.mark.parametrize("name", ["global_affiliates_map", "hero_banner_final", "hero_2"])
+def test_words_joined_by_underscores_are_names_of_files(name: str) -> None:
+    assert judge(name, only("file_name").texts).fails == (["file_name"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a kite on 2012-05-17 and 18.05.2012", "a kite at 51.507412, -0.127758", "a kite at +51.507412, -0.12",
+        "ISBN 978-0-306-40615-7",
+        "kites of 1914 1918 1939 1945", "1234567890 kites",
+    ],
+)  # fmt: skip
+def test_dates_places_and_numbers_of_books_are_no_telephones(text: str) -> None:
+    assert clean(text) == text
+
+
+@pytest.mark.parametrize("number", ["+49 30 1234 5678", "(030) 1234567", "555-123-4567", "1-800-555-1234"])
+def test_telephones_go(number: str) -> None:
+    assert clean(f"kites at {number} today") == "kites at today"
+
+
+def test_abbreviations_end_no_sentence() -> None:
+    text = "On Nov. 5 Gov. Jay met Mr. Kerr in the U.S. capital. The kite, seen at 3 p.m., flew."
+    assert sentences(text) == [text[:53].strip(), text[53:]]
+    assert sentences(" ") == [""]

@@ -63,6 +63,58 @@ def test_bodies_are_unpacked(file: Path) -> None:
     assert [found.body for found in warc.read(file)] == [HTML, HTML]
 
 
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(body) + packer.flush()
+
+
+@pytest.mark.parametrize("headers", [
+    "Transfer-Encoding: chunked\r\n", "Content-Encoding: gzip\r\n", "Content-Encoding: br\r\n",
+    "Content-Encoding: deflate\r\n", "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n",
+])  # fmt: skip
+@pytest.mark.parametrize("packed", [False, True])
+def test_bodies_saved_decoded_under_the_headers_that_were_sent_are_read(file: Path, headers: str, packed: bool) -> None:
+    parts = [record(0, headers=headers), record(1)]
+    file.write_bytes(b"".join(map(gzip.compress, parts) if packed else parts))
+    assert [(found.kind, found.body) for found in warc.read(file)] == [("page", HTML)] * 2
+
+
+@pytest.mark.parametrize("body", [zlib.compress(HTML), raw_deflate(HTML)])
+def test_deflate_comes_with_a_header_or_without(file: Path, body: bytes) -> None:
+    file.write_bytes(record(0, body, "Content-Encoding: deflate\r\n"))
+    assert [found.body for found in warc.read(file)] == [HTML]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_body_that_is_neither_text_nor_as_encoded_is_one_bad_record(file: Path, coding: str, packed: bool) -> None:
+    parts = [record(0, bytes(range(256)) * 4, f"Content-Encoding: {coding}\r\n"), record(1)]
+    found = kinds(file, b"".join(map(gzip.compress, parts) if packed else parts))
+    assert found == [("bad", "0"), ("page", "1")]
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "kind"),
+    [
+        ("application/octet-stream", b"\xff\xd8\xff\xe0 kite", "picture"),
+        ("", b"\x89PNG\r\n kite", "picture"),
+        ("", HTML, "page"),
+        ("application/octet-stream", b"PK\3\4", "other"),
+        ("application/pdf", b"\xff\xd8\xff\xe0 kite", "other"),
+    ],
+)
+def test_untyped_bodies_are_known_by_content(file: Path, media: str, body: bytes, kind: str) -> None:
+    assert kinds(file, record(0, body, media=media)) == [(kind, "0")]
+
+
+def test_headers_of_answers_may_end_in_line_feeds_alone(file: Path) -> None:
+    """As in ClueWeb: the body was taken for headers, and its page for something else."""
+    file.write_bytes(
+        record(0).replace(b"200 OK\r\nContent-Type: text/html\r\n\r\n", b"200 OK\nContent-Type: text/html\n\n   ")
+    )
+    assert [(found.kind, found.body.strip()) for found in warc.read(file)] == [("page", HTML)]
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_cut_short_tells_of_its_last_record(file: Path, packed: bool) -> None:
     parts = [gzip.compress(record(n)) if packed else record(n) for n in range(4)]

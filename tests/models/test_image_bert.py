@@ -128,9 +128,9 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
     states = one(batch)
     assert states.regions.shape[1] == 2
     assert not torch.allclose(states.text, one(replace(batch, whole=batch.whole + 1)).text)
-    with pytest.raises(DataError, match="feature of the whole image, and some images have none"):
+    with pytest.raises(DataError, match="feature of the whole image; some images have none"):
         one(replace(batch, whole=None))
-    with pytest.raises(DataError, match="have 2 values, the model expects 3"):
+    with pytest.raises(DataError, match="have 2 values, wanted 3"):
         one(replace(batch, whole=batch.whole[:, :2]))
 
 
@@ -138,7 +138,7 @@ def test_what_is_too_long_is_refused():
     with pytest.raises(DataError, match="6 regions, the model reads at most 5"):
         model()(batch_of(2, 6))
     long = replace(toy.sample(0, 1), text=torch.full((15,), 7), text_labels=torch.full((15,), IGNORE))
-    with pytest.raises(DataError, match="a text of 15 words, and there are positions for 14"):
+    with pytest.raises(DataError, match="a text of 15 words, and positions for 14"):
         model()(collate([long]))
     with pytest.raises(ValueError, match="leaves no place for a word"):
         ImageBertConfig(positions=3)

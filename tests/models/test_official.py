@@ -7,11 +7,13 @@ import torch
 from safetensors.torch import save_file
 
 from diptych.core import TEXT_AFTER_REGIONS, Batch, collate
-from diptych.models.checkpoint import fit_positions, fit_segments, load_checkpoint, start_from_bert
+from diptych.models.checkpoint import fit_positions, fit_segments, start_from_bert
 from diptych.runtime.errors import CheckpointError
-from diptych.systems.unified_vlp.checkpoint import export_unified_vlp, import_unified_vlp
+from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy
+from tests.checkpoints import load_checkpoint
+from tests.exporting import export_unified_vlp
 
 OFFICIAL = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
 
@@ -95,12 +97,12 @@ def test_wrong_files_are_refused_with_a_way_out(tmp_path, vocabulary):
     refused({"v_predictor.bias": torch.ones(2)}, "is a TDEN checkpoint")
     refused({"conv1.weight": torch.ones(2)}, r"none that is known \(it has conv1.weight\)")
     bert = {name: value for name, value in theirs.items() if not name.startswith("vis_")}
-    refused(bert, "is a BERT or UniLM checkpoint: it has no region layers .* give it as --init")
+    refused(bert, "is a BERT or UniLM checkpoint, without region layers; give it as --init")
     key = "bert.encoder.layer.1.attention.self.key.weight"
     refused({name: value for name, value in theirs.items() if name != key}, f"lacks {key}")
     refused({n: v for n, v in theirs.items() if "position_emb" not in n}, "lacks bert.embeddings.position_embeddings")
     torch.save(theirs, path)
-    with pytest.raises(CheckpointError, match=r"24 positions, which do not fit 100 regions; give max"):
+    with pytest.raises(CheckpointError, match=r"24 positions for 100 regions; give max"):
         import_unified_vlp(path, vocabulary)
     vocabulary.write_text(vocabulary.read_text() + "\none-more")
     with pytest.raises(CheckpointError, match=r"has 20 words, the vocabulary file 21; .* bert-base-cased"):

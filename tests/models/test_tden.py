@@ -205,15 +205,15 @@ def test_what_does_not_fit_is_refused(changes, wanted):
 
 def test_what_cannot_be_read_is_refused():
     model = toy.tden()
-    with pytest.raises(DataError, match="a text of 17 words, and there are positions for 16"):
+    with pytest.raises(DataError, match="a text of 17 words, and positions for 16"):
         model.read_text(collate([replace(toy.sample(0), text=torch.full((16,), 5))]))
     with pytest.raises(DataError, match=r"9 regions, the model reads at most 5"):
         model.read_regions(collate([replace(toy.sample(0), regions=toy.regions(9))]))
-    with pytest.raises(RecipeError, match="20 words were asked for; with positions=16 there are places for 15"):
+    with pytest.raises(RecipeError, match="20 words are wanted; positions=16 leaves 15"):
         model.begin(batch_of(0), 20)
     with pytest.raises(RecipeError, match="no head 'similarity'"):
         toy.tden("word").embed_pictures(batch_of(0))
-    with pytest.raises(RecipeError, match="decoder_layers=0 leaves no decoder; set vqa_fusion=paper"):
+    with pytest.raises(RecipeError, match="classifies by the decoder too; with decoder_layers=0 set paper"):
         toy.tden("answer", decoder_layers=0, vqa_fusion="official")
     with pytest.raises(RecipeError, match="no layer reads a question together with the image"):
         toy.tden("answer", cross_layers=0)

@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from diptych.systems.unified_vlp.checkpoint import export_unified_vlp
 from diptych.systems.vl_bert.checkpoint import start_vl_bert
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from tests import toy
+from tests.exporting import export_unified_vlp
 
 
 def test_starting_from_bert(tmp_path: Path) -> None:

@@ -310,11 +310,11 @@ def test_too_much_is_refused_with_the_way_out():
     long = replace(toy.sample(1, 1), text=torch.full((13,), 7))
     with pytest.raises(DataError, match=r"a text of 13 words, .* positions for 12; cut it \(data.max_words\)"):
         model()(collate([long]))
-    with pytest.raises(RecipeError, match="13 words were asked for"):
+    with pytest.raises(RecipeError, match="13 words are wanted"):
         model().begin(collate([toy.sample(1, 1)]), 13)
     with pytest.raises(RecipeError, match=r"set model\.answer_slot=true"):
         model("answer", answer_slot=False)
-    with pytest.raises(RecipeError, match="'queries before' is no such attention; choose the objective generate_text"):
+    with pytest.raises(RecipeError, match="which 'queries before' is not; choose generate_text"):
         model()(asked(MaskedQueries(V), [toy.sample(1, 2)]))
     mixed = [*CAPTION.prepare([toy.sample(1)], Random(0)), *GenerateRegions(V).prepare([toy.sample(2)], Random(0))]
     assert mixed[1].attention is REGIONS_AFTER_TEXT

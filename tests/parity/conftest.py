@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
-from diptych.models.checkpoint import load_checkpoint
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
+from tests.checkpoints import load_checkpoint
 from tests.parity.detector_sets import WEIGHTS, names, sets
 from tests.parity.sets import SETS, weights
 

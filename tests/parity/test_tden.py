@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from diptych.core import IGNORE, Batch, Regions, Sample, Stream, collate
-from diptych.models.checkpoint import load_checkpoint
 from diptych.models.decoder import causal, closed_of
 from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.models.heads import answer_probabilities
@@ -26,9 +25,11 @@ from diptych.objectives import (
     Similarity,
 )
 from diptych.objectives.masked_regions import overlaps
-from diptych.systems.tden.checkpoint import export_tden, import_tden
+from diptych.systems.tden.checkpoint import import_tden
 from diptych.systems.tden.layers import after_each
 from diptych.systems.tden.model import Tden
+from tests.checkpoints import load_checkpoint
+from tests.exporting import export_tden
 from tests.parity.sets import weights
 
 pytestmark = pytest.mark.parity

@@ -6,12 +6,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.core import Regions, Sample, collate
-from diptych.models.checkpoint import load_checkpoint
 from diptych.models.weights import load_into
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import read_weights
-from diptych.systems.tden.checkpoint import export_tden, import_tden
+from diptych.systems.tden.checkpoint import import_tden
 from diptych.systems.tden.model import Tden
+from tests.checkpoints import load_checkpoint
+from tests.exporting import export_tden
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
 pytestmark = pytest.mark.parity

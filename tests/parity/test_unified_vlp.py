@@ -8,14 +8,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.core import Batch, Regions, Sample, attention_mask, collate
-from diptych.models.checkpoint import load_checkpoint
 from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.models.visual import place_input
 from diptych.models.weights import load_into
 from diptych.objectives import AnswerQuestion, MaskedLanguage, RegionContrast
 from diptych.runtime.weight_files import read_weights
-from diptych.systems.unified_vlp.checkpoint import export_unified_vlp, import_unified_vlp
+from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
+from tests.checkpoints import load_checkpoint
+from tests.exporting import export_unified_vlp
 
 pytestmark = pytest.mark.parity
 CASES = ("s2s", "bi", "s2s_vismask", "bi_vismask")

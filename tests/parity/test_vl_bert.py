@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Regions, Sample, States, collate
-from diptych.models.checkpoint import load_checkpoint
 from diptych.models.heads import PooledMatchHead
 from diptych.models.renaming import QKV
 from diptych.models.weights import ImportReport
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
 from diptych.systems.vl_bert.checkpoint import import_vl_bert
 from diptych.systems.vl_bert.model import VLBert, sines
+from tests.checkpoints import load_checkpoint
 from tests.parity.sets import weights
 
 pytestmark = pytest.mark.parity

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, Regions, Sample, collate
-from diptych.models.checkpoint import load_checkpoint
 from diptych.runtime.errors import CheckpointError
 from diptych.systems.vl_bert.checkpoint import import_vl_bert
 from diptych.systems.vl_bert.model import VLBert
+from tests.checkpoints import load_checkpoint
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
 
 pytestmark = pytest.mark.parity

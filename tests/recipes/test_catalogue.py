@@ -73,7 +73,7 @@ def test_every_key_of_every_recipe_has_a_note() -> None:
 
 def test_lists_are_of_one_system_and_one_task() -> None:
     found = entries(system="xgpt", task="vqa")
-    assert [entry.name for entry in found] == ["xgpt/small/vqa", "xgpt/vqa"]
+    assert [entry.name for entry in found] == ["xgpt/photos/vqa", "xgpt/small/vqa", "xgpt/vqa"]
     with pytest.raises(RecipeError, match=r"--system xgtp: unknown; did you mean xgpt\?"):
         entries(system="xgtp")
     with pytest.raises(RecipeError, match=r"--task captions: unknown; did you mean caption"):

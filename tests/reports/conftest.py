@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from diptych.core import Object, Question, Record, Regions
+from diptych.runs.demo.measure import MeasuredScores
 from diptych.runs.demo.page import demo_report
 from diptych.runs.reports.report import Report
 from diptych.tasks.caption import caption_baselines, score_captions
@@ -60,24 +61,19 @@ def said(records: list[Record]) -> tuple[dict[str, str], dict[str, str]]:
 def report(records: list[Record], run: Path, said: tuple[dict[str, str], dict[str, str]]) -> Report:
     captions, answers = said
     truths = {record.key: record.captions for record in records}
-    training = [Question("t", "is there a thing", ("yes",) * 10, "yes/no")]
+    training = Record("t", questions=(Question("t", "is there a thing", ("yes",) * 10, "yes/no"),))
+    scores = {
+        "caption": {HOSTILE: score_captions(captions, truths, caption_baselines(truths, [["a dog"], [HOSTILE]]))},
+        "vqa": {HOSTILE: score_vqa(answers, records, vqa_baselines(records, training.questions))},
+    }
+    predictions = {"caption": {HOSTILE: captions}, "vqa": {HOSTILE: answers}}
     return demo_report(
-        title=HOSTILE,
-        lead=HOSTILE,
-        scores={
-            "caption": {HOSTILE: score_captions(captions, truths, caption_baselines(truths, [["a dog"], [HOSTILE]]))},
-            "vqa": {HOSTILE: score_vqa(answers, records, vqa_baselines(records, training))},
-        },
-        notes={"caption": {HOSTILE: HOSTILE}},
+        MeasuredScores(tuple(records), (training,), predictions, scores, {}),
+        NAMES,
         runs={"caption": {HOSTILE: run, "none": run / "nothing"}},
-        records=records,
-        class_names=NAMES,
-        captions=captions,
-        answers=answers,
-        training=training,
         seconds={HOSTILE: 61.0, "evaluate": 2.5},
         memory_mib={"evaluate": 512.0},
         configuration={HOSTILE: HOSTILE, "steps": 3},
-        speaker=HOSTILE,
-        footer=HOSTILE,
+        notes={"caption": {HOSTILE: HOSTILE}},
+        title=HOSTILE,
     )

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from typer.testing import CliRunner
 
-from diptych.cli import app
-from diptych.core import Vocabulary
+from diptych.api.job import Options, finetuning
+from diptych.core import Question, Record, Vocabulary
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL, Tokens
@@ -19,7 +18,6 @@ from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
-from diptych.systems.recipe import Recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
 
 
@@ -44,7 +42,7 @@ def store_in(folder: Path) -> Store:
         (
             "xgpt/caption/table-3-tiny-enc",
             "xgpt/pretrain",
-            "structure=enc, and encdec-share there.*--model none",
+            "structure=enc, and encdec-share there.*--from-scratch",
         ),
         ("tden/official/vqa", "tden/pretrain", "model.vqa_fusion=official, and paper there"),
         ("unified-vlp/official/caption", "unified-vlp/pretrain", "model.region_embedding=official, and paper there"),
@@ -114,7 +112,7 @@ def test_the_picture_s_own_feature_is_not_left_out_in_silence(tmp_path: Path) ->
     store = store_in(tmp_path)
     assert not store.contract.whole
     wanted = ["init=none", "data.split=train", "training.validate_every=null"]
-    with pytest.raises(RecipeError, match=r"has none.*diptych extract DATA STORE .*--image-feature densenet121"):
+    with pytest.raises(RecipeError, match=r"has none.*diptych extract DATA --out OUT .*--image-feature densenet121"):
         plan(find_recipe("image-bert/pretrain/global", wanted), store, tmp_path / "run", None)
     made = plan(find_recipe("image-bert/small/pretrain", wanted), store, tmp_path / "run", None)
     assert made.architecture.config.whole_region is False  # type: ignore[attr-defined]
@@ -140,16 +138,8 @@ def test_finetune_reads_the_vocabulary_beside_the_weights(
 ) -> None:
     """As `pretrain --init` does; what is said comes first."""
     (tmp_path / "vocab.txt").write_text("[PAD]\n")
-    taught: list[Recipe] = []
-
-    def run(recipe: Recipe, *_: object, **__: object) -> None:
-        taught.append(recipe)
-        raise RecipeError("far enough")
-
-    monkeypatch.setattr("diptych.runs.extraction.store_of", lambda *_: None)
-    monkeypatch.setattr("diptych.runs.run.run", run)
-    given = [word for one in (f"init={tmp_path}", *settings) for word in ("--set", one)]
-    places = ["--data", str(tmp_path), "--model", "none", "--out", str(tmp_path / "run"), "--recipe", "vl-bert/vqa"]
-    ended = CliRunner().invoke(app, ["finetune", "vqa", *places, *given])
-    assert str(ended.exception) == "far enough"
-    assert Path(taught[0].data.vocabulary or "").name == wanted
+    asked = Record("a", questions=(Question("q", "what is it", ("a dog",)),))
+    monkeypatch.setattr("diptych.api.job.opened_data", lambda *_: (tmp_path, [asked]))
+    options = Options(out=tmp_path / "run", settings=(f"init={tmp_path}", *settings))
+    job = finetuning("vqa", tmp_path, None, "vl-bert/vqa", options)
+    assert Path(job.stages.recipes[0].data.vocabulary or "").name == wanted

@@ -82,7 +82,7 @@ def test_what_is_assumed_is_told_and_can_be_set(tmp_path: Path) -> None:
     detector, notes = opened(detectron(tmp_path), "samples=0", "overlaps=[0.4]")
     assert not any("assumed: samples" in note for note in notes)
     assert (detector.settings.overlaps, detector.settings.shorter) == ((0.4,), 96)
-    with pytest.raises(RecipeError, match="wanted KEY=VALUE, such as least=36"):
+    with pytest.raises(RecipeError, match="wanted KEY=VALUE, such as cells=14"):
         opened(detectron(tmp_path), "samples")
     old = write_detectron(tmp_path / "old.pkl", detectron_blobs(), CFG.replace("BBOX_REG_WEIGHTS", "OTHER"))
     assert any("delta_weights=[1.0, 1.0, 1.0, 1.0]" in note for note in opened(old)[1])

@@ -18,17 +18,22 @@ from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError, DataError
 
 PARENT = """
-import sys, time
-from pathlib import Path
+import sys
 from diptych.runs.distributed import in_process
+from work import work
+
+if __name__ == "__main__":
+    in_process(work, sys.argv[1])
+"""
+
+WORK = """
+import time
+from pathlib import Path
 
 def work(path):
     while True:
         Path(path).write_text("alive")
         time.sleep(0.05)
-
-if __name__ == "__main__":
-    in_process(work, sys.argv[1])
 """
 
 FAILING = """
@@ -62,6 +67,7 @@ def test_an_error_keeps_what_it_is_about_on_its_way() -> None:
 def test_work_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script, sign = tmp_path / "parent.py", tmp_path / "sign"
     script.write_text(PARENT)
+    (tmp_path / "work.py").write_text(WORK)
     with subprocess.Popen([sys.executable, str(script), str(sign)]) as parent:
         _until(sign.exists)
         parent.kill()

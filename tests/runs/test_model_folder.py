@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
+import torch
 
 from diptych.core import FeatureContract
 from diptych.data.store.tokens import Tokens
@@ -13,6 +16,7 @@ from diptych.runs.folder import Architecture, ModelFolder, damaged_files, open_m
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
 from diptych.runtime.files import checksum
+from diptych.runtime.weight_files import read_weights, write_weights
 from diptych.systems import find_recipe
 from tests.toy import config
 
@@ -29,6 +33,21 @@ def folder(tmp_path: Path) -> Path:
         tmp_path / "model", architecture.build(), architecture, tokens, CONTRACT, recipe, validation={"CIDEr": 61.9}
     )
     return made.save(tmp_path / "model").folder
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o007, 0o660), (0o077, 0o600)])
+def test_weights_have_the_permissions_of_other_new_files(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_weights({"a": torch.ones(2)}, tmp_path / "a.safetensors")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.safetensors").stat().st_mode) == mode
+    assert read_weights(tmp_path / "a.safetensors")["a"].tolist() == [1, 1]
+
+
+def test_all_files_of_a_model_can_be_read_by_who_can_read_one(folder: Path) -> None:
+    assert len({stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir() if path.is_file()}) == 1
 
 
 def test_a_flipped_bit_of_the_weights_is_seen(folder: Path) -> None:
@@ -104,7 +123,7 @@ def test_answers_are_texts(folder: Path, values: str) -> None:
 
 def test_answers_are_as_many_as_the_model_gives(folder: Path) -> None:
     written(folder, "answers.json", '["<unk>", "yes", "no"]')
-    with pytest.raises(CheckpointError, match=r"answers.json has 3 answers, and the model 7; copy the model folder"):
+    with pytest.raises(CheckpointError, match=r"answers.json has 3 answers, the model 7; copy the model folder"):
         open_model(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from diptych.runs.plots import charts, find_runs, write_plot
+from diptych.runs.reports.charts import draw
 from diptych.runtime.errors import DataError, RecipeError
 
 
@@ -40,7 +42,7 @@ def test_losses_are_means_of_what_came_before(tmp_path: Path) -> None:
 def test_runs_of_several_objectives_stand_beside_each_other(tmp_path: Path) -> None:
     runs = find_runs([logged(tmp_path / "a", [{"word": 1.0, "region": 2.0}]), logged(tmp_path / "b", [{"word": 3.0}])])
     made = {chart.title: [curve.name for curve in chart.curves] for chart in charts(runs, 20)}
-    both = [str(tmp_path / "a"), str(tmp_path / "b")]
+    both = ["a", "b"]
     assert made["loss"] == made["word"] == made["CIDEr"] == both
     assert made["region"] == both[:1]
 
@@ -56,8 +58,51 @@ def test_stages_and_model_folders_lead_to_runs(tmp_path: Path) -> None:
     for name in ("stage-1", "stage-2"):
         logged(tmp_path / "staged" / name, [{"word": 1.0}])
     (tmp_path / "staged/stage-2/model").mkdir()
-    assert list(find_runs([tmp_path / "staged"])) == [str(tmp_path / "staged" / f"stage-{n}") for n in (1, 2)]
-    assert list(find_runs([tmp_path / "staged/stage-2/model"])) == [str(tmp_path / "staged/stage-2")]
+    assert list(find_runs([tmp_path / "staged"])) == ["stage-1", "stage-2"]
+    assert list(find_runs([tmp_path / "staged/stage-2/model"])) == ["stage-2"]
+
+
+def test_names_are_as_short_as_they_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [logged(tmp_path / name, [{"word": 1.0}]) for name in ("x/caption", "x/scst", "y/caption")]
+    assert list(find_runs(runs[:1])) == ["caption"]
+    assert list(find_runs(runs[:2])) == ["caption", "scst"]
+    assert list(find_runs(runs)) == ["x/caption", "x/scst", "y/caption"]
+    monkeypatch.chdir(tmp_path / "x")
+    assert list(find_runs([Path("caption"), runs[2]])) == ["x/caption", "y/caption"]
+
+
+def test_a_log_axis_has_equal_steps_for_equal_ratios(tmp_path: Path) -> None:
+    run = logged(tmp_path / "run", [{"word": value} for value in (100.0, 10.0, 1.0)])
+    loss, cider, *_ = (draw(chart) for chart in charts({"run": run}, 1, log=True))
+    heights = [float(point.split(",")[1]) for point in loss.lines[0].points.split()]
+    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
+    assert [tick.label for tick in loss.up] == ["1", "2", "5", "10", "20", "50", "100"]
+    assert loss.y == "loss, log axis"
+    assert cider.y == "CIDEr of the validation"
+    run = logged(tmp_path / "zero", [{"word": value} for value in (1.0, 0.0)])
+    assert draw(charts({"run": run}, 1, log=True)[0]).y == "loss", "0 has no logarithm"
+
+
+def test_values_are_shown_over_the_curve(tmp_path: Path) -> None:
+    runs = [logged(tmp_path / "a", [{"word": 2.5}, {"word": 1.25}]), logged(tmp_path / "b", [{"word": 3.0}] * 500)]
+    write_plot(runs, tmp_path / "plot.html", 1)
+    page = (tmp_path / "plot.html").read_text()
+    assert "<title>a, step 20: 1.25</title>" in page
+    assert "<title>b, step 10: 3</title>" in page
+    assert page.count("<title>b, step") < 5 * 61, "a long curve has a sample of its values"
+    write_plot(runs, tmp_path / "plot.svg", 1)
+    assert "<title>a, step 20: 1.25</title>" in (tmp_path / "plot.svg").read_text()
+
+
+def test_a_table_holds_every_logged_value(tmp_path: Path) -> None:
+    runs = [logged(tmp_path / "a,b", [{"word": 2.5}, {"word": 1.25}]), logged(tmp_path / "c", [{"word": 3.0}])]
+    write_plot(runs, tmp_path / "plot.csv", 20)
+    rows = list(csv.reader((tmp_path / "plot.csv").read_text().splitlines()))
+    assert rows[0] == ["run", "name", "step", "value"]
+    assert ["a,b", "word", "20", "1.25"] in rows
+    assert ["c", "loss", "10", "3.0"] in rows
+    assert ["c", "CIDEr", "10", "50.0"] in rows
+    assert ["c", "learning rate", "10", "0.001"] in rows
 
 
 def test_a_page_and_a_drawing(tmp_path: Path) -> None:
@@ -92,9 +137,9 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
         write_plot([tmp_path / "empty"], tmp_path / "plot.html", 20)
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "metrics.jsonl").write_text("")
-    with pytest.raises(DataError, match=r"begun: metrics\.jsonl holds no logged step yet"):
+    with pytest.raises(DataError, match=r"begun: metrics\.jsonl has no logged step; wait"):
         write_plot([tmp_path / "begun"], tmp_path / "plot.html", 20)
-    with pytest.raises(RecipeError, match=r"plot\.png: wanted a name ending in \.html or \.svg"):
+    with pytest.raises(RecipeError, match=r"plot\.png: wanted a name ending in \.html, \.svg or \.csv"):
         write_plot([tmp_path / "begun"], tmp_path / "plot.png", 20)
     assert not list(tmp_path.glob("plot.*"))
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from diptych.core import FeatureContract, Record
 from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import Store, StoreWriter, iterate
-from diptych.runs.extraction import stores_of
+from diptych.runs.extraction import named_data
 from diptych.runs.folder import open_model
 from diptych.runs.run import run
 from diptych.runs.stages import fit_stages, run_stages
@@ -88,7 +88,7 @@ def test_a_model_that_is_gone_on_with_keeps_its_sizes(tmp_path):
     assert {(recipe.model.width, recipe.model.layers) for recipe in fitted.recipes} == {(16, 1)}
     steps = [setting for setting in TINY if not setting.startswith("model.")]
     assert run_stages(fitted.override(steps), data, tmp_path / "more", start, QUIET).architecture.config.width == 16
-    with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, and .* holds a model of image-bert"):
+    with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, .* is of image-bert"):
         fit_stages(find_stages("xgpt/small/pretrain"), start)
 
 
@@ -105,7 +105,7 @@ def test_settings_are_of_every_stage_or_of_one():
         find_stages(STAGES, ("3.optimizer.lr=0.5",))
     with pytest.raises(RecipeError, match="did you mean lr"):
         find_stages(STAGES, ("2.optimizer.lrr=0.5",))
-    with pytest.raises(RecipeError, match="stages share one network"):
+    with pytest.raises(RecipeError, match="all share one"):
         find_stages(STAGES, ("2.model.layers=5",))
     with pytest.raises(RecipeError, match="has no stages"):
         Stages("none", ())
@@ -159,8 +159,9 @@ def test_several_stores_are_one(tmp_path):
 def test_stores_are_named_on_the_command_line(tmp_path):
     store(tmp_path / "a", "train"), store(tmp_path / "b", "train")
     named = (f"cc={tmp_path / 'a'}", f"sbu={tmp_path / 'b'}")
-    assert stores_of(named, tmp_path / "out", None, QUIET).splits == {"cc": 1, "sbu": 1}
-    assert stores_of((str(tmp_path / "a"),), tmp_path / "out", None, QUIET).splits == {"train": 1}
+    opened = {name: Store(folder) for name, folder in named_data(named).items()}
+    assert SeveralStores(opened).splits == {"cc": 1, "sbu": 1}
+    assert named_data((str(tmp_path / "a"),)) == tmp_path / "a"
     for wrong in ((named[0], named[0]), (named[0], str(tmp_path / "b"))):
         with pytest.raises(RecipeError, match="need distinct names"):
-            stores_of(wrong, tmp_path / "out", None, QUIET)
+            named_data(wrong)

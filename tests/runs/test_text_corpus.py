@@ -56,10 +56,10 @@ def test_what_cannot_read_text_alone_is_refused(store: Store, text: Path, tmp_pa
             plan(find_recipe(name, changes), store, tmp_path / "run", None)
 
     named = f"data.text={text}"
-    refused("text_alone needs text without pictures: name a file", "vl-bert/small/text-too")
+    refused("text_alone needs texts: --set data.text=FILE", "vl-bert/small/text-too")
     refused("data.text is for pre-training, not for vqa", "vl-bert/small/vqa", named)
     refused(
-        "unified-vlp reads no text without a picture; leave out data.text, or use .*vl-bert",
+        "unified-vlp reads no text alone; leave out data.text, or use .*vl-bert",
         "unified-vlp/small/pretrain",
         named,
     )

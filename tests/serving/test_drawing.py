@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from diptych.core import Record, Regions
-from diptych.serving import Prediction
 from diptych.serving.drawing import COLOURS, draw, label_of
+from diptych.tasks.interface import Prediction
 
 PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -16,11 +18,12 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
+from diptych.api.model import Model
 from diptych.core import Sample, collate
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.runtime.configs import derive
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import OutputError, ServingError
+from diptych.runtime.outputs import whole_folder
 from diptych.serving import Predictor
 from diptych.serving.export import runner, write
 from diptych.serving.export.programs import REGIONS
@@ -92,7 +95,17 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
     if form == "onnx":  # its detector is in single precision
         monkeypatch.setattr(torch, "autocast", lambda *_, **__: torch.no_grad())
     # In a process of its own: here types are checked at run time, and while a trace is made a size is no int.
-    command = [sys.executable, "-m", "diptych.cli", "export", tmp_path / "model", tmp_path / "out", "--format", form]
+    command = [
+        sys.executable,
+        "-m",
+        "diptych.cli",
+        "export",
+        tmp_path / "model",
+        "--out",
+        tmp_path / "out",
+        "--format",
+        form,
+    ]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     assert "try it: python" in made.stdout
@@ -113,9 +126,9 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
             own = [answer.text for answer in predictor.answers(VQA, pairs)]
             assert run.answers(opened[batch], questions[batch])[1] == own
         else:
-            wanted = list(predictor.captions(paths[batch], derive(predictor.decoding, beams=1)))
+            wanted = Model(predictor).caption(paths[batch], beams=1)
             _, words = run.captions(opened[batch])
-            assert words == [said.text for said in wanted]
+            assert words == wanted
             first = run.programs["begin"](**run.regions(opened[batch]))[0]
             assert batch.stop == 1 or np.ptp(first, axis=0).max() > 1e-3, "the same for all pictures"
     if form == "onnx":
@@ -147,8 +160,30 @@ def test_the_runner_imports_nothing_of_diptych() -> None:
     named |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in named} == {
         "__future__", "collections", "typing",
-        "json", "sys", "pathlib", "numpy", "PIL", "onnxruntime", "torch", "tokenizers",
+        "hashlib", "json", "sys", "pathlib", "numpy", "PIL", "onnxruntime", "torch", "tokenizers",
     }  # fmt: skip
+
+
+def test_a_folder_with_a_damaged_or_missing_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with whole_folder(tmp_path / "out", "programs") as folder:
+        (folder / "program.json").write_text('{"programs": []}')
+        (folder / "tokenizer.json").write_text('{"model": {}}')
+        (folder / "answer.onnx").write_bytes(bytes(100))
+        shutil.copyfile(runner.__file__, folder / "run.py")
+    runner.check_files(tmp_path / "out")
+    for path in sorted((tmp_path / "out").iterdir()):
+        whole = path.read_bytes()
+        for content in (whole[:-2], whole[:9] + bytes([whole[9] ^ 4]) + whole[10:], b"", None):
+            path.unlink() if content is None else path.write_bytes(content)
+            with pytest.raises(ValueError, match=r"(is|missing or) damaged; copy or export|copy it too"):
+                runner.check_files(tmp_path / "out")
+            path.write_bytes(whole)
+    (tmp_path / "out" / "program.json").write_text("[1")
+    command = [sys.executable, "run.py", "missing.png"]
+    done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    path = tmp_path / "out" / "program.json"
+    assert done.stderr == f"{path} is missing or damaged; copy or export the folder again\n"
 
 
 @pytest.mark.parametrize("size", [(50, 31), (31, 70), (300, 211), (20, 9), (32, 32)])
@@ -175,7 +210,7 @@ def test_the_runner_chooses_regions_as_the_rule_does(rule: Selection) -> None:
         boxes = torch.cat([corners, corners + 0.1 + torch.rand(12, 2, generator=draw) / 2], 1)
         scores, classes = torch.rand(12, generator=draw), torch.randint(0, 3, (12,), generator=draw)
         wanted = rule.choose(boxes, scores, classes).tolist()
-        found = runner.choose(boxes.numpy(), scores.numpy(), classes.numpy(), rule.to_json())
+        found = runner.choose(boxes.numpy(), scores.numpy(), classes.numpy(), asdict(rule))
         assert found.tolist() == wanted
 
 
@@ -183,7 +218,7 @@ def test_what_is_not_exported_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     answering = make(tmp_path / "a", "vl-bert").folder
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="mine exists and is not a folder of `diptych export`"):
+    with pytest.raises(OutputError, match=r"mine is not empty .*, wanted a folder that Diptych wrote as programs"):
         export(answering, tmp_path / "mine", "onnx")
     blind = ModelFolder(**{**vars(answering), "detector": None})
     with pytest.raises(ServingError, match="has no detector/ folder"):

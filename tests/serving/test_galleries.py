@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
-import json
 import sys
 import time
 import warnings
@@ -17,11 +15,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import psycopg
 import pytest
-from PIL import Image
 
 from diptych.runtime.errors import RecipeError, ServingError
 from diptych.serving.galleries import open_vectors
-from diptych.serving.galleries.contents import read_contents
 from diptych.serving.galleries.files import FileVectors
 from diptych.serving.galleries.postgres import PostgresVectors
 from diptych.serving.galleries.vectors import Vectors, VectorStore
@@ -287,22 +283,6 @@ def test_an_index_that_is_damaged_or_of_other_vectors_is_not_used(
         assert [name for name, _ in found] == wanted
 
 
-def test_a_picture_that_was_copied_or_touched_is_the_same_and_one_that_changed_is_not(tmp_path: Path) -> None:
-    photos, cache = tmp_path / "photos", tmp_path / "cache"
-    photos.mkdir()
-    (photos / "a.png").write_bytes(b"one")
-    (photos / "b.png").write_bytes(b"two")
-    first, _ = read_contents(photos, cache)
-    (photos / "c.png").write_bytes(b"one")
-    (photos / "a.png").touch()
-    (photos / "b.png").write_bytes(b"six")
-    second, refused = read_contents(photos, cache)
-    assert second[photos / "a.png"] == second[photos / "c.png"] == first[photos / "a.png"]
-    assert second[photos / "b.png"] != first[photos / "b.png"]
-    (cache / "contents.json").write_text("[1")
-    assert read_contents(photos, cache) == (second, refused)
-
-
 def test_a_flipped_bit_of_the_file_is_seen(tmp_path: Path) -> None:
     """Its vectors are made anew then; a search among others would rank by them in silence."""
     FileVectors(tmp_path, MODEL).add(NAMES, unit(400))
@@ -313,19 +293,3 @@ def test_a_flipped_bit_of_the_file_is_seen(tmp_path: Path) -> None:
         assert FileVectors(tmp_path, MODEL).known(NAMES) == set()
     path.write_bytes(whole)
     assert FileVectors(tmp_path, MODEL).known(NAMES) == set(NAMES)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [[3, 4, "../../etc"], [3, 4, "g" * 64], [3, 4], {"a": 1}, [[], [], []], [3, 4, None], "abc"],
-)
-def test_hashes_that_are_none_are_made_anew(tmp_path: Path, said: object) -> None:
-    picture = tmp_path / "pictures" / "a.png"
-    picture.parent.mkdir()
-    Image.new("RGB", (8, 8)).save(picture)
-    state = picture.stat()
-    if isinstance(said, list) and said[:2] == [3, 4]:
-        said = [state.st_size, state.st_mtime_ns, *said[2:]]
-    (tmp_path / "contents.json").write_text(json.dumps({"a.png": said}))
-    found, refused = read_contents(picture.parent, tmp_path)
-    assert (list(found.values()), refused) == ([hashlib.sha256(picture.read_bytes()).hexdigest()], {})

@@ -11,6 +11,7 @@ import pytest
 from huggingface_hub import constants
 
 import diptych
+from diptych.api.model import Model
 from diptych.cli import app
 from diptych.runs.folder import open_model
 from diptych.runtime.configs import derive
@@ -34,9 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with running_hub() as running:
         monkeypatch.setattr(constants, "ENDPOINT", running.address)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", running.address + "/{repo_id}/resolve/{revision}/{filename}"
-        )
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", running.address + ADDRESSES)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
@@ -48,7 +47,7 @@ def push(model: Predictor, *options: object) -> None:
 
 
 def test_what_is_pushed_is_loaded_by_its_name(model: Predictor, stub: Hub, tmp_path: Path, capsys) -> None:
-    push(model, "--licence", "cc-by-4.0")
+    push(model, "--license", "cc-by-4.0")
     assert capsys.readouterr().out.strip() == f"{stub.address}/me/kites"
     there = stub.repositories["me/kites"]
     for name, path in hub.files_of(model.folder).items():
@@ -56,9 +55,9 @@ def test_what_is_pushed_is_loaded_by_its_name(model: Predictor, stub: Hub, tmp_p
     assert b"license: cc-by-4.0" in there["README.md"]
     (shown := tmp_path / "a.png").write_bytes(picture())
     loaded = diptych.load("me/kites")
-    assert loaded.caption(shown) == model.caption(shown)
+    assert loaded.caption(shown) == Model(model).caption(shown)
     stub.asked.clear()
-    assert diptych.load("me/kites").caption(shown) == model.caption(shown)
+    assert diptych.load("me/kites").caption(shown) == Model(model).caption(shown)
     assert not [asked for asked in stub.asked if asked.startswith("GET") and "resolve" in asked], "fetched twice"
 
 
@@ -73,7 +72,44 @@ def test_a_model_without_answers_takes_the_old_ones_away_and_leaves_files_of_oth
     there = stub.repositories["me/kites"]
     assert "answers.json" not in there
     assert there["picture.png"] == b"a picture for the card"
-    assert diptych.load("me/kites").folder.answers is None
+    assert diptych.load("me/kites").predictor.folder.answers is None
+
+
+def test_a_revision_is_loaded_by_its_tag(model: Predictor, stub: Hub, tmp_path: Path) -> None:
+    opened = Model(model)
+    assert opened.push_to_hub("me/kites", license="cc-by-4.0", private=True) == f"{stub.address}/me/kites"
+    assert stub.private == {"me/kites"}
+    stub.tagged["me/kites", "v1"] = dict(stub.repositories["me/kites"])
+    folder = open_model(model.folder.folder)
+    plain = type(folder)(**{**vars(folder), "answers": None}).save(tmp_path / "plain")
+    dry = Model(Predictor(plain)).push_to_hub("me/kites", dry_run=tmp_path / "dry")
+    assert {path.name for path in Path(dry).iterdir()} >= {"README.md", "config.json", "model.safetensors"}
+    assert "answers.json" in stub.repositories["me/kites"], "nothing was pushed"
+    Model(Predictor(plain)).push_to_hub("me/kites")
+    first, newest = diptych.load("me/kites", revision="v1"), diptych.load("me/kites")
+    assert (first.predictor.folder.answers, newest.predictor.folder.answers) == (folder.answers, None)
+    by_commit = diptych.load("me/kites", revision=stub.commit("me/kites", "v1"))
+    assert by_commit.predictor.folder.folder != newest.predictor.folder.folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["push me/kites me/others", "export me/kites --out OUT/programs", "check OUT --model me/kites",
+     "compare me/kites me/kites --data OUT", "compare me/kites me/kites --data OUT --revision main",
+     "caption OUT --model me/kites", "encode OUT --out OUT/v.npy --model me/kites"],
+)  # fmt: skip
+def test_verbs_open_the_revision_that_is_named(model: Predictor, stub: Hub, tmp_path: Path, words: str) -> None:
+    push(model)
+    (tmp_path / "a.png").write_bytes(picture())
+    with pytest.raises(CheckpointError, match=r"^me/kites on the hub has no such revision; give one of .*/commits"):
+        app([*words.replace("OUT", str(tmp_path)).split(), "--revision", "v9"], standalone_mode=False)
+
+
+def test_two_models_have_two_revisions(stub: Hub, tmp_path: Path) -> None:
+    words = f"compare me/kites me/kites --data {tmp_path} --revision a --revision b --revision c"
+    with pytest.raises(RecipeError, match="found --revision 3 times"):
+        app(words.split(), standalone_mode=False)
+    assert not stub.asked
 
 
 def test_a_private_one_wants_the_token(model: Predictor, stub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +148,8 @@ def test_without_a_network_a_sentence_names_the_way_out(
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)  # between its five attempts
     with pytest.raises(
-        CheckpointError, match=r"could not be reached on the hub .*; without a network, copy the model folder"
+        CheckpointError,
+        match=r"could not be reached on the hub .*; without a network, copy the model folder .* no folder me/kites",
     ):
         diptych.load("me/kites")
     with pytest.raises(CheckpointError, match="without a network, --dry-run writes the folder"):
@@ -152,12 +189,12 @@ def test_a_dry_run_writes_what_would_be_pushed(model: Predictor, stub: Hub, tmp_
     assert not stub.asked
     written = {p.relative_to(tmp_path / "kites").as_posix() for p in (tmp_path / "kites").rglob("*") if p.is_file()}
     push(model)
-    assert written == stub.repositories["me/kites"].keys() - {".gitattributes"}
+    assert written == stub.repositories["me/kites"].keys() - {".gitattributes"} | {".diptych"}
     open_model(tmp_path / "kites")
     push(model, "--dry-run", "--out", tmp_path / "kites")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(RecipeError, match="mine exists and is not a folder of `diptych push`"):
+    with pytest.raises(RecipeError, match=r"mine is not empty .*, wanted a folder that Diptych wrote as card"):
         push(model, "--dry-run", "--out", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
@@ -191,6 +228,10 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
     ):
         assert wanted in card, wanted
     assert "/home/me" not in card
+    assert "It is a control" not in card
+    assert model.folder.recipe is not None
+    blind = replace(model.folder, recipe=model.folder.recipe.override(["data.images=false"]))
+    assert "It is a control: it was trained without images" in model_card(blind, "me/kites", Publisher())
     assert "licence of the weights | not stated" in model_card(model.folder, "me/kites", Publisher())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from typing import Any
@@ -13,7 +14,8 @@ from diptych.serving import Predictor
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.service import Service
 from diptych.serving.service.worker import Job
-from tests.service import Local, hold, make_model, picture, problem
+from diptych.vision.decoder import Decoders
+from tests.service import Local, hold, listening, make_model, picture, problem
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +62,15 @@ def test_pictures_that_wait_to_be_opened_are_of_the_queue_and_have_its_deadline(
     local = Local(Service({"toy": model}, limits=Limits(queue=2, deadline=0.3, decoders=1)))
     held, opened = threading.Event(), list[bytes]()
 
-    def opening(content: bytes, *_: Any) -> None:
+    def opening(_: Decoders, content: bytes, *__: Any) -> None:
         opened.append(content)
         held.wait(20)
 
-    monkeypatch.setattr("diptych.serving.service.uploads.read_picture", opening)
+    monkeypatch.setattr(Decoders, "read", opening)
     asked = [("POST", "/v1/caption", {"files": {"image": ("a.png", picture())}})] * 4
     answers = [problem(answer)["detail"] for answer in asyncio.run(local.together(asked))]
     held.set()
-    local.service.decoders.shutdown()
-    local.service.worker.stop()
+    local.service.stop()
     assert sorted("the queue is full: 2 requests wait" in one for one in answers) == [False, False, True, True]
     assert sum("deadline" in one for one in answers) == 2
     assert len(opened) == 1, "nobody waits for the second"
@@ -113,3 +114,10 @@ def test_what_waits_when_the_service_is_stopped_is_refused(model):
     assert problem(local.get("/readyz"))["status"] == 503
     assert local.get("/healthz").status_code == 200
     assert problem(local.post("/v1/caption", picture()))["status"] == 503
+
+
+def test_a_client_that_goes_in_the_middle_of_a_body_is_no_fault(model, caplog):
+    with listening(Service({"toy": model})) as address, socket.create_connection(address) as one:
+        one.sendall(b"POST /v1/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        time.sleep(0.2)
+    assert "a fault of Diptych" not in caplog.text

@@ -147,6 +147,15 @@ def test_a_model_reads_the_best_regions_where_the_detector_finds_more(tmp_path, 
     assert len(found.hits) == 5
 
 
+@pytest.mark.parametrize(("system", "head"), [("image-bert", "match"), ("tden", "similarity")])
+def test_a_control_is_shown_blank_regions(tmp_path, photos, detector, system, head):
+    recipe = find_recipe(f"{system}/small/retrieval", ["data.images=false"])
+    control = Predictor(replace(opened(tmp_path, detector, system, head).folder, recipe=recipe))
+    hits = control.search("a red kite", photos, tmp_path / "cache").hits
+    assert len(hits) == 5
+    assert len({round(hit.score, 4) for hit in hits}) == 1
+
+
 def test_two_towers_pick_the_shortlist_that_another_model_ranks(tmp_path, photos, detector):
     pairs, towers = opened(tmp_path, detector), opened(tmp_path, detector, "tden", "similarity")
     cache = tmp_path / "cache"
@@ -280,7 +289,7 @@ def test_bad_galleries_are_refused(tmp_path, photos, detector):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"an empty gallery: no images in .*wanted files ending in"):
         predictor.search("a kite", tmp_path / "empty", tmp_path / "c1")
-    with pytest.raises(DataError, match=r"no folder .*--pictures DIR"):
+    with pytest.raises(DataError, match=r"no folder .*--images DIR"):
         predictor.search("a kite", tmp_path / "nowhere", tmp_path / "c1")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.png").write_bytes(b"")

@@ -27,11 +27,11 @@ from diptych.cli import app
 from diptych.runtime.errors import DataError, RecipeError, ServingError
 from diptych.serving import Predictor
 from diptych.serving.client import Client
-from diptych.serving.service import server as serving
+from diptych.serving.service import protocol
 from diptych.serving.service.service import Service
 from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
-from tests.service import make_model, picture
+from tests.service import listening, make_model, picture
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +42,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
 @pytest.fixture
 def address(model: Predictor, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """A real server, in a thread; whoever is slower than a second is cut off."""
-    monkeypatch.setattr(serving, "PATIENCE", 1.0)
-    bound, ready = serving.bind("127.0.0.1", 0), threading.Event()
-    server = serving.make_server(Service({"toy": model}), ready=ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    assert ready.wait(20)
-    yield bound.getsockname()
-    server.should_exit = True
-    thread.join(20)
-    bound.close()
-    assert not thread.is_alive()
+    monkeypatch.setattr(protocol, "PATIENCE", 1.0)
+    with listening(Service({"toy": model})) as address:
+        yield address
 
 
 def good(address: tuple[str, int]) -> float:
@@ -134,10 +126,12 @@ def test_the_command_line_asks_a_running_service(address, model, tmp_path, capsy
     for colour in ("red", "green", "blue"):
         (tmp_path / "photos" / f"{colour}.png").write_bytes(picture(colour))
     (tmp_path / "photos" / "text.jpg").write_text("no picture")
-    words = ["caption", str(tmp_path / "photos"), "--json", "--captions", "2", "--max-words", "5"]
-    app([*words, "--server", f"http://127.0.0.1:{address[1]}"], standalone_mode=False)
+    words = ["caption", str(tmp_path / "photos"), "--json", "--num-captions", "2", "--max-words", "5"]
+    with pytest.raises(DataError, match="1 of 4 images failed"):
+        app([*words, "--server", f"http://127.0.0.1:{address[1]}"], standalone_mode=False)
     asked = capsys.readouterr()
-    app([*words, "--model", str(model.folder.folder)], standalone_mode=False)
+    with pytest.raises(DataError, match="1 of 4 images failed"):
+        app([*words, "--model", str(model.folder.folder)], standalone_mode=False)
     opened = capsys.readouterr()
     assert "is not a picture" in asked.err
     one, other = ([json.loads(line) for line in said.splitlines()] for said in (asked.out, opened.out))
@@ -152,6 +146,8 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
     (tmp_path / "a.png").write_bytes(picture())
     with pytest.raises(ServingError, match="is not the address of a service"):
         Client("localhost:8000")
+    with pytest.raises(ServingError, match="is not the address of a service"):
+        Client("http://[::1")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -203,7 +199,7 @@ def admitted(url: str) -> int:
 
 
 def test_what_was_begun_is_ended_when_the_process_is_told_to_stop(model):
-    made = Process(str(model.folder.folder), "--batch", "1", "--deadline", "20")
+    made = Process(str(model.folder.folder), "--batch-size", "1", "--deadline", "20")
     data = {"captions": "16", "beams": "16", "max_words": "30", "explain": "true"}
 
     def ask(_: int) -> Any:
@@ -250,8 +246,8 @@ def test_a_port_that_is_taken_is_told(model):
 
 def test_pictures_want_a_model_that_searches(tmp_path):
     make_model(tmp_path, ["word"])
-    with pytest.raises(RecipeError, match=r"--pictures .* needs a model that searches, and none of .* does; train one"):
-        app(["serve", str(tmp_path / "model"), "--pictures", str(tmp_path), "--port", "0"], standalone_mode=False)
+    with pytest.raises(RecipeError, match=r"--images .* needs a model that searches, and none of .* does; train one"):
+        app(["serve", str(tmp_path / "model"), "--images", str(tmp_path), "--port", "0"], standalone_mode=False)
 
 
 def test_a_missing_extra_is_one_sentence(model, monkeypatch):

@@ -17,12 +17,14 @@ import pytest
 import torch
 from PIL import Image
 
+from diptych.api.model import Model
 from diptych.core import FeatureContract
 from diptych.runtime.errors import GalleryError
 from diptych.serving import Predictor
 from diptych.serving.service.pictures import PictureGallery
 from diptych.serving.service.service import Service
 from diptych.tasks import tasks_by_verb
+from diptych.tasks.answers import UNKNOWN
 from tests.service import Local, hold, make_model, picture, problem
 
 
@@ -76,9 +78,9 @@ def test_the_service_says_what_the_command_line_prints(local, model, task, tmp_p
     (tmp_path / "a.png").write_bytes(picture())
     given = ASKED[task]
     words = {
-        "caption": ["caption", "a.png", "--captions", "2", "--max-words", "6"],
+        "caption": ["caption", "a.png", "--num-captions", "2", "--max-words", "6"],
         "ask": ["ask", "a.png", given.get("question")],
-        "ground": ["ground", given.get("expression"), "a.png"],
+        "ground": ["ground", "a.png", given.get("expression")],
         "choose": ["choose", "a.png", given.get("question"), *given.get("answers", ()), "--rationale", "it is red",
                    "--rationale", "it is the dog"],
         "verify": ["verify", "a.png", given.get("statement")],
@@ -110,9 +112,10 @@ def test_an_explanation_has_a_weight_for_each_word_and_region(local, model):
     assert (found["width"], found["height"]) == (48, 40)
     assert len(found["weights"]) == len(found["words"])
     assert {len(row) for row in found["weights"]} == {len(found["regions"])}
-    said = next(model.captions([Image.open(io.BytesIO(picture()))], model.decoding.model_copy(update={"max_words": 5})))
-    assert (told["caption"], tuple(found["words"])) == (said.text, said.words)
-    torch.testing.assert_close(torch.tensor(found["weights"]), said.weights, atol=1e-3, rtol=1e-3)
+    said = Model(model).caption(picture(), max_words=5)
+    shown = Model(model).explain(picture(), said)
+    assert (told["caption"], tuple(found["words"])) == (said, shown.words)
+    torch.testing.assert_close(torch.tensor(found["weights"]), torch.tensor(shown.weights), atol=1e-3, rtol=1e-3)
     asked = local.post("/v1/ask", picture(), data={"explain": "true", "question": "what colour"}).json()
     assert len(asked["explanation"]["weights"]) == 1
 
@@ -122,7 +125,7 @@ def test_the_five_likeliest_answers_come_in_order(local):
     shares = [told["probability"], *(other["probability"] for other in told["others"])]
     assert len(shares) == 5
     assert shares == sorted(shares, reverse=True)
-    assert "[UNKNOWN]" not in (told["answer"], *(other["answer"] for other in told["others"]))
+    assert UNKNOWN not in (told["answer"], *(other["answer"] for other in told["others"]))
 
 
 def test_a_search_tells_ids_and_no_paths(local, gallery):
@@ -162,7 +165,7 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     refused = problem(local.post("/v1/ask", picture(), data={"question": "what", "model": "writer"}))
     assert refused["status"] == 422
     assert "'writer' does not answer ask; those that do: toy" in refused["detail"]
-    assert "started without --pictures" in problem(local.post("/v1/search", json={"query": "a kite"}))["detail"]
+    assert "started without --images" in problem(local.post("/v1/search", json={"query": "a kite"}))["detail"]
     both = [local.post("/v1/caption", picture(), data={"model": name}).json()["score"] for name in ("toy", "writer")]
     assert len(both) == 2
     local.service.worker.stop()
@@ -255,7 +258,7 @@ def test_metrics_count_what_was_asked(local):
 def test_the_page_and_the_documents_name_no_other_host(local):
     import re
 
-    for path in ("/", "/docs", "/page.js", "/view.js", "/page.css", "/icon.svg"):
+    for path in ("/", "/docs", "/page.js", "/view.js", "/history.js", "/docs.js", "/page.css", "/icon.svg"):
         answer = local.get(path)
         assert answer.status_code == 200, path
         hosts = set(re.findall(r"(?:https?:)?//([\w.-]+\.\w+)", answer.text)) - {"www.w3.org", "127.0.0.1"}

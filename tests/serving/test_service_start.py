@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from diptych.serving import load
+from diptych.api.model import load
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.server import bind
 from diptych.serving.service.service import Service
@@ -19,7 +19,7 @@ from tests.service import Local, make_model
 def test_scores_are_those_of_the_best_validation_wherever_the_folder_is_copied(tmp_path):
     made = make_model(tmp_path)
     replace(made.folder, validation={"CIDEr": 20.04, "BLEU-1": 3.0}).save(tmp_path / "copy")
-    local = Local(Service({"toy": load(tmp_path / "copy")}))
+    local = Local(Service({"toy": load(tmp_path / "copy").predictor}))
     (told,) = local.get("/v1/models").json()["models"]
     assert told["scores"] == "validation: CIDEr 20.0, BLEU-1 3.0"
     assert told["recipe"] == "unified-vlp/small/caption"
@@ -55,7 +55,7 @@ def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):
     make_model(tmp_path)
     shutil.rmtree(tmp_path / "model" / "detector")
     with pytest.raises(ServingError, match="has no detector/ folder"):
-        Service({"toy": load(tmp_path / "model")}).warm()
+        Service({"toy": load(tmp_path / "model").predictor}).warm()
 
 
 def test_a_batch_waits_to_become_as_large_as_the_last_and_no_longer():

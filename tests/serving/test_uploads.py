@@ -53,7 +53,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
 @pytest.mark.parametrize(
     ("content", "status", "told"),
     [
-        (b"no picture at all", 415, "the file that was sent is not a picture; wanted one of .jpg"),
+        (b"no picture at all", 415, "the file that was sent is not a picture by its content; wanted one of .jpg"),
         (b"", 422, "the file that was sent is empty"),
         (EPS, 415, "is not a picture"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "is not a picture"),
@@ -108,8 +108,8 @@ def test_options_out_of_range_are_refused_by_their_names(local):
     }.items():
         refused = problem(local.post("/v1/caption", picture(), data={name: value}))
         assert (refused["status"], refused["where"]) == (422, name)
-    both = problem(local.post("/v1/caption", picture(), data={"top_k": "3"}))
-    assert "belong to drawn words" in both["detail"]
+    both = problem(local.post("/v1/caption", picture(), data={"top_k": "3", "beams": "3"}))
+    assert "sample draws texts one by one" in both["detail"]
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "C:\\secret\\a.png", "http://example.org/a.png"])

@@ -205,7 +205,7 @@ BAD: list[tuple[Any, str]] = [
     ({"imags": "val2014", "captions": "c.json"}, r"m.json: found `imags`, wanted images, split.*did you mean images"),
     ({"picturs": "val2014", "captoins": "c.json"}, r"found `picturs`.*"),
     ({"images": "val2014"}, "found no file of data, wanted at least one, under .*captions"),
-    ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, wanted that of the pictures .*--pictures"),
+    ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, wanted that of the pictures .*--images"),
     ({"images": [], "captions": "c.json"}, "images: found no folder, wanted at least one"),
     ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, wanted the file of captions; correct"),
     ({"captions": "q.json"}, r"captions: found q.json, which is not one, wanted a COCO captions .json; it looks like `vqa`"),

@@ -23,11 +23,12 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.core.entailment import LABELS
 from diptych.data.formats.parsing import Skips
-from diptych.data.formats.public import SETS_KNOWN, PublicLayout
+from diptych.data.formats.public import SETS_KNOWN, PublicLayout, list_files, list_sets
 from diptych.data.formats.table import read
-from diptych.runs.public import describe_folder, list_files, list_sets, write_set
+from diptych.runs.public import describe_folder, write_set
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.vision.pictures import open_picture, picture_size
+from diptych.vision.image_files import picture_size
+from diptych.vision.pictures import open_picture
 from tests.sources.test_formats import ANSWERS, IMAGES, KARPATHY, NAME, OFFICIAL, QUESTIONS
 from tests.sources.test_readers import INSTANCES, METADATA, VCR, changed, places, saved, values
 

@@ -13,7 +13,7 @@ from pycocotools.coco import COCO
 
 from diptych.core import Record
 from diptych.data.formats.storybook import read
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, OutputError
 from diptych.storybook import files as files_module
 from diptych.storybook.book import record
 from diptych.storybook.files import write
@@ -133,7 +133,7 @@ def test_a_wrong_split_or_number_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written .*make room or give another folder"):
+    with pytest.raises(OutputError, match=r"file is there and is no folder; give a new or empty folder"):
         write(tmp_path / "file", {"val": 1})
 
 

@@ -6,7 +6,7 @@ from diptych.core import Question, Record
 from diptych.metrics.captions import caption_scores
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks.caption import caption_baselines, caption_gain, extra_caption_scores, score_captions
-from diptych.tasks.scores import Scores, over_seeds
+from diptych.tasks.scores import Scores
 from diptych.tasks.vqa import score_vqa, vqa_baselines, vqa_gain
 
 TRUTHS = {"1": ["a red dog runs", "a dog"], "2": ["the blue boat is small", "a boat"], "3": ["two cats", "cats"]}
@@ -71,19 +71,6 @@ def test_answers_all_and_by_kind() -> None:
 def test_saved_and_read_scores_are_the_same() -> None:
     scores = score_captions(SAID, TRUTHS, caption_baselines(TRUTHS, [["a dog"]]))
     assert Scores.from_json(json.loads(json.dumps(scores.to_json()))) == scores
-
-
-def test_the_mean_over_seeds_keeps_the_single_values() -> None:
-    baselines = caption_baselines(TRUTHS)
-    runs = [
-        score_captions(SAID, TRUTHS, baselines),
-        score_captions({"1": "a dog", "2": "a boat", "3": "cats"}, TRUTHS, baselines),
-    ]
-    both = over_seeds(runs)["CIDEr"]
-    assert both.value == pytest.approx((runs[0]["CIDEr"].value + runs[1]["CIDEr"].value) / 2)
-    assert both.seeds == (runs[0]["CIDEr"].value, runs[1]["CIDEr"].value)
-    assert both.low is None
-    assert both.ceiling == runs[0]["CIDEr"].ceiling
 
 
 def test_a_gain_is_paired() -> None:

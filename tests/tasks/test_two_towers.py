@@ -72,7 +72,7 @@ def test_a_gallery_is_kept(tokens, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has 1 keys for other vectors; encode the gallery anew"):
         TowerGallery.load(tmp_path / "gallery")
     (tmp_path / "gallery" / "gallery.json").unlink()
-    with pytest.raises(CheckpointError, match=r"missing or damaged .*; encode the gallery anew"):
+    with pytest.raises(CheckpointError, match=r"missing or damaged .*; encode it anew"):
         TowerGallery.load(tmp_path / "gallery")
 
 
@@ -116,7 +116,7 @@ def test_captions_of_unknown_words_are_asked_and_not_trained_on(tokens) -> None:
 
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:
-    with pytest.raises(RecipeError, match=r"UnifiedVLP reads image and text together .* that has two towers, or rank"):
+    with pytest.raises(RecipeError, match=r"UnifiedVLP embeds neither .* alone; search with a two-tower model"):
         TowerGallery.of_pictures(toy.model(), records())
     with pytest.raises(DataError, match="no regions to encode; extract them first"):
         TowerGallery.of_pictures(model_for(tokens), [Record("bare")])

@@ -66,6 +66,19 @@ def test_an_article_alone_is_no_answer() -> None:
     assert Answers.of([Record("p", questions=asked)]).names == ("<unk>", "b")
 
 
+def test_accuracy_is_scored_by_the_first_two_words_of_a_question() -> None:
+    texts = [*["What is it?"] * 100, *["What, colour of hat?"] * 150, *["How many?"] * 99]
+    asked = [Question(str(at), text, ("dog",)) for at, text in enumerate(texts)]
+    said = {one.key: "dog" if one.text.startswith("What is") else "cat" for one in asked}
+    scores = score_vqa(said, [Record("a", questions=tuple(asked))])
+    assert {one.name: one.value for one in scores.scores if " of " in one.name} == {
+        "accuracy of what colour": 0, "accuracy of what is": 100,
+    }  # fmt: skip
+    assert "where they are 100 or more: what colour 150, what is 100" in "".join(scores.notes)
+    alike = score_vqa(said, [Record("a", questions=tuple(asked[:100]))])
+    assert [one.name for one in alike.scores if " of " in one.name] == []
+
+
 def test_the_recipe_cuts_the_list_of_answers(tmp_path: Path) -> None:
     records = [record(scene(0, "train", number)) for number in range(12)]
     extract(records, GroundTruth.of(records), tmp_path / "store")

@@ -65,7 +65,7 @@ def test_a_later_format_is_refused(tmp_path):
     folder = save(tmp_path, made())
     state = json.loads((folder / "state.json").read_text())
     (folder / "state.json").write_text(json.dumps(state | {"format": 9}))
-    with pytest.raises(CheckpointError, match="format 9, this Diptych reads 2"):
+    with pytest.raises(CheckpointError, match="format 9, wanted 2"):
         load(folder)
 
 
@@ -133,7 +133,7 @@ def test_another_shape_is_refused(tmp_path):
 
 def test_another_recipe_is_refused(tmp_path):
     toy_train(tmp_path, fingerprint="a")
-    with pytest.raises(CheckpointError, match="belongs to another recipe"):
+    with pytest.raises(CheckpointError, match="is of another recipe"):
         toy_train(tmp_path, fingerprint="b")
 
 
@@ -176,14 +176,14 @@ def test_mean(tmp_path):
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), Exception("I/O error: ... (os error 28)")])
 def test_a_full_disk(tmp_path, monkeypatch, error):
     """The error has figures, nothing half written stays, and the run goes on once there is room."""
-    real = checkpoints.save_file
+    real = checkpoints.write_weights
 
     def full(tensors, path):
         real(tensors, path)
         if "step-00000004" in str(path) and "optimizer" in str(path):
             raise error
 
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    monkeypatch.setattr(checkpoints, "write_weights", full)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(2_000_000))
     message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, 2\.0 MB are free.*make room"
     with pytest.raises(TrainingError, match=message):
@@ -199,7 +199,7 @@ def test_other_errors_are_passed_on(tmp_path, monkeypatch):
     def broken(tensors, path):
         raise OSError(errno.EIO, "a broken disk")
 
-    monkeypatch.setattr(checkpoints, "save_file", broken)
+    monkeypatch.setattr(checkpoints, "write_weights", broken)
     with pytest.raises(OSError, match="a broken disk"):
         save(tmp_path, made())
     assert not list(tmp_path.iterdir())

@@ -88,7 +88,7 @@ def test_sigterm_saves_and_exits_with_75(tmp_path, undisturbed):
         _, said = process.communicate(timeout=30)
     assert process.returncode == 75
     done = lines(tmp_path)[-1]["step"]
-    assert f"stopped after step {done} of 120, which is saved in {tmp_path}" in said
+    assert f"stopped after step {done} of 120; the same command resumes {tmp_path}" in said
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == [f"step-{done:08d}"]
     toy_train(tmp_path, **OPTIONS | {"checkpoint_every": 1000, "validate_every": None})
     assert [x["losses"] for x in lines(tmp_path)] == [x["losses"] for x in lines(undisturbed)]

@@ -202,7 +202,7 @@ def test_ctrl_c_stops_after_the_step_and_the_run_goes_on(tmp_path):
         return {"goodness": step}
 
     options = {"validate_every": 1, "validate": interrupt}
-    with pytest.raises(Stopped, match=r"stopped after step 4 of 6, .* the same command resumes") as stopped:
+    with pytest.raises(Stopped, match=r"stopped after step 4 of 6; the same command resumes") as stopped:
         toy_train(tmp_path, **options)
     assert stopped.value.exit_code == 75
     assert toy_train(tmp_path, **options).step == 6
@@ -235,7 +235,7 @@ def test_more_processes_than_samples(tmp_path):
         fingerprint="",
         ranks=Ranks(0, 3, torch.device("cpu")),
     )
-    with pytest.raises(RecipeError, match="2 samples cannot be cut into 3 parts"):
+    with pytest.raises(RecipeError, match="2 samples make no 3 parts"):
         run.prepare(ToySchedule(), ToyBatches(2))
 
 
@@ -251,7 +251,7 @@ def test_accumulation():
         ({"patience": 2}, "choose by validation: give validate_every"),
         ({"average_best": 2}, "choose by validation: give validate_every"),
         ({"ema": 1.0}, "less than 1"),
-        ({"epochs": 3}, "Extra inputs"),
+        ({"epoch": 3}, "Extra inputs"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, message):

@@ -77,7 +77,7 @@ def test_the_rest_takes_adamw_and_a_loaded_state_goes_on() -> None:
 
 
 def test_wrong_names_and_none_are_refused() -> None:
-    with pytest.raises(RecipeError, match=r"optimizer.muon_params: no trainable parameter starts with 'layers'"):
+    with pytest.raises(RecipeError, match=r"optimizer.muon_params: no trained parameter starts with 'layers'"):
         build_optimizer(nn.Sequential(nn.Linear(2, 2)), CONFIG.model_copy(update={"muon_params": ("layers",)}), CPU)
     with pytest.raises(ValidationError, match="muon needs muon_params"):
         OptimizerConfig(kind="muon")
@@ -88,7 +88,7 @@ def test_a_stack_of_no_layers_turns_nothing_and_others_read_no_names() -> None:
     module.add_module("decoder", nn.ModuleList())
     some = CONFIG.model_copy(update={"muon_params": ("decoder.", "0.")})
     assert [group[ORTHOGONAL] for group in parameter_groups(module, some)] == [True, False]
-    with pytest.raises(RecipeError, match=r"no trainable parameter starts with 'tpyo\.'"):
+    with pytest.raises(RecipeError, match=r"no trained parameter starts with 'tpyo\.'"):
         parameter_groups(module, CONFIG.model_copy(update={"muon_params": ("tpyo.", "0.")}))
     plain = some.model_copy(update={"kind": "adamw"})
     assert not any(group[ORTHOGONAL] for group in parameter_groups(module, plain))

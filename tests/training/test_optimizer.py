@@ -24,6 +24,12 @@ def test_linear():
     assert rates(schedule="linear", warmup_share=0.2) == wanted
 
 
+def test_a_run_may_stop_before_its_schedule_ends():
+    whole = rates(15, schedule="linear", warmup_share=0.2)
+    assert rates(10, schedule="linear", warmup_share=0.2, schedule_steps=15) == whole[:10]
+    assert whole[9] > 0.4
+
+
 def test_bert_starts_at_zero():
     """As warmup_linear of BERT's code: x / warmup, then (x - 1) / (warmup - 1), where x = step / steps."""
     official = [x / 0.2 if x < 0.2 else (x - 1) / (0.2 - 1) for x in (n / 10 for n in range(10))]
@@ -112,7 +118,7 @@ def test_groups_by_longest_prefix():
 
 
 def test_a_prefix_that_fits_nothing_is_refused():
-    with pytest.raises(RecipeError, match=r"no trainable parameter starts with 'layer\.0': did you mean layers\.0"):
+    with pytest.raises(RecipeError, match=r"no trained parameter starts with 'layer\.0': did you mean layers\.0"):
         grouped(lr_multipliers={"layer.0": 0.1})
 
 

@@ -108,7 +108,7 @@ def test_parts_as_large_as_memory_takes(tmp_path, monkeypatch):
     toy_train(tmp_path / "found", passes=2, micro_batch="auto")
     assert tried == [4, 2, 1]
     assert weights_hash(tmp_path / "found") == weights_hash(tmp_path / "one") != weights_hash(tmp_path / "whole")
-    with pytest.raises(TrainingError, match=r"not even one sample of a step fits into the GPU's memory"):
+    with pytest.raises(TrainingError, match=r"not one sample fits into the GPU's memory"):
         largest(8, lambda size: False)
 
 
@@ -227,6 +227,12 @@ def test_the_best_is_chosen_and_of_equals_the_earlier(tmp_path):
 def test_the_mean_of_the_best(tmp_path):
     _, seen, final = chosen(tmp_path, [5.0, 1.0, 4.0, 6.0, 0.0], average_best=3)
     torch.testing.assert_close(final, (seen[0] + seen[2] + seen[3]) / 3)
+
+
+def test_the_last_whatever_validation_says(tmp_path):
+    result, seen, final = chosen(tmp_path, [5.0, 1.0, 4.0], average_best=0)
+    assert (result.best_step, result.best_score) == (3, 4.0)
+    assert torch.equal(final, seen[2])
 
 
 def test_a_damaged_best_checkpoint_is_told_and_the_next_best_takes_its_place(tmp_path):

@@ -127,6 +127,36 @@ def json_with(**changes: Any) -> Callable[[Path], None]:
     return write
 
 
+def enlarged(folder: Path) -> None:
+    """With a hole at the end, which takes no room on the disk."""
+    os.truncate(folder / "42.json", 2**40)
+
+
+def one_long_line(folder: Path) -> None:
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    os.truncate(path, 2**40)
+
+
+def pipes(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    for ending in ("json", "npz", "tsv", "h5", "arrow"):
+        os.mkfifo(folder / f"42.{ending}")
+
+
+def zip_elsewhere(name: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for path in folder.iterdir():
+            path.unlink()
+        with zipfile.ZipFile(folder.with_name("own.zip"), "w") as archive:
+            archive.writestr("42.json", "{}")
+        frcnn = name.replace("FOLDER", str(folder.parent))
+        (folder / "val_frcnn.json").write_text(json.dumps({"frcnn": f"{frcnn}@/42.json"}))
+
+    return write
+
+
 def no_zip(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
@@ -186,12 +216,17 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
     ("mmf/detectron.lmdb", lmdb_with(row=b"what"), "found (no msgpack|int without norm_bb)"),
     ("mmf/detectron.lmdb", halved("data.mdb"), "detectron.lmdb.*(cannot be read|can be read|found)"),
     (JSON, json_with(boxes="%%"), "`boxes` that is no base64"),
-    (JSON, json_with(num_boxes="5"), "`num_boxes` 5, wanted a whole number"),
+    (JSON, json_with(num_boxes="5"), "Expected `int`, got `str` - at `..num_boxes`"),
     (JSON, json_with(num_boxes=0), "numbers in `.*` for 0 regions"),
     (JSON, halved("42.json"), "42.json: found no JSON"),
+    (JSON, enlarged, "42.json: found 1099511627776 bytes of `42.json`, wanted at most 268435456"),
+    (JSON, zip_elsewhere("../own.zip"), "val_frcnn.json, `frcnn`: found '../own.zip', wanted a zip in the same folder; move it"),
+    (JSON, zip_elsewhere("FOLDER/own.zip"), "val_frcnn.json, `frcnn`: found '/.*own.zip', wanted a zip in the same folder"),
+    (BUTD, one_long_line, "genome.tsv, after 1 lines: found 268435457 bytes of `a line`, wanted at most 268435456"),
+    (JSON, pipes, "found no features in .*, wanted"),
     (JSON, no_zip, "a.zip: found no zip that can be read"),
     (JSON, later_zip, "a.zip: found no zip that can be read .zip file version 17.7."),
-    (JSON, other_zip, "a.zip, 42.json: found a, wanted num_boxes"),
+    (JSON, other_zip, "a.zip, 42.json: found no JSON of regions .*`num_boxes`.*, wanted num_boxes"),
     ("hf_datasets", halved("lxmert.arrow"), "lxmert.arrow: found no Arrow file that can be read"),
 ]  # fmt: skip
 

@@ -50,6 +50,11 @@ EXPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }  # fmt: skip
 
 
+def test_a_number_of_regions_is_a_rule(tmp_path: Path) -> None:
+    path = write(tmp_path / "net.onnx", {"boxes": BOXES, "scores": SCORES})
+    assert onnx_detector(path, tmp_path, select="1").contract.selection == "exactly 1, by score, NMS 0.5 per class"
+
+
 @pytest.mark.parametrize("name", EXPORTS)
 def test_the_forms_in_which_onnx_detectors_give_boxes(name: str, tmp_path: Path) -> None:
     outputs, settings = EXPORTS[name]

@@ -11,7 +11,8 @@ from PIL import Image
 
 from diptych.runtime.errors import DataError
 from diptych.vision import pictures
-from diptych.vision.pictures import find_pictures, open_picture
+from diptych.vision.image_files import find_pictures
+from diptych.vision.pictures import open_picture
 
 RED, WHITE = [255, 0, 0], [255, 255, 255]
 
@@ -141,7 +142,7 @@ def test_cut_files_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("a dog")
-    with pytest.raises(DataError, match=r"text\.jpg is not a picture; wanted one of \.jpg"):
+    with pytest.raises(DataError, match=r"text\.jpg is not a picture by its content; wanted one of \.jpg"):
         open_picture(tmp_path / "text.jpg")
     with pytest.raises(DataError, match=r"no picture at .*missing"):
         open_picture(tmp_path / "missing.png")

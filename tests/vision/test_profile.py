@@ -14,6 +14,7 @@ from diptych.core.contract import FeatureProfile
 from diptych.data.check import check
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
+from diptych.runtime.configs import of_json
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.load import load_detector
@@ -97,7 +98,7 @@ def test_a_store_refuses_features_of_another_extractor(tmp_path: Path) -> None:
     # What a model keeps of them is the same again.
     given.save(tmp_path / "kept")
     assert load_detector(tmp_path / "kept").contract == given.contract
-    assert FeatureContract.from_json(given.contract.to_json()) == given.contract
+    assert of_json(FeatureContract, given.contract.to_json()) == given.contract
 
 
 def test_a_name_is_part_of_the_contract(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_damaged_profile_is_refused(damage: dict[str, object], tmp_path: Path)
     folder, records = written(tmp_path / "mine", seen(0, 8))
     values = GivenRegions.of(folder, records).contract.to_json()
     with pytest.raises(ValueError, match=r"profile|could not convert"):
-        FeatureContract.from_json({**values, "profile": {**values["profile"], **damage}})
+        of_json(FeatureContract, {**values, "profile": {**values["profile"], **damage}})
 
 
 def test_check_finds_features_that_tell_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from diptych.core import IGNORE, Object, Record
+from diptych.runs.detectors import open_detector
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
@@ -145,6 +146,13 @@ def test_another_rule_may_be_given_at_opening(tmp_path: Path) -> None:
     detector = load_detector(tmp_path / "detector", Selection(most=7, least=7))
     assert detector.contract.selection == "exactly 7, by score, NMS 0.5 per class"
     assert len(detector.detect([toy(0)[0]], [toy(0)[1]])[0]) == 7
+    fewer = open_detector(str(tmp_path / "detector"), select="3")
+    assert fewer.contract.selection == "exactly 3, score over 0.3, NMS 0.6 per class"
+    assert len(fewer.detect([toy(0)[0]], [toy(0)[1]])[0]) == 3
+    with pytest.raises(RecipeError, match="no selection 'few', wanted a number of regions or a rule"):
+        open_detector(str(tmp_path / "detector"), select="few")
+    with pytest.raises(RecipeError, match="at most 0 regions cannot be met"):
+        open_detector(str(tmp_path / "detector"), select="0")
     GroundTruth(("cat",), {}).save(tmp_path / "truth")
     with pytest.raises(RecipeError, match="ground-truth takes no other selection of regions than its own"):
         load_detector(tmp_path / "truth", Selection())

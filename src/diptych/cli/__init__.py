@@ -10,7 +10,21 @@ import sys
 from contextlib import suppress
 from io import TextIOWrapper
 
-from diptych.cli import data, evaluate, importing, mine, plot, predict, recipes, search, serve, share, train  # noqa: F401
+from diptych.cli import (  # noqa: F401
+    completion,
+    data,
+    evaluate,
+    importing,
+    mine,
+    plot,
+    predict,
+    recipes,
+    search,
+    serve,
+    share,
+    train,
+    vectors,
+)
 from diptych.cli.app import app, locks
 from diptych.cli.predict import TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated
@@ -26,6 +40,9 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def main() -> None:
     """Run the command line; errors become one message on standard error and an exit code."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (>&-); a file opened later must not take its number
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # escape what the terminal cannot encode instead of failing
             stream.reconfigure(errors="backslashreplace")
@@ -86,6 +103,10 @@ def _unexpected(error: Exception) -> str:
         return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         return f"cannot print or write: {error.strerror}; make room and run the same command again"
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+        return "the folder that this command runs in is gone; change to another one"
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; give text in UTF-8"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; give another path"
     from diptych.runtime.plugins import plugin_at_fault

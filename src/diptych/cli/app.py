@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer import Option
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
+from diptych.cli.outputs import OutFolder, guarded
 from diptych.runtime.errors import Terminated
+from diptych.runtime.outputs import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,8 +26,40 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # groups of verbs in help
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 failed; 2 wrong usage; 75 stopped and saved, and the same command resumes; 130 interrupted."
+)
+
+
+class PanelGroup(TyperGroup):
+    """A group of commands that its help lists by panel, in the order of `PANELS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        listed: list[tuple[str, Any]] = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        limit = formatter.width - 6 - max(len(name) for name, _ in listed)
+        for panel in (*PANELS, None):
+            rows = [(name, one.get_short_help_str(limit)) for name, one in listed if one.rich_help_panel == panel]
+            if rows:
+                with formatter.section(panel or "Commands"):
+                    formatter.write_dl(rows)
+
+
 class Verb(TyperCommand):
     """A command that loads installed plugins before it runs. Its --help does not: it stays quick if they fail."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then options by panel."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            argument = parameter.param_type_name == "argument"
+            title = "Arguments" if argument else getattr(parameter, "rich_help_panel", None) or "Options"
+            if (record := parameter.get_help_record(ctx)) is not None:
+                panels.setdefault(title, []).append(record)
+        for title, rows in panels.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
         from diptych.runtime.plugins import load_plugins
@@ -39,13 +73,15 @@ class Verbs(typer.Typer):
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = Verb, **settings: Any
-    ) -> Callable[[Function], Function]:
-        return super().command(name, cls=cls, **settings)
+    ) -> Callable[[Function], Any]:
+        register = super().command(name, cls=cls, **settings)
+        return lambda function: register(guarded(function))
 
 
 app = Verbs(
     name="diptych",
-    epilog="Any verb takes --debug, to show the traceback of an error.",
+    epilog=f"Any verb takes --debug, to show the traceback of an error. {EXIT_CODES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -54,13 +90,16 @@ app = Verbs(
 storybook = Verbs(
     help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
 )
-app.add_typer(storybook, name="storybook")
+app.add_typer(storybook, name="storybook", rich_help_panel=WORLD)
+LARGEST_SEED = 2**63 - 1  # of torch
 LONGEST_PATH = 70  # characters of a temporary folder; sockets below it may have names of 107
 locks = ExitStack()  # the lock of the folder that the command writes, released when it ends
 
-SplitSeed = Annotated[int, Option(help="Seed that divides data without splits into train, val and test.")]
+SplitSeed = Annotated[
+    int, Option(min=0, max=LARGEST_SEED, help="Seed that divides data without splits into train, val and test.")
+]
 Features = Annotated[Path | None, Option(help="File or folder of region features made elsewhere, in any known format.")]
-Out = Annotated[Path, Option(help="Folder of the run; the same command resumes an interrupted run.")]
+Out = Annotated[Path, OutFolder("run"), Option(help="Folder of the run; the same command resumes an interrupted run.")]
 Model = Annotated[str, Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]
 MaybeModel = Annotated[
     str | None,
@@ -70,7 +109,7 @@ Address = Annotated[
     str | None,
     Option("--gallery", metavar="URL", help="PostgreSQL that keeps the image vectors; default: a file in the cache."),
 ]
-Seed = Annotated[int, Option(min=0, help="Seed of all random draws: pictures, words and weights.")]
+Seed = Annotated[int, Option(min=0, max=LARGEST_SEED, help="Seed of all random draws: pictures, words and weights.")]
 Device = Annotated[str, Option(help="Device: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.")]
 Precise = Annotated[
     str, Option("--precision", metavar="auto|fp32|bf16", help="Precision of the model; auto: bf16 where it is faster.")
@@ -84,8 +123,11 @@ DetectorBackbone = Annotated[
 ]
 DetectorSettings = Annotated[
     list[str] | None,
-    Option("--set", metavar="KEY=VALUE", help="Set a key of the detector: cells=14 (grid), least=36; repeatable."),
+    Option(
+        "--set", metavar="KEY=VALUE", help="Set a key of the detector: cells=14 (grid), form=yolox (ONNX); repeatable."
+    ),
 ]
+Revision = Annotated[str | None, Option(help="Branch, tag or commit of a model on the hub; default: the newest.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON, one object a line, instead of text.")]
 
 
@@ -100,28 +142,29 @@ def _print_version(given: bool) -> None:
 @app.callback()
 def main(
     version: bool = Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        False, "--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Pre-train, fine-tune, evaluate and apply vision-language models."""
 
 
-def hold(folder: Path, temporary: bool = True) -> None:
-    """Lock the folder that a verb writes until the verb ends, and remove leftovers of commands that were killed.
+def hold(folder: Path, kind: Kind, temporary: bool = True) -> None:
+    """Claim and lock the folder that a verb writes until the verb ends, and remove leftovers of killed commands.
 
     SIGTERM then saves what was done; repeated signals count once. With `temporary`, temporary files are put into the
     folder; pass False if the folder is written under another name and replaced as a whole.
 
-    Raises DiptychError if another process writes the folder, or if it cannot be written.
+    Raises DiptychError if another process writes the folder, or if it cannot be written, OutputError if it holds
+    something else.
     """
     from multiprocessing.util import Finalize
 
     from diptych.runtime.files import aside, check_name, sweep
-    from diptych.runtime.lock import held
+    from diptych.runtime.outputs import taken
 
     check_name(folder)
     made = not folder.exists()
-    locks.enter_context(held(folder))
+    locks.enter_context(taken(folder, kind))
     own = aside((folder / "temporary").absolute())
     if temporary and len(str(own)) < LONGEST_PATH:
         own.mkdir(parents=True)  # under torchrun rank 0 may not have made it yet
@@ -145,11 +188,11 @@ def _terminated(number: int, _: object) -> None:
     raise Terminated
 
 
-def open_folder(model: str, device: str = "auto", precision: str = "auto") -> Any:
+def open_folder(model: str, device: str = "auto", precision: str = "auto", revision: str | None = None) -> Any:
     """Open a model and return its `ModelFolder`."""
-    from diptych.serving import load
+    from diptych.api.model import load
 
-    return load(model, device=device, precision=precision).folder
+    return load(model, device=device, precision=precision, revision=revision).predictor.folder
 
 
 def console(stderr: bool = True) -> Console:

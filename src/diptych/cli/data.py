@@ -1,4 +1,4 @@
-"""The verbs that make and check data: storybook (the drawn world), data, check, extract, tokens."""
+"""The verbs that make and check data: storybook (the drawn world), data, check, extract, tokenizer."""
 
 import json
 from enum import StrEnum
@@ -9,26 +9,32 @@ from typing import Annotated
 from typer import Argument, Option
 
 from diptych.cli.app import (
+    DATA,
     AsJson,
     DetectorBackbone,
     DetectorSettings,
     DetectorWeights,
     Device,
     Features,
+    Revision,
     Seed,
     SplitSeed,
+    Verbs,
     app,
     console,
     hold,
     open_folder,
     storybook,
 )
+from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.processes import PROCESSES
 
-PictureFolder = Annotated[
-    Path | None, Option(help="Folder that image names are relative to; default: that of the data.")
-]
+ImageFolder = Annotated[Path | None, Option(help="Folder that image names are relative to; default: that of the data.")]
+
+
+tokenizer = Verbs(help="Learn vocabularies of texts.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(tokenizer, name="tokenizer", rich_help_panel=DATA)
 
 
 class Extracting(StrEnum):
@@ -43,7 +49,10 @@ class TokenKind(StrEnum):
 
 @storybook.command("write")
 def storybook_write(
-    folder: Path = Argument(help="Folder to write to; the same command resumes after an interruption."),
+    *,
+    out: Annotated[Path, OutFolder("world")] = Option(
+        ..., help="Folder to write to; the same command resumes after an interruption."
+    ),
     web: int = Option(10_000, help="Scenes of the split web, with one careless caption each, as on the web."),
     train: int = Option(1000, help="Scenes of the split train, with texts for all tasks."),
     val: int = Option(200, help="Scenes of the split val, by which weights are chosen."),
@@ -56,17 +65,18 @@ def storybook_write(
     from diptych.runtime.progress import bar
     from diptych.storybook.files import write
 
-    hold(folder)
+    hold(out, "world")
     splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
     with bar("scenes") as progress:
         drawing = progress.add_task("drawing", total=sum(splits.values()))
-        write(folder, splits, seed, lambda done: progress.advance(drawing, done), processes)
-    print(f"{sum(splits.values())} scenes in {folder}")
+        write(out, splits, seed, lambda done: progress.advance(drawing, done), processes)
+    print(f"{sum(splits.values())} scenes in {out}")
 
 
 @storybook.command("show")
 def storybook_show(
-    out: Path = Argument(help="PNG file to write the sheet to."),
+    *,
+    out: Annotated[Path, OutFile()] = Option(..., help="PNG file to write the sheet to."),
     split: str = Option("train", help="Split to show: web, train, val, test or test_rare."),
     count: int = Option(12, min=1, max=200, help="Scenes on the sheet, at most 200."),
     detector: str | None = Option(None, help="Detector folder, to show its regions instead of the true ones."),
@@ -95,7 +105,10 @@ def storybook_show(
 
 @storybook.command("detector")
 def storybook_detector(
-    out: Path = Argument(help="Folder of the run; the detector is written to OUT/detector."),
+    *,
+    out: Annotated[Path, OutFolder("detector run")] = Option(
+        ..., help="Folder of the run; the detector is written to OUT/detector."
+    ),
     faster_rcnn: str | None = Option(None, help="Torchvision Faster R-CNN to train instead, such as resnet18_fpn."),
     steps: int | None = Option(None, min=1, help="Steps to train for; default: those of the recipe."),
     seed: Seed = 0,
@@ -108,35 +121,39 @@ def storybook_detector(
         if faster_rcnn is None
         else FasterRCNNRecipe.of(steps, seed, architecture=faster_rcnn)
     )
-    hold(out)
+    hold(out, "detector run")
     train_detector(recipe, out, console=console())
     print(f"detector: {out / 'detector'}")
 
 
-@app.command("data")
+@app.command("data", rich_help_panel=DATA)
 def public_data(
     name: str | None = Argument(None, help="The set, such as coco or vqa2; without it, all are listed."),
     root: Path | None = Argument(None, help="The folder of its files; without it, they are listed."),
-    out: Path | None = Option(None, help="Write a manifest here, which other verbs take as DATA (default: none)."),
+    out: Annotated[Path | None, OutFile()] = Option(
+        None, help="Write a manifest here, which other verbs take as DATA (default: none)."
+    ),
 ) -> None:
     """List the files of a public data set, and write a manifest of those that are there."""
-    from diptych.runs.public import describe_folder, list_files, list_sets, write_set
+    from diptych.data.formats.public import list_files, list_sets
 
-    if name is None:
-        print(list_sets())
-    elif root is None:
-        print(list_files(name))
-    elif out is None:
+    if name is None or root is None:
+        print(list_sets() if name is None else list_files(name))
+        return
+    from diptych.runs.public import describe_folder, write_set
+
+    if out is None:
         print(describe_folder(name, root))
     else:
         print(write_set(name, root, out, console()))
 
 
-@app.command()
+@app.command(rich_help_panel=DATA)
 def check(
     data: Path = Argument(help="Store or model folder to check, or data that `extract` reads."),
-    model: str | None = Option(None, help="Model folder, to check that its features are of the same kind."),
-    pictures: PictureFolder = None,
+    model: str | None = Option(None, help="Model, to check that its features are of the same kind."),
+    images: ImageFolder = None,
+    revision: Revision = None,
     as_json: AsJson = False,
 ) -> None:
     """Check data before training; the exit code is 1 if training would fail or a test split leaks."""
@@ -144,19 +161,18 @@ def check(
     from diptych.data.store.store import INDEX, Store
     from diptych.runs.extraction import read_records
     from diptych.runs.folder import damaged_files, model_in
+    from diptych.tasks import TASKS
 
     if (folder := model_in(data)) is not None:
-        if model is not None or pictures is not None:
-            raise RecipeError(
-                f"{folder} is a model folder, of which files are checked; leave out --model and --pictures"
-            )
+        if model is not None or images is not None:
+            raise RecipeError(f"{folder} is a model folder, of which files are checked; leave out --model and --images")
         hurt = damaged_files(folder)
         report = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
         print(report or f"{folder}: every file is as it was written")
         raise SystemExit(1 if hurt else 0)
-    contract = open_folder(model).contract if model is not None else None
-    records = Store(data) if (data / INDEX).exists() else read_records(data, console(), pictures, None, 0)
-    checked = check_records(records, contract)
+    contract = open_folder(model, revision=revision).contract if model is not None else None
+    records = Store(data) if (data / INDEX).exists() else read_records(data, console(), images, None, 0)
+    checked = check_records(records, contract, tasks={name: spec.learns_from for name, spec in TASKS.items()})
     if as_json:
         print(json.dumps(checked.to_json(), indent=1))
     else:
@@ -165,10 +181,13 @@ def check(
         raise SystemExit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=DATA)
 def extract(
+    *,
     data: Path = Argument(help="Manifest, .jsonl, file of a public data set, or folder of images, to read."),
-    out: Path = Argument(help="Store to write; the same command resumes after an interruption."),
+    out: Annotated[Path, OutFolder("store")] = Option(
+        ..., help="Store to write; the same command resumes after an interruption."
+    ),
     detector: str = Option(
         ...,
         help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
@@ -177,38 +196,41 @@ def extract(
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
     settings: DetectorSettings = None,
-    region_selection: str | None = Option(None, help="Rule that selects regions, as of tden; default: the detector's."),
-    pictures: PictureFolder = None,
+    region_selection: str | None = Option(
+        None, help="Number of regions of each image, or a rule, as of tden; default: the detector's."
+    ),
+    images: ImageFolder = None,
     features: Features = None,
     boxes: str | None = Option(None, help="Boxes of features that have none: `whole` gives each the whole image."),
     split: str | None = Option(None, help="Split of data without splits; default: --split-seed divides them."),
     split_seed: SplitSeed = 0,
     image_feature: str | None = Option(None, help="Backbone of a whole-image feature (densenet121); default: none."),
-    batch: int = Option(16, min=1, help="Images in a batch of the detector."),
+    batch_size: int = Option(16, min=1, help="Images in a batch of the detector."),
     processes: int | None = Option(None, min=1, help="Processes that read or extract; default: one a core, up to 4."),
     engine: Extracting = Option(Extracting.local, help="Engine, with the same result: local, or ray (at RAY_ADDRESS)."),
     device: Device = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Extract the regions of every image into a store, which training reads."""
     from diptych.runs.detectors import open_detector, with_image_feature
     from diptych.runs.extraction import extract_regions, read_records, refuse_changed
     from diptych.runtime.progress import tell
 
-    records = read_records(data, console(), pictures, split, split_seed, need_pictures=features is None)
+    records = read_records(data, console(), images, split, split_seed, need_pictures=features is None)
     refuse_changed(out, records, data)
     opened = open_detector(
         detector, records, features, weights, region_selection, boxes, settings or (), backbone,
         report=partial(tell, console()),
     )  # fmt: skip
     opened = with_image_feature(opened, image_feature)
-    hold(out)
-    done = extract_regions(records, opened, out, console(), batch, processes, engine.value, device)
-    print(f"{done.summary()}; {out}")
+    hold(out, "store")
+    done = extract_regions(records, opened, out, console(), batch_size, processes, engine.value, device)
+    print(json.dumps({"store": str(out), **vars(done)}) if as_json else f"{done.summary()}; {out}")
 
 
-@app.command()
-def tokens(
-    out: Path = Option(..., help="Folder to write tokenizer.json to."),
+@tokenizer.command("train")
+def tokenizer_train(
+    out: Annotated[Path, OutFolder("tokens")] = Option(..., help="Folder to write tokenizer.json to."),
     data: Path | None = Option(None, help="Store to learn from; its val and test splits are left out."),
     text: list[Path] | None = Option(None, metavar="FILE", help="Text to learn from, one sentence a line; repeatable."),
     size: int = Option(8000, min=10, max=1_000_000, help="Size of the vocabulary at most, in tokens."),
@@ -218,17 +240,17 @@ def tokens(
     ),
 ) -> None:
     """Learn a vocabulary from the texts of a store, from text files, or from both."""
+    if data is None and not text:
+        raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is learnt from texts")
     from diptych.data.store.corpus import Lines
     from diptych.data.store.store import Store
     from diptych.data.store.tokens import Tokens
     from diptych.runs.prepare import training_texts
 
-    if data is None and not text:
-        raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is learnt from texts")
     texts = [] if data is None else training_texts(Store(data))
     for lines in map(Lines, text or []):
         texts += [lines[number] for number in range(len(lines))]
-    hold(out)
+    hold(out, "tokens")
     learnt = Tokens.train(texts, size, lowercase=not keep_case, kind=kind.value)
     learnt.save(out)
     print(f"{learnt.vocabulary.size} tokens in {out / 'tokenizer.json'}")

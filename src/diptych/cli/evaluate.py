@@ -1,173 +1,195 @@
-"""The verb `evaluate`: score a model on a split, or a file of results that any code has written."""
+"""The verbs that score: `evaluate` a model on a split, `rank` for retrieval, `score` a file of results of any code."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import typer
-from typer import Option
+from typer import Argument, Option
 
-from diptych.cli.app import Features, SplitSeed, app, console, hold, open_folder
+from diptych.cli.app import USE, AsJson, Features, Model, SplitSeed, app, console, hold, open_folder
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
+from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError
-from diptych.runtime.files import refuse_unwritable, write_atomically
+from diptych.runtime.files import write_atomically
 
 if TYPE_CHECKING:
-    from diptych.runs.evaluation.retrieve import Extent
+    from diptych.data.store.store import Store
     from diptych.runs.folder import ModelFolder
     from diptych.tasks.scores import Scores
 
+DIRECTIONS: dict[str, Any] = {"both": "both", "text-to-image": "pictures", "image-to-text": "captions"}
+METRICS = Option(None, metavar="NAME", help="METEOR or SPICE as well (need Java); repeatable.")
+
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """Options of scoring a model on data."""
+class ScoredOptions:
+    """The model, and the data that it is scored on."""
 
-    model: str | None = Option(None, help="Model folder, run folder or user/name on the Hugging Face hub, to score.")
-    data: Path | None = Option(None, help="Store to score on, or data of your own, whose regions are extracted first.")
+    model: Model
+    data: Path = Option(..., help="Store to score on, or data of your own, whose regions are extracted first.")
     split: str = Option("test", help="Split whose records are scored.")
-    predictions: Path | None = Option(None, help="JSON file to write the model's predictions to.")
-    submit: str | None = Option(
-        None, metavar="FORM", help="Write --predictions in the format of a server, coco, vqa or vcr; nothing is scored."
-    )
+    out: Annotated[Path | None, OutFile()] = Option(None, help="File to write the model's predictions to.")
     features: Features = None
     split_seed: SplitSeed = 0
 
+    @contextmanager
+    def opened(self, computing: ComputingOptions) -> Iterator[tuple[ModelFolder, Store]]:
+        """Open the model and the data, whose regions are extracted into a temporary folder if it is no store."""
+        from diptych.api.job import Options
+        from diptych.api.scoring import scored_store
 
-@dataclass(frozen=True)
-class ResultsOptions:
-    """Options of scoring a file of results against references."""
+        model: ModelFolder = open_folder(self.model, **vars(computing))
+        with scored_store(self.data, model, Options(features=self.features, split_seed=self.split_seed)) as store:
+            yield model, store
 
-    results: Path | None = Option(None, help="File of results in COCO's or VQA's format, to score instead of a model.")
-    references: Path | None = Option(None, help="Reference captions (captions_*.json) of caption --results.")
-    questions: Path | None = Option(None, help="VQA questions (JSON) of a file of VQA results.")
-    annotations: Path | None = Option(None, help="VQA annotations (JSON) with the true answers to --questions.")
-    training: Path | None = Option(None, help="Training captions (captions_*.json), for a blind baseline of --results.")
-    extra_metrics: list[str] | None = Option(
-        None, metavar="NAME", help="METEOR or SPICE as well (need Java); repeatable."
-    )
-    allow_missing: bool = Option(
-        False, "--allow-missing", help="Score --results though some are missing; print how many."
-    )
+    def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
+        """Write the predictions to `out`, and print the scores."""
+        if self.out is not None:
+            write_atomically(self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
+        of = {"weights": model.weights_checksum, "data": str(self.data), "split": self.split}
+        _print_scores(scores, {"of": of | {"precision": model.model.precision}}, as_json)
 
 
 @dataclass(frozen=True)
 class RetrievalOptions:
-    """The task to score, and options of retrieval: queries, candidates, galleries."""
+    """Which part of retrieval to compute: queries, candidates, galleries."""
 
-    task: str | None = Option(None, help="Task to score, if it is not the one the model was last trained for.")
-    asks: Literal["both", "captions", "pictures"] = Option("both", help="Retrieval: search captions, pictures or both.")
+    panel: ClassVar[str] = "Retrieval"
+    direction: Literal["both", "text-to-image", "image-to-text"] = Option(
+        "both", help="Search images by captions, captions by images, or both."
+    )
     queries: int | None = Option(
-        None, min=1, help="Retrieval: queries ranked in each direction; default: all, or 100 with --shortlist."
+        None, min=1, help="Queries ranked in each direction; default: all, or 100 with --shortlist."
     )
-    shortlist: int | None = Option(None, min=1, help="Retrieval: candidates scored for each query; default: all.")
+    shortlist: int | None = Option(None, min=1, help="Candidates scored for each query; default: all.")
     shortlist_by: str | None = Option(
-        None, metavar="MODEL", help="Retrieval: two-tower model (tden) that picks candidates; default: a regression."
+        None, metavar="MODEL", help="Two-tower model (tden) that picks candidates; default: a regression."
     )
-    folds: int = Option(1, min=1, help="Retrieval: galleries that the split is divided into: 5 for COCO's 1k test set.")
-    pairs: Path | None = Option(None, help="Retrieval: folder for the scores of pairs, to resume an interrupted run.")
-
-    def extent(self, computing: ComputingOptions) -> Extent | None:
-        """Return which part of retrieval to compute; None by default."""
-        from diptych.runs.evaluation.retrieve import Extent
-
-        by = open_folder(self.shortlist_by, **vars(computing)) if self.shortlist_by is not None else None
-        wanted = Extent(self.queries, self.shortlist, by=by, folds=self.folds, asks=self.asks)
-        return wanted if wanted != Extent() else None
+    folds: int = Option(1, min=1, help="Galleries that the split is divided into: 5 for COCO's 1k test set.")
+    pairs: Annotated[Path | None, OutFolder("pairs")] = Option(
+        None, help="Folder for the scores of pairs, to resume an interrupted run."
+    )
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 @grouped
 def evaluate(
-    context: typer.Context,
-    scored: ModelOptions,
-    file: ResultsOptions,
-    retrieval: RetrievalOptions,
+    *,
+    scored: ScoredOptions,
+    format: str | None = Option(
+        None, metavar="coco|vqa|vcr", help="Write --out in the format of an evaluation server; nothing is scored."
+    ),
+    task: str | None = Option(None, help="Task to score, if it is not the one the model was last trained for."),
+    extra_metrics: list[str] | None = METRICS,
+    without_images: bool = Option(
+        False, "--without-images", help="Score with blank regions, and the paired gain of the same model with images."
+    ),
     writing: WritingOptions,
     computing: ComputingOptions,
-    as_json: bool = Option(False, "--json", help="Print JSON instead of a table."),
+    as_json: AsJson = False,
 ) -> None:
-    """Score a model, or a file of results: figures with intervals, a blind baseline and a ceiling."""
-    from diptych.runs.evaluation.evaluate import score_file
-
-    _refuse_idle(context, file.results, scored.model)
-    _check_submit(scored, file, retrieval)
-    if retrieval.pairs is not None:
-        hold(retrieval.pairs)
-    if file.results is not None and scored.model is None and scored.data is None and not writing.is_given:
-        _print_scores(score_file(**vars(file)), {}, as_json)
-    elif file.results is None and scored.model is not None and scored.data is not None:
-        _score(scored, file.extra_metrics, retrieval, writing, computing, as_json)
-    else:
-        extra = "; --beams and other decoding options need --model" if writing.is_given else ""
-        raise RecipeError(f"evaluate needs --model and --data, or --results with --references or --questions{extra}")
-
-
-def _refuse_idle(context: typer.Context, results: Path | None, model: str | None) -> None:
-    """Raise RecipeError for options that have no effect with --model, or with --results."""
-    if (results is None) == (model is None):
-        return  # `evaluate` reports that itself
-    idle: tuple[type, ...] = (ModelOptions, RetrievalOptions, ComputingOptions) if model is None else (ResultsOptions,)
-    names = [
-        f.name for kind in idle for f in fields(kind) if f.name not in ("model", "data", "results", "extra_metrics")
-    ]
-    given = [name for name in names if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    if given:
-        shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise RecipeError(f"{shown} has no effect with {'--results' if model is None else '--model'}; remove it")
-
-
-def _check_submit(scored: ModelOptions, file: ResultsOptions, retrieval: RetrievalOptions) -> None:
-    """Raise RecipeError if --submit lacks --predictions or comes with --results or --task.
-
-    Raises DiptychError if --predictions cannot be written.
-    """
-    refuse_unwritable(scored.predictions)
-    other = scored.predictions is None or file.results is not None or retrieval.task is not None
-    if scored.submit is not None and other:
+    """Score a model on a split: figures with intervals, a blind baseline and a ceiling."""
+    if format is not None and (scored.out is None or task is not None):
         raise RecipeError(
-            f"--submit {scored.submit} writes the predictions of --model to --predictions FILE, for the task of that "
-            "format; give --predictions, and remove --results and --task"
+            f"--format {format} writes the predictions of --model to --out FILE, for the task of that format; give "
+            "--out, and remove --task"
         )
-
-
-def _score(
-    scored: ModelOptions,
-    metrics: list[str] | None,
-    retrieval: RetrievalOptions,
-    writing: WritingOptions,
-    computing: ComputingOptions,
-    as_json: bool,
-) -> None:
-    """Score a model on its data and print the scores, or write a server's file."""
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.evaluation.evaluate import score_model
     from diptych.runs.evaluation.submit import submit
-    from diptych.runs.extraction import store_of
 
-    assert scored.model is not None
-    assert scored.data is not None
-    opened: ModelFolder = open_folder(scored.model, **vars(computing))
-    split, file = scored.split, scored.predictions
-    with TemporaryDirectory() as scratch:  # for data that is not a store; `diptych extract` keeps regions
-        own = str(opened.folder)
-        store = store_of(scored.data, Path(scratch) / "store", own, console(), scored.split_seed, scored.features)
-        usual = opened.recipe.decoding if opened.recipe is not None else DecodingOptions()
+    with scored.opened(computing) as (model, store):
+        usual = model.recipe.decoding if model.recipe is not None else DecodingOptions()
         decoding = writing.options(usual) if writing.is_given else None
-        if scored.submit is not None and file is not None:
-            print(submit(opened, store, split, scored.submit, file, decoding, console()))
+        if format is not None and scored.out is not None:
+            print(submit(model, store, scored.split, format, scored.out, decoding, console()))
             return
-        extent, pairs = retrieval.extent(computing), retrieval.pairs
-        predicted, scores = score_model(
-            opened, store, split, metrics or (), retrieval.task, extent, pairs, decoding, console()
-        )
-    if file is not None:
-        write_atomically(file, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
-    of = {"weights": opened.weights_checksum, "data": str(scored.data), "split": split}
-    _print_scores(scores, {"of": of | {"precision": opened.model.precision}}, as_json)
+        done = score_model(
+            model, store, scored.split, extra_metrics or (), task, decoding=decoding, console=console(),
+            without_images=without_images,
+        )  # fmt: skip
+    scored.report(model, *done, as_json)
+
+
+@app.command(rich_help_panel=USE)
+@grouped
+def rank(
+    *,
+    scored: ScoredOptions,
+    task: str = Option("retrieval", help="Task to score; a pre-trained model that matches pairs can search too."),
+    retrieval: RetrievalOptions,
+    computing: ComputingOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Score retrieval: rank the images and texts of a split against each other, or part of them."""
+    if retrieval.pairs is not None:
+        hold(retrieval.pairs, "pairs")
+    from diptych.runs.evaluation.evaluate import score_model
+    from diptych.runs.evaluation.retrieve import Extent
+
+    with scored.opened(computing) as (model, store):
+        of = retrieval
+        by = None
+        if of.shortlist_by is not None:
+            by = open_folder(of.shortlist_by, computing.device, computing.precision)
+        extent = Extent(of.queries, of.shortlist, by=by, folds=of.folds, asks=DIRECTIONS[of.direction])
+        chosen = extent if extent != Extent() else None
+        done = score_model(model, store, scored.split, (), task, chosen, of.pairs, console=console())
+    scored.report(model, *done, as_json)
+
+
+@app.command(rich_help_panel=USE)
+def compare(
+    *,
+    first: str = Argument(metavar="A", help="Model folder, run folder or user/name on the hub."),
+    second: str = Argument(metavar="B", help="Model of the same task, which is compared with A."),
+    data: Path = Option(..., help="Store to score on, or data of your own, whose regions are extracted first."),
+    split: str = Option("test", help="Split whose records are scored."),
+    task: str | None = Option(None, help="Task to score, if it is not the one the models were last trained for."),
+    revision: list[str] | None = Option(None, help="Revision of A and B on the hub; given twice: of A, then of B."),
+    as_json: AsJson = False,
+) -> None:
+    """Compare two models on the same images: the gain of B over A, with the 95% interval of a paired bootstrap."""
+    from diptych.api.scoring import compare as compare_models
+
+    given: list[str | None] = [*revision] if revision else [None]
+    if len(given) > 2:
+        raise RecipeError(f"found --revision {len(given)} times, wanted one of both models, or one of A and one of B")
+    one, other = (open_folder(name, revision=of) for name, of in ((first, given[0]), (second, given[-1])))
+    gain = compare_models(one, other, data, split=split, task=task)
+    if as_json:
+        print(json.dumps({"score": gain.name, **gain.to_json()}))
+        return
+    low, high = gain.low or 0.0, gain.high or 0.0
+    verdict = "no difference is shown" if low <= 0 <= high else f"{'B' if low > 0 else 'A'} is better"
+    print(f"{gain.name}: {gain.value:+.1f} ({low:+.1f} to {high:+.1f}); {verdict}")
+
+
+@app.command(rich_help_panel=USE)
+def score(
+    *,
+    results: Path = Argument(help="File of results in COCO's or VQA's format, as any code writes it."),
+    references: Path | None = Option(None, help="Reference captions (captions_*.json) of a file of captions."),
+    questions: Path | None = Option(None, help="VQA questions (JSON) of a file of VQA answers."),
+    annotations: Path | None = Option(None, help="VQA annotations (JSON) with the true answers to --questions."),
+    training: Path | None = Option(None, help="Training captions (captions_*.json), for a blind baseline of captions."),
+    extra_metrics: list[str] | None = METRICS,
+    allow_missing: bool = Option(False, "--allow-missing", help="Score though some are missing; print how many."),
+    as_json: AsJson = False,
+) -> None:
+    """Score a file of captions or answers, in the formats of the evaluation servers."""
+    if references is None and (questions is None or annotations is None):
+        raise RecipeError("a file of results needs --references (captions), or --questions and --annotations (VQA)")
+    from diptych.runs.evaluation.evaluate import score_file
+
+    _print_scores(
+        score_file(results, references, questions, annotations, training, extra_metrics, allow_missing), {}, as_json
+    )
 
 
 def _print_scores(scores: Scores, of: dict[str, Any], as_json: bool) -> None:

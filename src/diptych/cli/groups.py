@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
 from typer import Option
+from typer.models import OptionInfo
 
-from diptych.cli.app import Device, Precise
+from diptych.cli.app import LARGEST_SEED, Device, Precise, Revision
 
 if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
 
+DECODING = "Decoding"  # the panel of its options in help
 Beams = Annotated[int | None, Option(min=1, help="Beams of the search, 1 being greedy; default: the recipe's.")]
 LengthBonus = Annotated[
     float | None, Option(help="Number added to a beam's log-probability for each word; default: the recipe's.")
@@ -21,15 +23,15 @@ LengthBonus = Annotated[
 LengthPenalty = Annotated[
     float | None, Option(help="Power of the length that divides a beam's log-probability; default: the recipe's.")
 ]
-Sample = Annotated[bool, Option("--sample", help="Sample words at random instead of searching for the likeliest.")]
 Temperature = Annotated[
-    float | None, Option(help="Temperature of sampling; below 1 favours likely words; default: the recipe's.")
+    float | None,
+    Option(
+        help="Sample words at random at this temperature: 1 as the model weighs them, below 1 the likely more often."
+    ),
 ]
-TopK = Annotated[int | None, Option(help="Sample each word from this many likeliest ones; default: the recipe's.")]
-TopP = Annotated[
-    float | None, Option(help="Sample from the likeliest words of this total share; default: the recipe's.")
-]
-DrawSeed = Annotated[int, Option("--seed", min=0, help="Seed of the sampled words.")]
+TopK = Annotated[int | None, Option(help="Sample each word at random from this many likeliest ones.")]
+TopP = Annotated[float | None, Option(help="Sample each word at random from the likeliest of this total share.")]
+DrawSeed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="Seed of the sampled words.")]
 MinWords = Annotated[int | None, Option(help="Fewest words of a caption; default: the recipe's.")]
 MaxWords = Annotated[int | None, Option(help="Most words of a caption, its end counted as one; default: the recipe's.")]
 NoRepeatNgram = Annotated[
@@ -41,10 +43,10 @@ NoRepeatNgram = Annotated[
 class WritingOptions:
     """Options of decoding captions; the recipe sets what is not given. docs/your-own-data.md has examples."""
 
+    panel: ClassVar[str] = DECODING
     beams: Beams = None
     length_bonus: LengthBonus = None
     length_penalty: LengthPenalty = None
-    sample: Sample = False
     temperature: Temperature = None
     top_k: TopK = None
     top_p: TopP = None
@@ -56,12 +58,12 @@ class WritingOptions:
     @property
     def is_given(self) -> bool:
         """True if any option was given, so that decoding differs from the recipe."""
-        return self.sample or bool(self.given)
+        return bool(self.given)
 
     @property
     def given(self) -> dict[str, Any]:
         """The decoding options that were given, by name."""
-        values = {name: value for name, value in vars(self).items() if name not in ("sample", "seed")}
+        values = {name: value for name, value in vars(self).items() if name != "seed"}
         return {name: value for name, value in values.items() if value is not None}
 
     def options(self, usual: DecodingOptions, captions: int = 1) -> DecodingOptions:
@@ -71,21 +73,27 @@ class WritingOptions:
         from diptych.models.decoding.chosen import chosen_decoding
 
         torch.manual_seed(self.seed)
-        return chosen_decoding(usual, captions, self.sample, **self.given)
+        return chosen_decoding(usual, captions, **self.given)
 
 
 @dataclass(frozen=True)
 class ComputingOptions:
-    """Device and precision of a model."""
+    """How a model is opened."""
 
+    panel: ClassVar[str] = "Model"
     device: Device = "auto"
     precision: Precise = "auto"
+    revision: Revision = None
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter of `command` that is a dataclass by one option per field, in the same position."""
     own = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
+    for kind in groups.values():
+        for option in inspect.signature(kind, eval_str=True).parameters.values():
+            (info,) = (one for one in (option.default, *get_args(option.annotation)) if isinstance(one, OptionInfo))
+            info.rich_help_panel = getattr(kind, "panel", info.rich_help_panel)
     options: list[inspect.Parameter] = []
     for name, parameter in own.parameters.items():
         if name in groups:

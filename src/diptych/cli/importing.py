@@ -1,50 +1,70 @@
-"""The verb `import`: official checkpoints and detectors as folders of Diptych."""
+"""The group `import`: official checkpoints and detectors as folders of Diptych."""
 
 from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from typer import Argument, Option
+from typer.core import TyperGroup
 
-from diptych.cli.app import DetectorBackbone, DetectorSettings, DetectorWeights, app, hold
-from diptych.runtime.errors import RecipeError
+from diptych.cli.app import SHARE, DetectorBackbone, DetectorSettings, DetectorWeights, Verbs, app, hold
+from diptych.cli.outputs import OutFolder
 
-DETECTOR = "detector"
+SYSTEM = "SYSTEM"
 
 
-@app.command("import")
-def import_(
-    system: str = Argument(help="System whose code wrote the checkpoint, or `detector`; an unknown name lists them."),
-    file: Path = Argument(
-        help="Official checkpoint; of a detector FILE, hub:NAME@COMMIT, grid:NAME, hf:NAME, onnx:FILE."
-    ),
-    out: Path = Argument(help="Model folder or detector folder to write."),
-    vocab: Path | None = Option(None, help="Vocabulary file of the BERT that the model started from (vocab.txt)."),
-    uncased: bool | None = Option(
-        None, "--uncased/--cased", help="Lower-case texts or not; default: as the system did."
-    ),
-    class_names: Path | None = Option(None, help="Class names of a detector, one a line (objects_vocab.txt)."),
-    detector: str | None = Option(None, help="For a model: folder of the detector that makes its features."),
-    any_detector: bool = Option(False, "--any-detector", help="Accept a --detector other than the released models'."),
-    answers: Path | None = Option(None, help="For a model that answers: its answers, one a line, .json or .pkl."),
+class Imports(TyperGroup):
+    """The commands of `import`: `detector`, and any other name is that of a system."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, SYSTEM)
+
+
+imports = Verbs(
+    cls=Imports,
+    help="Turn an official checkpoint, or a detector's file, into a folder of Diptych.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(imports, name="import", rich_help_panel=SHARE)
+
+
+@imports.command("detector")
+def import_detector(
+    *,
+    file: str = Argument(help="Weights: FILE, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."),
+    out: Annotated[Path, OutFolder(None)] = Option(..., help="Detector folder to write."),
+    class_names: Path | None = Option(None, help="Class names of the detector, one a line (objects_vocab.txt)."),
     settings: DetectorSettings = None,
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
 ) -> None:
-    """Turn an official checkpoint into a model folder, or a detector's file into a detector folder."""
-    model_options = vocab or detector or answers or any_detector or uncased is not None
-    detector_options = class_names or settings or weights or backbone
-    if system == DETECTOR and model_options:
-        raise RecipeError("--vocab, --cased, --detector and --answers are a model's, not a detector's; leave them out")
-    if system != DETECTOR and vocab is None:
-        raise RecipeError(f"Missing --vocab: a checkpoint of {system} has no vocabulary; give --vocab vocab.txt")
-    if system != DETECTOR and detector_options:
-        raise RecipeError("--class-names, --set, --weights and --backbone are for `import detector`; leave them out")
-    hold(out, temporary=False)
-    if vocab is None:
-        from diptych.runs.detectors import keep_detector
+    """Turn a detector's file into a detector folder."""
+    from diptych.runs.detectors import keep_detector
 
-        lines = keep_detector(str(file), out, weights, backbone, settings or (), class_names)
-    else:
-        from diptych.runs.importing import import_checkpoint
+    hold(out, "detector", temporary=False)
+    lines = keep_detector(file, out, weights, backbone, settings or (), class_names)
+    print(*lines, f"detector folder: {out}", sep="\n")
 
-        lines = import_checkpoint(system, file, out, vocab, uncased, detector, answers, any_detector)
-    print(*lines, f"{'detector' if vocab is None else 'model'} folder: {out}", sep="\n")
+
+@imports.command(SYSTEM)
+def import_model(
+    *,
+    context: typer.Context,
+    file: Path = Argument(metavar="CHECKPOINT", help="Official checkpoint that the code of SYSTEM wrote."),
+    out: Annotated[Path, OutFolder(None)] = Option(..., help="Model folder to write."),
+    vocab: Path = Option(..., help="Vocabulary file of the BERT that the model started from (vocab.txt)."),
+    uncased: bool | None = Option(
+        None, "--uncased/--cased", help="Lower-case texts or not; default: as the system did."
+    ),
+    detector: str | None = Option(None, help="Folder of the detector that makes the model's features."),
+    any_detector: bool = Option(False, "--any-detector", help="Accept a --detector other than the released models'."),
+    answers: Path | None = Option(None, help="For a model that answers: its answers, one a line, .json or .pkl."),
+) -> None:
+    """Turn an official checkpoint into a model folder, as in `import vl-bert FILE`; an unknown SYSTEM lists them."""
+    from diptych.runs.importing import import_checkpoint
+
+    assert context.info_name is not None
+    hold(out, "model", temporary=False)
+    lines = import_checkpoint(context.info_name, file, out, vocab, uncased, detector, answers, any_detector)
+    print(*lines, f"model folder: {out}", sep="\n")

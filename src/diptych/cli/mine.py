@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from diptych.cli.app import AsJson, Seed, app, console, hold, storybook
+from diptych.cli.app import DATA, LARGEST_SEED, AsJson, Seed, Verbs, app, console, hold, storybook
 from diptych.cli.groups import grouped
+from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.processes import PROCESSES
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from diptych.mining.settings import MiningSettings
 
-mine = typer.Typer(
+mine = Verbs(
     help="Make records of images and texts from web pages (ImageBERT's LAIT).",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.add_typer(mine, name="mine")
+app.add_typer(mine, name="mine", rich_help_panel=DATA)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RunOptions:
     """Options of the run: engine, stages, rules."""
 
     base: str | None = Option(None, help="Base address of a folder of .html, such as https://example.org/.")
-    engine: str = Option("local", help="Engine that runs the shards: local, daft or ray, with the same result.")
+    engine: str = Option("local", help="Engine that runs the shards: local or ray, with the same result.")
     processes: int = Option(PROCESSES, min=1, help="Shards that run at once.")
     until: str = Option("keep", help="Last stage to run: pages, fetch, decode, score or keep.")
     assignments: list[str] | None = Option(
@@ -41,7 +41,7 @@ class RunOptions:
     )
     offline: bool = Option(False, "--offline", help="Take only the images in the inputs, and fetch none.")
     retry_failed: bool = Option(False, "--retry-failed", help="Fetch again what failed temporarily, as by a timeout.")
-    seed: int = Option(0, help="Seed of the random draws.")
+    seed: int = Option(0, min=0, max=LARGEST_SEED, help="Seed of the random draws.")
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,17 @@ class JudgeOptions:
     scorer: str = Option("none", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
     realism: str | None = Option(None, help="Judge of realism: folder, hub:ID or module:function; default: none.")
     nsfw: str | None = Option(None, help="Judge of unsafe images: folder, hub:ID or module:function; default: none.")
-    no_nsfw: bool = Option(False, "--no-nsfw", help="Run without an NSFW judge; the report then shows «not judged».")
+    skip_nsfw_check: bool = Option(
+        False, "--skip-nsfw-check", help="Run without an NSFW judge; the report then shows «not judged»."
+    )
 
     def judges(self) -> dict[str, str]:
-        """Return judge names by what they judge. Raises DiptychError if --nsfw and --no-nsfw contradict each other."""
+        """Return judges by what they judge. Raises DiptychError for neither or both of --nsfw and --skip-nsfw-check."""
         from diptych.mining.run import refuse_unjudged
 
         named = {"realism": self.realism, "nsfw": self.nsfw}
         judges = {place: name for place, name in named.items() if name is not None}
-        refuse_unjudged(self.no_nsfw, judges)
+        refuse_unjudged(self.skip_nsfw_check, judges)
         return judges
 
 
@@ -67,17 +69,29 @@ class JudgeOptions:
 class KeepOptions:
     """Options of which images and texts are kept."""
 
-    licence: str | None = Option(None, help="Keep only images of this licence (cc: Creative Commons); default: all.")
+    license: str | None = Option(None, help="Keep only images of this licence (cc: Creative Commons); default: all.")
+    texts: str | None = Option(
+        None,
+        metavar="KIND,...",
+        help="Kinds of texts: figcaption, alt, title, caption, near; near counts by default only with --scorer.",
+    )
     refuse: list[Path] | None = Option(None, help="File of hosts, addresses, sha256 or dHash to drop; repeatable.")
     exclude: list[Path] | None = Option(None, help="Store or data whose val and test images are dropped; repeatable.")
     words: Path | None = Option(None, help="File of bad words, one a line, in place of the short list.")
     vocab: Path | None = Option(None, help="Vocabulary that texts are held against, such as BERT's vocab.txt.")
-    tars: Path | None = Option(None, help="Folder for WebDataset tars as well, named as img2dataset names them.")
+    tars: Annotated[Path | None, OutFolder("tars")] = Option(
+        None, help="Folder for WebDataset tars as well, named as img2dataset names them."
+    )
     max_pairs_per_host: int | None = Option(None, min=1, help="Most pairs of one host; default: no limit.")
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the section `keep`."""
-        return {"licence": self.licence} | ({"host_pairs": self.max_pairs_per_host} if self.max_pairs_per_host else {})
+        kinds = {"kinds": [one.strip() for one in self.texts.split(",")]} if self.texts is not None else {}
+        return (
+            {"licence": self.license}
+            | kinds
+            | ({"host_pairs": self.max_pairs_per_host} if self.max_pairs_per_host else {})
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,9 @@ def mine_run(
     inputs: list[Path] = Argument(
         help="WARC files, folders of .html, address lists, img2dataset tars or .jsonl files."
     ),
-    out: Path = Option(..., help="Folder to write to; the same command continues where it was interrupted."),
+    out: Annotated[Path, OutFolder("mined")] = Option(
+        ..., help="Folder to write to; the same command continues where it was interrupted."
+    ),
     running: RunOptions,
     judging: JudgeOptions,
     keeping: KeepOptions,
@@ -125,7 +141,7 @@ def mine_run(
     values["fetch"] |= fetching.settings()
     values["keep"] |= keeping.settings()
     settings: MiningSettings = checked(values)
-    hold(out, temporary=running.engine == "local")  # Ray's sockets need a short path
+    hold(out, "mined", temporary=running.engine == "local")  # Ray's sockets need a short path
     with _progress() as progress:
         job = Mine(
             out, inputs, settings, base=running.base, engine=running.engine, workers=running.processes,
@@ -151,7 +167,9 @@ def _print_counts(counts: dict[str, Any] | None, until: str, out: Path) -> None:
 
 
 @mine.command("report")
-def mine_report(out: Path = Argument(help="Folder of a finished run."), as_json: AsJson = False) -> None:
+def mine_report(
+    out: Annotated[Path, OutFolder("mined")] = Argument(help="Folder of a finished run."), as_json: AsJson = False
+) -> None:
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
     from diptych.mining.checking import FunnelInputs, read_json
@@ -206,7 +224,8 @@ def _progress() -> Any:
 
 @storybook.command("web")
 def storybook_web(
-    folder: Path = Argument(help="Folder to write the test web to."),
+    *,
+    out: Annotated[Path, OutFolder("web")] = Option(..., help="Folder to write the test web to."),
     pages: int = Option(5000, min=1, help="Pages to write; a folder that has them already is left as it is."),
     serve: int | None = Option(None, metavar="PORT", help="Port of 127.0.0.1 to serve its hosts on; default: none."),
     processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pages are the same for any number."),
@@ -216,20 +235,20 @@ def storybook_web(
     from diptych.runtime.progress import bar
     from diptych.storybook import web
 
-    if not (folder / "truth.jsonl").exists():
-        hold(folder)
+    if not (out / "truth.jsonl").exists():
+        hold(out, "web")
         with bar("pages") as progress:
             writing = progress.add_task("writing", total=pages)
-            web.write(folder, pages, seed, processes, lambda done: progress.advance(writing, done))
-        print(f"{pages} pages in {folder}")
+            web.write(out, pages, seed, processes, lambda done: progress.advance(writing, done))
+        print(f"{pages} pages in {out}")
     if serve is not None:
-        web.serve(folder, serve)
+        web.serve(out, serve)
 
 
 @mine.command("scorer")
 def mine_scorer(
     labelled: list[Path] = Argument(help="Files from `diptych mine label` in which `true` is set."),
-    out: Path = Option(..., help="Scorer folder to write."),
+    out: Annotated[Path, OutFolder("scorer")] = Option(..., help="Scorer folder to write."),
     model: str | None = Option(None, help="Model that matches texts and images; default: no such feature."),
     detector: str | None = Option(None, help="Detector of the objects that texts name; default: no such feature."),
     precision: float = Option(0.9, min=0, max=1, help="Wanted share of true pairs among the kept, on held-out labels."),
@@ -237,7 +256,7 @@ def mine_scorer(
     """Train the weak semantic model, which scores how well texts match their images, on a few labels."""
     from diptych.mining.scorer import train_scorer
 
-    hold(out)
+    hold(out, "scorer")
     card = train_scorer(labelled, out, model, detector, precision)
     print(
         f"{card['labels']} labels of {card['pictures']} pictures; AUC on {card['held_out']} held out "
@@ -254,7 +273,7 @@ def mine_scorer(
 @mine.command("judge")
 def mine_judge(
     folder: Path = Argument(help="Folder with one subfolder of images a class: natural or safe, and others."),
-    out: Path = Option(..., help="Judge folder to write."),
+    out: Annotated[Path, OutFolder("judge")] = Option(..., help="Judge folder to write."),
     backbone: str | None = Option(None, help="Network of more features: resnet18, timm/NAME, open_clip/NAME, hf/NAME."),
     weights: Path | None = Option(None, help="Weight file of the backbone; default: downloaded."),
 ) -> None:
@@ -263,7 +282,7 @@ def mine_judge(
 
     if weights is not None and backbone is None:
         raise RecipeError("--weights needs --backbone; give the name of the backbone")
-    hold(out)
+    hold(out, "judge")
     card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
         f"{sum(card['pictures'].values())} pictures; AUC on {card['held_out']} held out {card['auc']:.3f} "
@@ -275,8 +294,10 @@ def mine_judge(
 def mine_label(
     run: Path = Argument(metavar="OUT", help="Folder of a finished run."),
     sample: int = Option(400, min=1, help="Pairs to draw, evenly over their scores."),
-    out: Path = Option(Path("labels.jsonl"), help="File to write the lines to; verdicts in it are kept."),
-    seed: int = Option(0, help="Seed of the pairs that are drawn."),
+    out: Annotated[Path, OutFile((".html",), grows='"statement":')] = Option(
+        Path("labels.jsonl"), help="File to write the lines to; verdicts in it are kept."
+    ),
+    seed: int = Option(0, min=0, max=LARGEST_SEED, help="Seed of the pairs that are drawn."),
 ) -> None:
     """Draw pairs for people to judge, evenly over scores: set `true` of each line; OUT.html shows the images."""
     from diptych.mining.judge.labelling import sample as draw
@@ -289,18 +310,18 @@ def mine_label(
 
 @mine.command("forget")
 def mine_forget(
-    run: Path = Argument(metavar="OUT", help="Folder of a finished run."),
+    run: Annotated[Path, OutFolder("mined")] = Argument(metavar="OUT", help="Folder of a finished run."),
     hosts: list[Path] | None = Option(None, help="File of hosts, whose subdomains go too."),
     addresses: list[Path] | None = Option(None, help="File of addresses of images or pages."),
-    pictures: list[Path] | None = Option(None, help="File of images as sha256 or dHash."),
+    images: list[Path] | None = Option(None, help="File of images as sha256 or dHash."),
 ) -> None:
     """Remove images from a run, with their lines and verdicts; later runs into OUT never bring them back."""
     from diptych.mining.forgetting import forget
 
-    lists = [*(hosts or []), *(addresses or []), *(pictures or [])]
+    lists = [*(hosts or []), *(addresses or []), *(images or [])]
     if not lists:
-        raise RecipeError("Missing --hosts, --addresses or --pictures: give a file of what is to be forgotten")
+        raise RecipeError("Missing --hosts, --addresses or --images: give a file of what is to be forgotten")
     if not run.is_dir():
         raise RecipeError(f"no finished run in {run}; give the --out of `diptych mine run`")
-    hold(run)
+    hold(run, "mined")
     print(f"{forget(run, lists)} pictures forgotten in {run}")

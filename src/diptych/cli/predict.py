@@ -3,44 +3,60 @@
 from __future__ import annotations
 
 import ast
-import glob
 import inspect
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
-from itertools import chain, count, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
-from diptych.cli.app import AsJson, Device, Features, MaybeModel, Precise, Verbs
-from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.files import refuse_unwritable, text_of, write_atomically
+from diptych.cli.app import (
+    LARGEST_SEED,
+    USE,
+    AsJson,
+    Device,
+    Features,
+    MaybeModel,
+    PanelGroup,
+    Precise,
+    Revision,
+    Verbs,
+)
+from diptych.cli.images import Failures, Refuse, ShownFolder, find_images
+from diptych.cli.outputs import OutFile, OutFolder
+from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, nearest
+from diptych.runtime.files import text_of, write_atomically
+from diptych.runtime.outputs import refuse_inputs
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
     from diptych.tasks import TaskSpec
-    from diptych.tasks.interface import Form, Prediction, TaskAnswer, TaskInterface
+    from diptych.tasks.interface import Form, TaskAnswer, TaskInterface
 
 IN_FLIGHT = 16  # concurrent requests to a service, and images in a batch
-Pictures = Annotated[list[str], Argument(help="Image files, folders, or patterns such as 'photos/*.jpg'.")]
-OnePicture = Annotated[Path, Argument(help="Image file to read.")]
+IMAGE = "Image file, folder of images, or quoted pattern such as 'photos/*.jpg'."
+Images = Annotated[list[str], Argument(metavar="IMAGE", help=IMAGE)]
+OneImage = Annotated[str, Argument(metavar="IMAGE", help=IMAGE)]
 Server = Annotated[str | None, Option(metavar="URL", help="Address of a service (diptych serve) to ask instead.")]
-Show = Annotated[Path | None, Option(help="Folder to write each image to, with its regions and their weights drawn.")]
-Lines = Annotated[Path | None, Option(help="File to write the answers to; default: print them.")]
-Boxed = Annotated[Path | None, Option(help="PNG file to write the image with the box to; default: PICTURE-found.png.")]
+Show = Annotated[
+    Path | None, OutFolder("drawings"), Option(help="Folder to write each image to, with what was found drawn into it.")
+]
+Lines = Annotated[Path | None, OutFile(), Option(help="File to write the answers to; default: print them.")]
+NO_MODEL = "Missing --model FOLDER (or --server URL of a running service); `--model sample` comes with Diptych"
+VALUED = {"--model", "--server", "--out", "--device", "--precision", "--revision", "--features", "--show"}
 USUAL = {"as_json": False, "device": "auto", "precision": "auto"}
-Refuse = Callable[[object, DataError], object]
 
 
-class TaskVerbs(TyperGroup):
+class TaskVerbs(PanelGroup):
     """The group of all verbs; those of tasks are built when they are first used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -50,9 +66,16 @@ class TaskVerbs(TyperGroup):
         if (command := super().get_command(ctx, cmd_name)) is not None:
             return command
         if cmd_name in written_verbs():
-            return TaskVerb(cmd_name, help=written_verbs()[cmd_name])
+            return TaskVerb(cmd_name, help=written_verbs()[cmd_name][0], rich_help_panel=USE)
         load_plugins()
         return make_verb(cmd_name) if "diptych.tasks" in sys.modules else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            known = nearest(name, self.list_commands(ctx), "`diptych --help` lists them")
+            raise RecipeError(f"No such command {name!r}; {known}")
+        return super().resolve_command(ctx, args)
 
 
 class TaskVerb(TyperCommand):
@@ -60,14 +83,36 @@ class TaskVerb(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         assert self.name is not None
-        made = make_verb(self.name)
-        assert made is not None
-        return made.make_context(info_name, args, parent, **extra)
+        given = {word.partition("=")[0] for word in args}
+        if not given & {"-h", "--help"}:  # before torch is imported
+            wanted, there = written_verbs()[self.name][1], _positional(args)
+            if len(there) < len(wanted):
+                usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
+                raise RecipeError(f"Missing argument {wanted[len(there)]}; wanted {usage}")
+            if not given & {"--model", "--server"}:
+                raise RecipeError(NO_MODEL)
+        return self.made().make_context(info_name, args, parent, **extra)
+
+    def made(self) -> Any:
+        """Return the full verb, of which only importing the tasks makes the options."""
+        assert self.name is not None
+        return make_verb(self.name)
+
+
+def _positional(args: Sequence[str]) -> list[str]:
+    """Return the words that may be arguments: all but options, and the values of the options that every verb has."""
+    if "--" in args:
+        return list(args)
+    before = ["", *args]
+    return [word for word, last in zip(args, before, strict=False) if last not in VALUED and not word.startswith("-")]
 
 
 @cache
-def written_verbs() -> dict[str, str]:
-    """Return the verbs of Diptych's own tasks and their help, read from the sources: importing tasks loads torch."""
+def written_verbs() -> dict[str, tuple[str, list[str]]]:
+    """Return the verbs of Diptych's own tasks, each with its help and the names of its arguments.
+
+    They are read from the sources: importing tasks loads torch.
+    """
     package = find_spec("diptych")
     assert package is not None
     assert package.origin is not None
@@ -76,10 +121,13 @@ def written_verbs() -> dict[str, str]:
         text = text_of(path)
         if "interface.TaskInterface(" not in text:
             continue
+        calls: dict[str, list[dict[str | None, Any]]] = {"interface.TaskInterface": [], "interface.Form": []}
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "interface.TaskInterface":
-                given = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
-                verbs[str(given["verb"])] = str(given["help"])
+            if isinstance(node, ast.Call) and (given := calls.get(ast.unparse(node.func))) is not None:
+                given.append({k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)})
+        arguments = [form["argument"].upper() for form in calls["interface.Form"] if "argument" in form]
+        for made in calls["interface.TaskInterface"]:
+            verbs[made["verb"]] = made["help"], ["IMAGE", *arguments]
     return verbs
 
 
@@ -91,7 +139,7 @@ def make_verb(name: str) -> Any:
     if spec is None or not spec.required_interface.pictured:
         return None
     single = Verbs(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name, help=spec.required_interface.help)(_command(spec))
+    single.command(name, help=spec.required_interface.help, rich_help_panel=USE)(_command(spec))
     return typer.main.get_command(single)
 
 
@@ -102,21 +150,18 @@ def _command(spec: TaskSpec) -> Callable[..., None]:
 
     def verb(**given: Any) -> None:
         values = {name: given.pop(parameter) for parameter, (name, _) in fields.items()}
-        pictures = given.pop("pictures", None) or [str(given.pop("picture"))]
-        _ask(spec, pictures, _requests(interface, values), **given)
+        names = given.pop("image")
+        _ask(spec, names if isinstance(names, list) else [names], _requests(interface, values), **given)
 
     made = [(form, _parameter(interface, parameter, name, form)) for parameter, (name, form) in fields.items()]
     arguments = any(form.argument for form, _ in made)
-    shared: dict[str, Any] = {"model": MaybeModel, "server": Server, "as_json": AsJson}
-    if not arguments or "box" in interface.response.model_fields:
-        shared["out"] = Boxed if arguments else Lines
-    last: dict[str, Any] = {"show": Show} if interface.explains else {}
-    last |= {"features": Features, "device": Device, "precision": Precise}
+    shared: dict[str, Any] = {"model": MaybeModel, "server": Server, "as_json": AsJson, "out": Lines}
+    last: dict[str, Any] = {"show": Show} if interface.explains or _has_box(interface) else {}
+    last |= {"features": Features, "device": Device, "precision": Precise, "revision": Revision}
     verb.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            *(parameter for form, parameter in made if form.argument and form.first),
-            _given("picture", OnePicture) if arguments else _given("pictures", Pictures),
-            *(parameter for form, parameter in made if form.argument and not form.first),
+            _given("image", OneImage if arguments else Images),
+            *(parameter for form, parameter in made if form.argument),
             *(_given(name, kind, USUAL.get(name)) for name, kind in shared.items()),
             *(parameter for form, parameter in made if not form.argument),
             *(_given(name, kind, USUAL.get(name)) for name, kind in last.items()),
@@ -130,13 +175,15 @@ def _given(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> insp
 
 
 def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) -> inspect.Parameter:
-    """Make the argument or option of a request's field. Upper limits apply to services only, not to opened models."""
+    """Make the argument or option of a request's field. Upper limits but a seed's apply to services only."""
     of, listed = interface.request.model_fields[name], name in interface.list_fields
     kind, text = _plain(of.annotation), form.help or of.description
     if form.argument:
         return _given(parameter, Annotated[list[str] if listed or form.each else kind, Argument(help=text)])
     least = next((one.ge for one in of.metadata if hasattr(one, "ge")), None) if kind is int else None
-    option = Option(f"--{parameter.replace('_', '-')}", help=text, min=least)
+    option = Option(
+        f"--{parameter.replace('_', '-')}", help=text, min=least, max=LARGEST_SEED if name == "seed" else None
+    )
     if listed:
         return _given(parameter, Annotated[list[str] | None, option], None)
     return _given(parameter, Annotated[kind if of.default is not None else kind | None, option], of.default)
@@ -169,50 +216,63 @@ def _ask(
     as_json: bool,
     device: str,
     precision: str,
+    revision: str | None = None,
     features: Path | None = None,
     out: Path | None = None,
     show: Path | None = None,
 ) -> None:
     """Send the requests to a model or a service, and print or write the answers."""
-    interface, refused = spec.required_interface, list[DataError]()
-    refuse_unwritable(out)
-    several = not any(form.argument for form in interface.forms.values())
-
-    def refuse(_: object, error: DataError) -> None:
-        if not several:
-            raise error
-        refused.append(error)
-        print(f"diptych: {printable(str(error))}", file=sys.stderr)
-
-    pictures = _find(names, refuse) if several else [Path(name) for name in names]
+    interface, refuse = spec.required_interface, Failures(names)
+    for value in (value for one in fields for value in one.values()):
+        "".join(value if isinstance(value, str | tuple) else "").encode()  # raises UnicodeEncodeError, which main names
+    pictures = find_images(names, refuse)
+    refuse_inputs(out, pictures)
     if server is not None:
-        if show is not None or features is not None:
+        if (show is not None and not _has_box(interface)) or features is not None:
             raise RecipeError("--show and --features need the model itself; leave out --server")
         if (device, precision) != ("auto", "auto"):
             raise RecipeError("--device and --precision are set by the service; leave them out, or leave out --server")
         answers = _from_server(interface, server, pictures, [{**one, "model": model} for one in fields], refuse)
     else:
         if model is None:
-            raise RecipeError("Missing --model FOLDER (or --server URL of a running service)")
-        from diptych.serving import load
+            raise RecipeError(NO_MODEL)
+        from diptych.api.model import load
 
-        predictor = load(model, features, device=device, precision=precision)
-        answers = _from_model(spec, predictor, pictures, fields, show, refuse)
+        opened = load(model, features=features, device=device, precision=precision, revision=revision)
+        answers = _from_model(spec, opened.predictor, pictures, fields, show if interface.explains else None, refuse)
     lines: list[str] = []
-    if "box" in interface.response.model_fields:
-        title = " ".join(map(str, fields[0].values()))
-        answers = (_draw_box(answer, title, out) for answer in answers)
-    for answer in answers:
-        assert interface.lines is not None
-        printed = [answer.line()] if as_json else list(map(printable, interface.lines(answer, len(fields) == 1)))
+    if show is not None and _has_box(interface):
+        title, drawn = " ".join(map(str, fields[0].values())), ShownFolder(show)
+        answers = (_draw_box(answer, title, drawn) for answer in answers)
+    for answer in _with_warning(answers):
+        printed = [answer.line()] if as_json else _printed(interface, answer, len(fields) == 1, refuse.alone)
         lines += printed
-        if out is None or not several:
+        if out is None:
             print("\n".join(printed), flush=True)
-    if not lines:
-        raise DataError(f"none of {len(refused)} images could be read; the reasons are above")
-    if out is not None and several:
+    if out is not None and lines:
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
         print(f"{len(lines)} lines in {out}")
+    refuse.check(pictures)
+
+
+def _with_warning(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:
+    """Yield the answers, then name the images that are unlike what the model was trained on."""
+    unfamiliar: dict[str, None] = {}
+    for answer in answers:
+        if answer.familiar is False:
+            unfamiliar[answer.picture] = None
+        yield answer
+    if unfamiliar:
+        print(f"diptych: {printable(str(UnfamiliarWarning.of(list(unfamiliar))))}", file=sys.stderr)
+
+
+def _printed(interface: TaskInterface, answer: TaskAnswer, single: bool, alone: bool) -> list[str]:
+    """Format an answer for a terminal. With several images a line is one answer and begins with its image."""
+    assert interface.lines is not None
+    lines = list(map(printable, interface.lines(answer, single)))
+    if alone or not any(form.argument for form in interface.forms.values()):
+        return lines
+    return [f"{printable(answer.picture)}: {'; '.join(lines)}"]
 
 
 def _from_model(
@@ -235,7 +295,7 @@ def _from_model(
         records = predictor.extract(batch, refuse)
         pairs = [(record, request) for record in records for request in requests]
         for (record, request), answer in zip(pairs, predictor.answers(spec, pairs) if pairs else (), strict=True):
-            message = interface.build_message(answer, request, str(record.image))
+            message = predictor.message(spec, answer, request, record, str(record.image))
             try:
                 shown = drawn.write(answer) if isinstance(answer, Prediction) else None
             except DataError as error:  # the regions were given, and there is no image to draw on
@@ -273,56 +333,19 @@ def _from_server(
                 future.cancel()
 
 
-def _draw_box(answer: Any, title: str, out: Path | None) -> TaskAnswer:
+def _has_box(interface: TaskInterface) -> bool:
+    return "box" in interface.response.model_fields
+
+
+def _draw_box(answer: Any, title: str, folder: ShownFolder) -> TaskAnswer:
     """Write the image with the box of an answer, and return the answer with the name of the file."""
     from diptych.runtime.configs import derive
     from diptych.serving.drawing import draw_box
-    from diptych.vision.pictures import open_picture, write_png
+    from diptych.vision.pictures import open_picture
 
-    picture, drawn = open_picture(Path(answer.picture)), out or Path(f"{Path(answer.picture).stem}-found.png")
+    picture = open_picture(Path(answer.picture))
     (left, top, width, height), (_, tall, wide) = answer.box, picture.shape
     corners = left / wide, top / tall, (left + width) / wide, (top + height) / tall
-    write_png(draw_box(picture, corners, title), drawn)
-    shown: TaskAnswer = derive(answer, shown=str(drawn))
+    file = folder.save(Path(answer.picture).stem, draw_box(picture, corners, title))
+    shown: TaskAnswer = derive(answer, shown=file)
     return shown
-
-
-class ShownFolder:
-    """The folder of `--show`: a PNG per prediction, named after its image, with a number if the name is taken."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder, self._names = folder, set[str]()
-
-    def write(self, prediction: Prediction) -> str | None:
-        """Draw a prediction and return the file; None without a folder."""
-        if self.folder is None:
-            return None
-        from diptych.serving.drawing import draw
-        from diptych.vision.pictures import open_picture, write_png
-
-        assert prediction.record.image is not None
-        stem = prediction.record.image.stem
-        name = next(n for n in chain([stem], (f"{stem}-{k}" for k in count(2))) if n not in self._names)
-        self._names.add(name)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_png(draw(prediction, open_picture(prediction.record.image)), self.folder / f"{name}.png")
-        return str(self.folder / f"{name}.png")
-
-
-def _find(names: list[str], refuse: Refuse) -> list[Path]:
-    """Return each image once, in the given order. Folders and patterns without images are passed to `refuse`."""
-    from diptych.vision.pictures import ENDINGS, find_pictures
-
-    paths: dict[Path, None] = {}
-    for name in names:
-        path = Path(name)
-        if path.is_dir():
-            here = find_pictures(path)
-        elif not path.exists() and glob.has_magic(name):
-            here = [p for p in map(Path, sorted(glob.glob(name, recursive=True))) if p.suffix.lower() in ENDINGS]
-        else:
-            here = [path]
-        if not here:
-            refuse(name, DataError(f"no images in {name}"))
-        paths |= dict.fromkeys(here)
-    return list(paths)

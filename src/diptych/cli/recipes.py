@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from diptych.cli.app import AsJson, app, console
+from diptych.cli.app import SHARE, TRAIN, AsJson, app, console
 
 if TYPE_CHECKING:
     from diptych.systems import ledger
     from diptych.systems.catalogue import CatalogueEntry
 
 
-@app.command()
+@app.command(rich_help_panel=TRAIN)
 def recipes(
     pattern: str | None = Argument(
         None, help="Recipe to show, or part of a name or pattern ('tden/*/pretrain') to list; default: all."
@@ -51,7 +51,7 @@ def recipes(
         _print_list(listed)
 
 
-@app.command(cls=TyperCommand)  # not `Verb`, which fails if a plugin fails; the list includes that plugin
+@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: it fails if a plugin fails
 def plugins(as_json: AsJson = False) -> None:
     """List the installed packages that add to Diptych, and the systems, tasks and so on that each adds."""
     from diptych.runtime.plugins import load_plugins
@@ -81,15 +81,21 @@ def _print_list(listed: Sequence[CatalogueEntry]) -> None:
         shown.add_column(column, justify="right", no_wrap=True)
     for entry in listed:
         tables = "; ".join(entry.tables)
-        shown.add_row(entry.name, entry.task, entry.about, tables, f"{entry.steps:,}", f"{entry.batch:,}")
+        shown.add_row(entry.name, entry.task, entry.about, tables, _length(entry), f"{entry.batch:,}")
     console(stderr=False).print(shown)
+
+
+def _length(entry: CatalogueEntry) -> str:
+    return f"{entry.steps:,}" if entry.epochs is None else f"{entry.epochs:g} epochs"
 
 
 def _print_about(entry: CatalogueEntry) -> None:
     """Print the description on standard error; only the keys go to standard output."""
     from diptych.systems.catalogue import made
 
-    lines = [entry.about, f"type: {entry.command}", f"reads {entry.samples:,} samples in {entry.steps:,} steps"]
+    lines = [entry.about, f"type: {entry.command}", f"reads {entry.samples:,} samples in {_length(entry)} steps"]
+    if entry.epochs is not None:
+        lines[-1] = f"reads the training samples in {_length(entry)}"
     if entry.authors:
         lines.append(f"the authors' run: {entry.authors}")
     lines += [f"{row.id}: {_reported(row, entry.task)}".removesuffix(": ") for row in made(entry.name)]
@@ -104,9 +110,16 @@ def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
     for (system, number), group in groupby(listed, key=lambda row: (row.paper.system, row.table.number)):
         rows = list(group)
         out.print(f"{SYSTEMS[system].title}, Table {number}: {rows[0].table.about}", markup=False, style="bold")
+        for store, regions in rows[0].paper.stores.items():
+            out.print(f"{store}: {regions}", markup=False, highlight=False, soft_wrap=True)
         for row in rows:
             out.print(f"\n{row.row.name}", markup=False, highlight=False)
-            lines = [_reported(row), row.row.note, *row.row.commands, "" if row.row.system else "another system's"]
+            lines = [
+                _reported(row),
+                row.row.note,
+                *row.row.commands,
+                "" if row.row.system or row.row.commands else "another system's",
+            ]
             for line in filter(None, lines):
                 out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
         out.print()

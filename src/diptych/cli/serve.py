@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from typer import Argument, Option
 
-from diptych.cli.app import Address, Features, app
+from diptych.cli.app import USE, Address, Features, app
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.extras import requires_extra
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 TOKEN = "DIPTYCH_TOKEN"
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 @grouped
 def serve(
     *,
     models: list[str] = Argument(metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."),
-    pictures: Path | None = Option(None, help="Folder of images that can be searched; needs a retrieval model."),
+    images: Path | None = Option(None, help="Folder of images that can be searched; needs a retrieval model."),
     gallery: Address = None,
     features: Features = None,
     host: str = Option("127.0.0.1", help="Address to listen on; any but loopback needs a token."),
     port: int = Option(8000, min=0, max=65535, help="Port to listen on; 0 takes any free one."),
     deadline: float = Option(10, min=0.1, help="Seconds within which a request is answered or refused."),
     queue: int = Option(64, min=1, help="Requests that may wait; more are refused with 503."),
-    batch: int = Option(16, min=1, help="Most requests in one batch of a model."),
+    batch_size: int = Option(16, min=1, help="Most requests in one batch of a model."),
     token_file: Path | None = Option(None, help=f"File with the token that requests need; default: ${TOKEN}."),
     allow_host: list[str] | None = Option(None, metavar="NAME", help="Host name of the service behind a proxy."),
     computing: ComputingOptions,
@@ -53,10 +53,10 @@ def serve(
         raise RecipeError(
             f"--host {host} is open to other machines, and there is no token; set {TOKEN}, or give --token-file FILE"
         )
-    limits = Limits(deadline=deadline, queue=queue, batch=min(batch, queue))
+    limits = Limits(deadline=deadline, queue=queue, batch=min(batch_size, queue))
     with bind(host, port) as bound:
         opened = _opened(models, features, computing)
-        service = Service(opened, None if pictures is None else PictureGallery(pictures, gallery), limits)
+        service = Service(opened, None if images is None else PictureGallery(images, gallery), limits)
         _prepare(service)
         where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
@@ -74,7 +74,7 @@ def _prepare(service: Service) -> None:
         folder = service.gallery.folder
         if not any("search" in tasks for tasks in service.tasks.values()):
             raise RecipeError(
-                f"--pictures {folder} needs a model that searches, and none of {', '.join(service.tasks)} does; train "
+                f"--images {folder} needs a model that searches, and none of {', '.join(service.tasks)} does; train "
                 "one: diptych finetune retrieval"
             )
         print(f"extracting regions of the images in {folder}", file=sys.stderr, flush=True)
@@ -95,7 +95,7 @@ def _token(file: Path | None) -> str | None:
 
 def _opened(models: list[str], features: Path | None, computing: ComputingOptions) -> dict[str, Predictor]:
     """Open each model, under the last part of its path, numbered if taken. `features` go to models without detector."""
-    from diptych.serving import load
+    from diptych.api.model import load
 
     opened: dict[str, Predictor] = {}
     for source in models:
@@ -105,7 +105,7 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         name, number = stem, 2
         while name in opened:
             name, number = f"{stem}-{number}", number + 1
-        opened[name] = load(source, **vars(computing))
+        opened[name] = load(source, **vars(computing)).predictor
         if features is not None and _reads_given(opened[name]):
             opened[name].features = features
     if not opened:

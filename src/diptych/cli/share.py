@@ -2,61 +2,67 @@
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import app, hold, open_folder
+from diptych.cli.app import SHARE, Revision, app, hold, open_folder
+from diptych.cli.outputs import OutFolder
 
 Format = Literal["torch", "onnx"]
 
 
-@app.command()
+@app.command(rich_help_panel=SHARE)
 def push(
-    model: str = Argument(metavar="RUN", help="Model folder, or folder of a run, to push."),
+    model: str = Argument(metavar="MODEL", help="Model folder, folder of a run, or user/name on the hub, to push."),
     repository: str = Argument(metavar="REPO", help="Name on the Hugging Face hub, as user/name."),
-    licence: str | None = Option(None, help="Licence of the weights, as the hub names it, such as cc-by-4.0."),
+    license: str | None = Option(None, help="License of the weights, as the hub names it, such as cc-by-4.0."),
     data: str | None = Option(None, help="What the model was trained on, in words, for its card."),
-    data_licence: str | None = Option(None, help="Licence of the data, in words, for the card."),
+    data_license: str | None = Option(None, help="License of the data, in words, for the card."),
     scores: list[Path] | None = Option(None, help="JSON file of `diptych evaluate --json` for the card; repeatable."),
     private: bool = Option(False, "--private", help="Make a new repository private; an existing one does not change."),
     dry_run: bool = Option(False, "--dry-run", help="Write the folder with its card to --out, and push nothing."),
-    out: Path | None = Option(None, help="Folder that --dry-run writes; default: the name of REPO without its user."),
+    out: Annotated[Path | None, OutFolder("card")] = Option(
+        None, help="Folder that --dry-run writes; default: the name of REPO without its user."
+    ),
+    revision: Revision = None,
 ) -> None:
     """Upload a model to the Hugging Face hub, with a model card."""
     from diptych.runtime.errors import RecipeError
+
+    if out is not None and not dry_run:
+        raise RecipeError("--out needs --dry-run; give both, or neither")
     from diptych.serving import hub
     from diptych.serving.card import Publisher, model_card
 
     hub.check_name(repository)
-    if out is not None and not dry_run:
-        raise RecipeError("--out needs --dry-run; give both, or neither")
-    folder = open_folder(model)
-    card = model_card(folder, repository, Publisher(licence, data, data_licence, tuple(scores or ())))
+    target = out or Path(repository.partition("/")[2])
+    if dry_run:
+        hold(target, "card", temporary=False)
+    folder = open_folder(model, revision=revision)
+    card = model_card(folder, repository, Publisher(license, data, data_license, tuple(scores or ())))
     for line in hub.private_paths(folder):
         print(f"diptych: recipe.json names a path of this machine, which will be public: {line}", file=sys.stderr)
     if dry_run:
-        target = out or Path(repository.partition("/")[2])
-        if target.exists() and not (target / hub.CARD).is_file():
-            raise RecipeError(f"{target} exists and is not a folder of `diptych push`; choose another with --out")
-        hold(target, temporary=False)
         hub.write(folder, target, card)
         print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed")
     else:
         print(hub.push(folder, repository, card, private))
 
 
-@app.command()
+@app.command(rich_help_panel=SHARE)
 def export(
-    model: str = Argument(metavar="RUN", help="Model folder, folder of a run, or user/name on the hub."),
-    out: Path = Argument(help="Folder to write the programs and their runner to."),
+    *,
+    model: str = Argument(metavar="MODEL", help="Model folder, folder of a run, or user/name on the hub."),
+    out: Annotated[Path, OutFolder("programs")] = Option(..., help="Folder to write the programs and their runner to."),
     form: Format = Option("onnx", "--format", help="Format of the programs: torch (torch.export) or onnx."),
+    revision: Revision = None,
 ) -> None:
     """Write a model as programs that run without Diptych."""
     from diptych.serving.export.write import export
 
-    hold(out, temporary=False)
-    made = export(open_folder(model), out, form, lambda line: print(line, file=sys.stderr))
+    hold(out, "programs", temporary=False)
+    made = export(open_folder(model, revision=revision), out, form, lambda line: print(line, file=sys.stderr))
     print(
         f"{out}: {', '.join(made)}; try it: python {out / 'run.py'} PICTURE" + (" QUESTION" if "answer" in made else "")
     )

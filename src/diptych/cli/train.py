@@ -5,11 +5,27 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import Features, Model, Out, Seed, SplitSeed, app, console, hold, open_folder
+from diptych.cli.app import (
+    DATA,
+    LARGEST_SEED,
+    TRAIN,
+    WORLD,
+    AsJson,
+    Features,
+    Model,
+    Out,
+    Revision,
+    Seed,
+    SplitSeed,
+    app,
+    console,
+    hold,
+    open_folder,
+)
 from diptych.cli.groups import (
     Beams,
     ComputingOptions,
@@ -22,13 +38,14 @@ from diptych.cli.groups import (
     TopP,
     grouped,
 )
+from diptych.cli.outputs import OutFolder
 from diptych.runtime.errors import RecipeError
 
 if TYPE_CHECKING:
+    from diptych.api.job import Options
+    from diptych.api.run import Run
     from diptych.models.decoding import DecodingOptions
-    from diptych.runs.folder import ModelFolder
 
-NOTHING = "none"  # --model: random weights
 # Read from the folders: importing the table of systems would slow --help down.
 _FOLDERS = sorted((Path(__file__).parents[1] / "systems").glob("*/presets.py"))
 _SYSTEMS = ", ".join(file.parent.name.replace("_", "-") for file in _FOLDERS)
@@ -40,55 +57,69 @@ class TrainingOptions:
 
     detector: str | None = Option(None, help="Detector for data that is not a store; default: that of --model.")
     features: Features = None
-    seed: int | None = Option(None, help="Seed of weights, data order and random draws; default: the recipe's.")
+    seed: int | None = Option(
+        None, min=0, max=LARGEST_SEED, help="Seed of weights, data order and random draws; default: the recipe's."
+    )
     split_seed: SplitSeed = 0
+    epochs: float | None = Option(None, help="Passes over the training records, instead of --steps.")
+    steps: int | None = Option(None, min=1, help="Steps to train for: training.steps; default: the recipe's.")
+    batch_size: int | None = Option(None, min=1, help="Samples of a step: training.batch; default: the recipe's.")
+    lr: float | None = Option(None, help="Highest learning rate: optimizer.lr; default: the recipe's.")
+    patience: int | None = Option(None, min=1, help="Validations without a rise that end it: training.patience.")
     settings: list[str] | None = Option(
         None, "--set", metavar="KEY=VALUE", help="Set a key of the recipe: optimizer.lr=3e-4; repeatable."
     )
+    revision: Revision = None
+    as_json: AsJson = False
 
-    def assignments(self, **options: str | None) -> list[str]:
+    def assignments(self, **options: str | bool | None) -> list[str]:
         """Return options named after recipe keys (`data__vocabulary`) as KEY=VALUE, followed by those of --set."""
-        keys = {name.replace("__", "."): value for name, value in options.items()} | {"training.seed": self.seed}
+        keys: dict[str, Any] = {name.replace("__", "."): value for name, value in options.items()}
+        keys |= {"training.seed": self.seed, "training.steps": self.steps, "training.batch": self.batch_size}
+        keys |= {"optimizer.lr": self.lr, "training.patience": self.patience}
         given = {key: value for key, value in keys.items() if value not in (None, "")}
         return [*(f"{key}={json.dumps(value)}" for key, value in given.items()), *(self.settings or [])]
 
-    def regions(self, start: ModelFolder | None) -> tuple[Any, ...]:
-        """Return how `store_of` extracts regions of data that is not a store: detector, console, seed, features."""
-        own = str(start.folder) if start is not None else None
-        return self.detector or own, console(), self.split_seed, self.features
+    def options(self, out: Path, settings: list[str]) -> Options:
+        """Return how the run differs from its recipe, and where its regions come from."""
+        from diptych.api.job import Options
+
+        return Options(out, self.epochs, settings, self.detector, self.features, self.split_seed)
+
+    def started(self, model: str | None) -> Any:
+        """Return the model to start from: opened if a revision of it is given, else its name."""
+        from diptych.api.model import load
+
+        return model if model is None or self.revision is None else load(model, revision=self.revision)
+
+    def report(self, run: Run) -> None:
+        """Print the model folder, as JSON with the last logged step."""
+        model = run.folder / "model"
+        line = {"run": str(run.folder), "model": str(model), "last": run.metrics[-1] if self.as_json else None}
+        print(json.dumps(line) if self.as_json else f"model folder: {model}")
 
 
-@app.command()
+@app.command(rich_help_panel=WORLD)
 def demo(
-    out: Path = Option(Path("demo"), help="Folder of the demo; the same command resumes after an interruption."),
-    fast: bool = Option(False, "--fast", help="Run a demo of under 60 seconds, to show that it works, not how well."),
-    thorough: bool = Option(
-        False, "--thorough", help="Compare 100 to 1,000 labelled scenes over 3 seeds (3 CPU-hours)."
+    out: Annotated[Path, OutFolder("demo")] = Option(
+        Path("demo"), help="Folder of the demo; the same command resumes after an interruption."
     ),
+    fast: bool = Option(False, "--fast", help="Run a demo of under 60 seconds, to show that it works, not how well."),
     system: str = Option("unified-vlp", help=f"System to run: {_SYSTEMS}, or one of an installed package."),
     seed: Seed = 0,
 ) -> None:
     """Run the whole pipeline on drawn images: draw, extract, pre-train, fine-tune, caption and answer."""
     from diptych.runtime.processes import begin_loading
 
-    hold(out)
+    hold(out, "demo")
     begin_loading()
     from diptych.runs.demo.demo import DemoConfig
     from diptych.runs.demo.demo import demo as run_demo
-    from diptych.runs.demo.systems import DEFAULT
-    from diptych.runs.demo.thorough import ThoroughConfig
-    from diptych.runs.demo.thorough import thorough as compare_thoroughly
 
-    config = DemoConfig.fast(seed) if fast else DemoConfig(seed=seed)
-    if thorough and system != DEFAULT:
-        raise RecipeError(f"--thorough supports {DEFAULT} only; leave out --system, or --thorough")
-    if thorough:
-        compare_thoroughly(out, ThoroughConfig.of(config), console())
-    else:
-        run_demo(out, config, console(), system)
+    run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), console(), system)
 
 
-@app.command()
+@app.command(rich_help_panel=TRAIN)
 @grouped
 def pretrain(
     *,
@@ -101,81 +132,38 @@ def pretrain(
     given: TrainingOptions,
 ) -> None:
     """Pre-train a model on images and their captions."""
-    from diptych.runs.extraction import stores_of
-    from diptych.runs.initialisation import vocabulary_settings
-    from diptych.runs.stages import fit_stages, run_stages
-    from diptych.runtime.progress import tell
-    from diptych.systems import find_stages
+    from diptych.api.job import pretraining
+    from diptych.runs.extraction import named_data
 
     settings = given.assignments(init=init, data__vocabulary=vocab)
-    hold(out)
-    start = open_folder(model) if model is not None else None
-    named, lost = find_stages(recipe), ""
-    if start is not None:
-        named, lost = fit_stages(named, start)
-    chosen = named.override([*vocabulary_settings(settings), *settings])
-    chosen.check_pretrains()
-    chosen.recipes[0].check_begun()
-    chosen.claimed(out)
-    if lost:
-        tell(console(), lost)
-    store = stores_of(data, out, *given.regions(start))
-    made = run_stages(chosen, store, out, start=start, console=console())
-    print(f"model folder: {made.folder}")
+    hold(out, "run")
+    given.report(pretraining(named_data(data), recipe, given.started(model), given.options(out, settings)).run())
 
 
-@app.command()
+@app.command(rich_help_panel=TRAIN)
 @grouped
 def finetune(
     *,
     task: str = Argument(help="Task to learn, such as caption or vqa; an unknown name lists them."),
     data: Path = Option(..., help="Store to train on, or data of your own, whose regions are extracted first."),
-    model: str = Option(..., help="Model folder, run folder or user/name on the hub; none: random, by --recipe."),
+    model: str | None = Option(None, help="Model folder, run folder or user/name on the hub, to start from."),
+    from_scratch: bool = Option(False, "--from-scratch", help="Start from random weights, by --recipe, not --model."),
     out: Out,
     recipe: str | None = Option(None, help="Recipe to train by; default: SYSTEM/small/TASK of --model's system."),
+    without_images: bool = Option(
+        False, "--without-images", help="Train a control, which sees blank regions; `compare` then gives the gain."
+    ),
     given: TrainingOptions,
 ) -> None:
     """Train a pre-trained model on a task, with a store or data of your own."""
-    from diptych.runs.extraction import store_of
-    from diptych.runs.initialisation import vocabulary_settings
-    from diptych.runs.run import fit_named, fit_to, run
-    from diptych.runtime.progress import tell
-    from diptych.systems import RECIPES, SYSTEMS, find_recipe, hindrance
-    from diptych.systems.recipe import claimed
-    from diptych.tasks import find_learnt
+    if (model is None) != from_scratch:
+        raise RecipeError("finetune needs --model MODEL, or --from-scratch with --recipe NAME: give one of the two")
+    from diptych.api.job import finetuning
 
-    spec = find_learnt(task)
-    start = open_folder(model) if model != NOTHING else None
-    lost = ""
-    name = recipe or (f"{start.architecture.system}/small/{spec.name}" if start is not None else None)
-    if name is None:
-        raise RecipeError(
-            f"Missing --recipe: --model none starts from random weights, and a recipe names the system, such as "
-            f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"
-        )
-    if recipe is None and name not in RECIPES:
-        system = name.partition("/")[0]
-        able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
-        why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {name}"
-        raise RecipeError(
-            f"{model} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
-            f"{', '.join(able) or 'another system'}, or give --recipe (`diptych recipes --system {system}` lists them)"
-        )
-    chosen = find_recipe(name)
-    if chosen.task != spec.name:
-        raise RecipeError(f"{chosen.name} trains {chosen.task}, and the task is {spec.name}; choose one of the two")
-    if start is not None:
-        chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
-    settings = given.assignments()
-    chosen = chosen.override([*vocabulary_settings(settings), *settings] if start is None else settings)
-    chosen.check_begun()
-    hold(out)
-    claimed(out, chosen)
-    if lost:
-        tell(console(), lost)
-    store = store_of(data, out / "store", *given.regions(start))
-    made = run(chosen, store, out, start=start, console=console())
-    print(f"model folder: {made.model.folder}")
+    settings = given.assignments(data__images=None if not without_images else False)
+    job = finetuning(task, data, given.started(model), recipe, given.options(out, settings))
+    hold(out, "run")
+    given.report(job.run())
 
 
 @dataclass(frozen=True)
@@ -198,14 +186,16 @@ class SamplingOptions:
         return chosen_decoding(usual, captions, self.beams is None, **vars(self) | ({"top_p": 0.9} if free else {}))
 
 
-@app.command()
+@app.command(rich_help_panel=DATA)
 @grouped
 def augment(
     *,
     store: Path = Argument(help="Store whose captions are added to, made by `diptych extract`."),
-    out: Path = Argument(help="New store to write; the same command resumes after an interruption."),
+    out: Annotated[Path, OutFolder("store")] = Option(
+        ..., help="New store to write; the same command resumes after an interruption."
+    ),
     model: Model,
-    captions: int = Option(2, min=1, help="Most new captions of each image."),
+    num_captions: int = Option(2, min=1, help="Most new captions of each image."),
     split: str = Option("train", help="Split whose records get new captions; the others are copied."),
     drawing: SamplingOptions,
     seed: DrawSeed = 0,
@@ -216,9 +206,11 @@ def augment(
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.evaluation.augment import SPARE
     from diptych.runs.evaluation.augment import augment as write_captions
+    from diptych.tasks.caption import CAPTION
 
-    hold(out)
     start = open_folder(model, **vars(computing))
+    CAPTION.check_offered(start.model, None if start.recipe is None else start.recipe.task, start.folder)
+    hold(out, "store")
     usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
-    decoding = drawing.options(usual, SPARE * captions)
-    print(f"{write_captions(start, Store(store), out, captions, decoding, split, seed).summary()}; {out}")
+    decoding = drawing.options(usual, SPARE * num_captions)
+    print(f"{write_captions(start, Store(store), out, num_captions, decoding, split, seed).summary()}; {out}")

@@ -35,7 +35,7 @@ class Batch:
     matched: Bool[Tensor, "B"]
     groups: list[str | None]
     truths: list[dict[str, Any]]
-    boxes: Float[Tensor, "B R 4"]
+    boxes: Float[Tensor, "B R 4"]  # corners x1, y1, x2, y2, fractions of the image
     scores: Float[Tensor, "B R"]
     sizes: Int[Tensor, "B 2"]  # width, height of the image in pixels
     regions_present: Bool[Tensor, "B R"]

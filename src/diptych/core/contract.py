@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-
-from diptych.runtime.configs import first_problem
+from pydantic import ConfigDict, Field
 
 MOST_VALUES = 1_000_000  # values of one feature
 GIVEN = "given"  # `extractor` of features that were made outside Diptych
@@ -27,12 +23,6 @@ class FeatureProfile:
     pictures: int  # number of images measured
     size: float  # root mean square of all values
 
-    @classmethod
-    def from_json(cls, values: Any) -> FeatureProfile:
-        """Read a profile from parsed JSON. Raises ValueError if the values are not a profile."""
-        profile: FeatureProfile = _read(cls, values)
-        return profile
-
 
 @dataclass(frozen=True)
 class FeatureContract:
@@ -42,7 +32,7 @@ class FeatureContract:
     (huggingface/transformers#8769). A difference is therefore refused, with the name of the field.
     """
 
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     extractor: str  # "storybook-detector", "fasterrcnn_resnet50_fpn", "ground-truth", "grid:resnet18", "given"
     weights: str  # sha256 of its weights; "" if it has none
@@ -77,25 +67,8 @@ class FeatureContract:
         return self.extractor.startswith(f"{GIVEN}: ")
 
     def to_json(self) -> dict[str, Any]:
+        """The JSON that `runtime.configs.of_json` reads."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Any) -> FeatureContract:
-        """Read a contract from parsed JSON. Raises ValueError if the values are not a contract."""
-        contract: FeatureContract = _read(cls, values)
-        return contract
-
-
-def _read(kind: Any, values: Any) -> Any:
-    try:
-        return _reader(kind).validate_json(json.dumps(values))
-    except ValidationError as error:
-        raise ValueError(first_problem(error)) from None
-
-
-@cache
-def _reader(kind: Any) -> Any:
-    return TypeAdapter(kind)
 
 
 def _short(value: object) -> str:

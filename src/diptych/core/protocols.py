@@ -39,7 +39,7 @@ Capability = Literal[
 
 
 @runtime_checkable
-class Model(Protocol):
+class StateModel(Protocol):
     """A model: a batch in, states out. It knows no objective; its heads are made by name (`models/heads.py`)."""
 
     heads: nn.ModuleDict
@@ -91,7 +91,7 @@ class Objective(Protocol):
 
     def request(self, batch: Batch) -> StateRequest: ...  # the states that `loss` reads
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor: ...  # (), summed over the targets
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...  # (), summed over the targets
 
 
 @runtime_checkable

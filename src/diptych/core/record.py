@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from diptych.core.regions import Regions
 
@@ -148,8 +148,7 @@ class Record:
 
     def changed(self, changes: Mapping[Mark, Callable[[Any], Any]]) -> "Record":
         """Apply to each marked value the change for its mark; unmarked values are kept."""
-        changed: Record = _changed(self, Record, frozenset(changes), changes)
-        return changed
+        return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
         """Merge two records of one image: texts are concatenated; of other fields, this record's value wins."""

@@ -90,6 +90,12 @@ class Regions:
         }
         return replace(self, **halves) if halves else self
 
+    def blank(self) -> Regions:
+        """Hide the image: zeros for features, classes and pixels, the whole image for each box; the number is kept."""
+        values: dict[str, Any] = {name: torch.zeros_like(value) for name, value in self.tensors().items()}
+        values["boxes"][:, 2:] = 1
+        return replace(self, **values | {"masks": None, "hidden": self.hidden, "chosen": self.chosen})
+
     def overlaps(self, box: Sequence[float]) -> Float[Tensor, "R"]:
         """IoU of each region with a box (corners, fractions of the image)."""
         shared, union = shared_and_union(self.boxes, torch.tensor(box, dtype=self.boxes.dtype))

@@ -15,5 +15,7 @@ Count = Annotated[int, Field(ge=0, le=10_000_000)]  # number of words, classes o
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
+FEWEST = 30  # items; a score of fewer is shown with a warning
+
 Source = Literal["paper", "official"]  # as in the paper, or as in the released code
 AnswerForm = Literal["binary", "softmax"]  # each answer by itself, or a softmax over all answers

@@ -19,6 +19,4 @@ def split_at_tags(text: str) -> list[str | int]:
 
 def names_for_tags(text: str, objects: Sequence[Object]) -> str:
     """Replace tags by the names of their objects: `is [0] red` becomes `is dog red`. Unknown tags are kept."""
-    pieces = split_at_tags(text)
-    names = (objects[p].kind if isinstance(p, int) and p < len(objects) else f"[{p}]" for p in pieces)
-    return "".join(piece if isinstance(piece, str) else name for piece, name in zip(pieces, names, strict=True))
+    return TAG.sub(lambda tag: objects[int(tag[1])].kind if int(tag[1]) < len(objects) else tag[0], text)

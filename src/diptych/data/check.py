@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -21,14 +21,15 @@ from rich.text import Text
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.core.shares import FEWEST
 from diptych.data.store.store import FAILURES, Store
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.terminal import printable
 from diptych.vision.archives import read_bytes
+from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.ground_truth import KIND as TRUTH
 from diptych.vision.features.profile import differences
-from diptych.vision.pictures import open_picture
 
 Severity = Literal["error", "warning"]
 EXAMPLES = 5
@@ -66,6 +67,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "tag without a region": ("warning", "no region shows the object that a text names: it is read without one"),
     "expression without a region": ("warning", "no IoU with the true box reaches 0.5: not trained on, scored as wrong"),
     "question without answers": ("warning", "it can be predicted, but neither trained on nor scored"),
+    "split too small": ("warning", f"scores on fewer than {FEWEST} images are unreliable: add some"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
     # An error where one of the two splits is for validation or test.
     "picture in two splits": ("warning", "scores on the later split are too high: remove it from one"),
@@ -102,6 +104,7 @@ class CheckReport:
     splits: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have a field
     findings: list[CheckFinding] = field(default_factory=list)
+    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # by task and split: records that it learns from
 
     @property
     def ok(self) -> bool:
@@ -112,16 +115,11 @@ class CheckReport:
         return not self.findings
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "ok": self.ok,
-            "records": self.records,
-            "splits": self.splits,
-            "coverage": self.coverage,
-            "findings": [asdict(finding) | {"way_out": finding.way_out} for finding in self.findings],
-        }
+        findings = [asdict(finding) | {"way_out": finding.way_out} for finding in self.findings]
+        return {"ok": self.ok} | asdict(self) | {"findings": findings}
 
     def __rich__(self) -> Group:
-        splits = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())
+        splits = _listed(self.splits)
         covered = ", ".join(f"{name} {percent:.1f}%" for name, percent in self.coverage.items() if percent)
         lines = [line for finding in self.findings for line in finding.lines()]
         verdict = "Nothing wrong was found." if self.clean else "Training would run."
@@ -129,15 +127,30 @@ class CheckReport:
             verdict = "Training would fail or lack something, or its scores would mean nothing: see the errors."
         elif any(finding.kind == NO_TEXT for finding in self.findings):
             verdict = "There is nothing to train on."
-        return Group(Text(f"{self.records:,} records ({splits})"), Text(covered), *lines, Text(verdict))
+        uses = [f"{name} learns from {_listed(counts)} records" for name, counts in self.tasks.items() if counts]
+        if none := ", ".join(name for name, counts in self.tasks.items() if not counts):
+            uses.append(f"nothing to learn from: {none}")
+        return Group(
+            Text(f"{self.records:,} records ({splits})"), Text(covered), *map(Text, uses), *lines, Text(verdict)
+        )
 
 
-def check(data: Store | Iterable[Record], model: FeatureContract | None = None, pictures: bool = True) -> CheckReport:
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def check(
+    data: Store | Iterable[Record],
+    model: FeatureContract | None = None,
+    pictures: bool = True,
+    tasks: Mapping[str, Callable[[Record], bool]] | None = None,
+) -> CheckReport:
     """Check every record, and open every image where `pictures`; `model` is the contract that a model requires.
 
+    `tasks`: by the name of a task, whether it learns from a record; the report counts these records by split.
     In a store, an image that cannot be opened is a warning: training reads the features only.
     """
-    checker = _Checker(data.contract if isinstance(data, Store) else None, pictures)
+    checker = _Checker(data.contract if isinstance(data, Store) else None, pictures, tasks or {})
     for record in checker.opened(_records(data, checker)):
         checker.inspect(record)
     if isinstance(data, Store):
@@ -168,8 +181,11 @@ def _records(data: Store | Iterable[Record], checker: _Checker) -> Iterator[Reco
 class _Checker:
     """Inspects records one by one and collects findings."""
 
-    def __init__(self, contract: FeatureContract | None, pictures: bool) -> None:
-        self.contract, self.pictures = contract, pictures
+    def __init__(
+        self, contract: FeatureContract | None, pictures: bool, tasks: Mapping[str, Callable[[Record], bool]]
+    ) -> None:
+        self.contract, self.pictures, self.tasks = contract, pictures, tasks
+        self.uses: dict[str, Counter[str]] = {name: Counter() for name in tasks}
         self.findings: dict[str, CheckFinding] = {}
         self.records = 0
         self.splits: Counter[str] = Counter()
@@ -223,6 +239,8 @@ class _Checker:
             if split != record.split:
                 self.add("key in two splits", f"{record.key} ({split} and {record.split})", _leak(split, record.split))
         self.keys.setdefault(record.key, record.split)
+        for name, learns_from in self.tasks.items():
+            self.uses[name].update([record.split] if learns_from(record) else [])
         self._words(record)
         if record.regions is not None:
             self.covered["regions"] += len(record.regions) > 0
@@ -311,13 +329,18 @@ class _Checker:
         elif (bare := self.findings.get("no words")) is not None and bare.count == self.records:
             del self.findings["no words"]
             self.findings[NO_TEXT] = CheckFinding(NO_TEXT, bare.severity, bare.count)
+        for name, count in self.splits.items():
+            if name.startswith(SCORED) and count < FEWEST:
+                self.add("split too small", f"{name}: {count}")
         order = list(KINDS)
         findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
         if "regions" in percent:  # of all records that were to be extracted
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
-        return CheckReport(self.records, dict(self.splits), {n: round(p, 2) for n, p in percent.items()}, findings)
+        coverage = {name: round(value, 2) for name, value in percent.items()}
+        uses = {name: dict(counts) for name, counts in self.uses.items()}
+        return CheckReport(self.records, dict(self.splits), coverage, findings, uses)
 
 
 def _leak(*splits: str) -> Severity:
@@ -336,7 +359,7 @@ def _content(record: Record) -> tuple[str | None, str | None]:
     except DataError as error:
         return None, str(error)
     try:
-        open_picture(record.image)
+        shared_decoders().open(record.image)
     except DataError as error:
         return content, str(error)
     return content, None

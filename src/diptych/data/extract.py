@@ -28,9 +28,10 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import map_in_processes
+from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
 from diptych.vision.detectors.load import load_detector
-from diptych.vision.pictures import open_picture
+from diptych.vision.pictures import as_picture
 
 LOCAL, RAY = "local", "ray"
 EXTRACTING = (LOCAL, RAY)  # engines
@@ -157,7 +158,7 @@ def _by_workers(
 ) -> Iterator[Extracted]:
     """Extract in other processes, in the same windows as in one process, so that the same images share a batch."""
     windows, sent = tee(iter(lambda: list(islice(records, batch * WINDOW)), []))
-    with TemporaryDirectory(prefix=".detector.", suffix=f".{os.getpid()}.partial", dir=store) as folder:
+    with TemporaryDirectory(prefix=".detector.", suffix=f".diptych-{os.getpid()}.partial", dir=store) as folder:
         detector.save(Path(folder))
         if engine == LOCAL:
             made = map_in_processes(_Worker(folder, batch), sent, workers)
@@ -237,7 +238,7 @@ def _images_of(
 
 
 def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Opened]:
-    """Yield images in the order of their records, opened ahead by threads: Pillow decodes without Python's lock."""
+    """Yield images in the order of their records, opened ahead by threads, which wait for the decoders."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
     queue: deque[Future[Opened]] = deque()
     try:
@@ -275,11 +276,9 @@ def _open(record: Record) -> Opened:
     if record.image is None:
         return record, DataError("the record names no image", key=record.key)
     try:
-        return record, open_picture(record.image)
+        return record, as_picture(shared_decoders().open(record.image))
     except DataError as error:
         return record, error
-    except Exception as error:  # out of memory, or a bug of a decoder: it concerns this record only
-        return record, DataError(f"cannot read the picture {record.image}: {type(error).__name__}: {error}")
 
 
 def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iterator[Extracted]:

@@ -21,18 +21,11 @@ _AT_ONCE = 4_000_000  # most draws x images in memory at a time (32 MB)
 
 @dataclass(frozen=True)
 class Interval:
-    """A score with its confidence interval.
-
-    `below_zero` is the share of draws at or below 0. For a difference: how often the first system was not better.
-    """
+    """A score with its confidence interval."""
 
     value: float
     low: float
     high: float
-    below_zero: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
 def ratio(sums: Rows) -> Rows:
@@ -101,4 +94,4 @@ def _interval(score: Callable[[Callable[[Rows], Rows]], Rows], weights: Iterator
     if not 0 < level < 1:
         raise DataError(f"level {level}: wanted a number between 0 and 1, such as 0.95")
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(low), float(high), below_zero=float(np.mean(drawn <= 0)))
+    return Interval(value, float(low), float(high))

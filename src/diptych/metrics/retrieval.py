@@ -33,15 +33,11 @@ def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> RetrievalRa
     table = np.asarray(scores, dtype=np.float64)
     owners = np.asarray(picture_of, dtype=np.int64)
     if table.ndim != 2 or owners.shape != table.shape[1:]:
-        raise DataError(
-            f"scores of shape {table.shape} with {owners.size} captions; wanted a row per image, a column per caption"
-        )
+        raise DataError(f"scores of shape {table.shape} with {owners.size} captions; wanted (images, captions)")
     if np.isnan(table).any():
         raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
     if set(owners.tolist()) != set(range(len(table))):
-        raise DataError(
-            f"captions belong to images {sorted(set(owners.tolist()))[:5]}..., not to each of 0..{len(table) - 1}"
-        )
+        raise DataError(f"captions of images {sorted(set(owners.tolist()))[:5]}..., not of each of 0..{len(table) - 1}")
     own = owners[None, :] == np.arange(len(table))[:, None]
     best = np.where(own, table, -np.inf).max(axis=1, keepdims=True)
     of_captions = ((table >= best) & ~own).sum(axis=1)

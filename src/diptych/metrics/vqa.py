@@ -69,6 +69,11 @@ def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
     return _agreement(answers.count(prediction), len(answers))
 
 
+def first_words(question: str) -> str:
+    """Return the first two words of a question, in lower case and without punctuation: its kind."""
+    return " ".join(re.findall(r"\w+", question.lower())[:2])
+
+
 def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) -> dict[str, float]:
     """Return the mean accuracy, 0 to 1, over all questions ("all") and by kind ("yes/no", "number", "other", ...).
 
@@ -77,9 +82,7 @@ def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) ->
     by_kind: dict[str, list[float]] = {"all": []}
     for question in questions:
         if question.key not in predictions:
-            raise DataError(
-                "a question has no predicted answer; predict one, or leave the question out", key=question.key
-            )
+            raise DataError("a question has no predicted answer; predict one, or leave it out", key=question.key)
         if not question.answers:
             raise DataError("a question has no answers to score against", key=question.key)
         accuracy = answer_accuracy(predictions[question.key], question.answers)

@@ -37,6 +37,28 @@ class PageCounts(BaseModel, extra="allow"):
     held: list[str]
 
 
+class JournalRow(BaseModel, extra="forbid"):
+    """An answer as `index` has it."""
+
+    address: str
+    reason: str
+    status: Annotated[int, Field(ge=0, lt=1_000)]
+    final: str
+    moved: str
+    hops: Annotated[int, Field(ge=0, lt=1_000)]
+    media: str
+    date: str
+    offset: Annotated[int, Field(ge=-1, lt=2**53)]
+    length: Count
+
+
+class FetchJournal(BaseModel):
+    """What a shard has fetched so far, and when."""
+
+    rows: list[JournalRow]
+    times: Times
+
+
 class Retries(BaseModel):
     retries: int = Field(ge=0, le=1_000)
 
@@ -84,7 +106,7 @@ def read_json(path: Path, shape: type[T]) -> T:
 
 
 PICTURE_RULES = {rule.name for rule in RULES}
-OF_TEXTS = {"score", *(rule.name for rule in TEXT_RULES)}
+OF_TEXTS = {"kinds", "score", *(rule.name for rule in TEXT_RULES)}
 # Columns that are never null, by the kind of table.
 ALWAYS = {
     "index": ("address", "reason", "moved", "hops", "offset", "length"),

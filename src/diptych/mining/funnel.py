@@ -48,7 +48,9 @@ class Funnel:
     pictures: int = 0
     kept: int = 0
     rules: dict[str, FunnelLine] = field(default_factory=lambda: _lines(*(rule.name for rule in RULES)))
-    texts: dict[str, FunnelLine] = field(default_factory=lambda: _lines(*(rule.name for rule in TEXT_RULES), "score"))
+    texts: dict[str, FunnelLine] = field(
+        default_factory=lambda: _lines(*(rule.name for rule in TEXT_RULES), "kinds", "score")
+    )
     texts_seen: int = 0
     numbers: defaultdict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     names: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))

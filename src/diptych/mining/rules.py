@@ -6,7 +6,7 @@
 
 from dataclasses import dataclass
 
-VERSION = "2"  # of the rules' behaviour: another version makes every shard again
+VERSION = "4"  # of the rules' behaviour: another version makes every shard again
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Rule:
 
 RULES = (
     Rule("opt_out", "the page asks not to be used: robots meta or X-Robots-Tag, TDM-Reservation"),
-    Rule("language", "not declared English, or English less probable than this on the first 200 characters",
+    Rule("language", "not declared English, or English less probable than this on the first 200 and the first 1,000 characters (0.1 is enough where it is declared)",
          "discard all non-English ones; how is «ours»"),
     Rule("address", "no usable address: data:, javascript:, over 2,000 letters, no host"),
     Rule("dominant", "does not lead the page's other images by this much",
@@ -40,8 +40,9 @@ RULES = (
          "a binary classifier to discard unnatural, non-realistic and non-learn-able images; which is «ours»"),
     Rule("nsfw", "the NSFW judge gives less than this (1 is safe)",
          "pornographic or racy content are also discarded; by what is «ours»"),
-    Rule("licence", "no licence of the kind given to --licence"),
+    Rule("licence", "no licence of the kind given to --license"),
     Rule("exclude", "a val or test split has it"),
+    Rule("kinds", "each of its texts is of a kind that --texts leaves out (by default `near`, unless there is a scorer)"),
     Rule("score", "the scorer finds none of its texts relevant",
          "a weak image-text semantic model to predict whether the pair is relevant; features and threshold are «ours»"),
     Rule("common_text", "each of its texts belongs to more images than this",
@@ -53,6 +54,7 @@ RULES = (
 
 TEXT_RULES = (
     Rule("file_name", "a file's name"),
+    Rule("boilerplate", "credits alone, share bars, bylines, dates, copyright lines, what an image may contain, how to enlarge it"),
     Rule("short", "fewer words than this", "sentences within a normal length; both ends are «ours»"),
     Rule("long", "more words than this", "sentences within a normal length; both ends are «ours»"),
     Rule("bad_words", "holds a word of the list", "noisy words (spam/pornography); the list is «ours»"),

@@ -15,7 +15,7 @@ from diptych.mining.fetch.gathering import FetchBucket, TakeImages, buckets
 from diptych.mining.fetch.gathering import fetched_at as times_of
 from diptych.mining.judge.decode import Decode
 from diptych.mining.judge.scoring import Scorer
-from diptych.mining.keep import keep, keep_on_daft, writing
+from diptych.mining.keep import keep, writing
 from diptych.mining.keep.joining import Join, gather
 from diptych.mining.layout import STAGES, RunLayout
 from diptych.mining.lists import Lists, lists_of
@@ -31,7 +31,8 @@ from diptych.runtime.engine import run as run_shards
 from diptych.runtime.engine.outcome import Work
 from diptych.runtime.engine.stopping import stoppable
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
-from diptych.runtime.files import holds_something, refuse_links_out, text_of
+from diptych.runtime.files import refuse_links_out, text_of
+from diptych.runtime.outputs import claim
 
 EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what belongs to a folder for good
 LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
@@ -106,9 +107,7 @@ class Mine:
             before = read_json(self.layout.settings, Object)
             different = differences({k: now[k] for k in EARLY}, {k: before.get(k) for k in EARLY})
             refuse_other(self.out, "a run with other settings", different)
-        elif holds_something(self.out):
-            raise RecipeError(f"{self.out} is not empty, and `diptych mine run` did not make it; give an empty --out")
-        self.out.mkdir(parents=True, exist_ok=True)
+        claim(self.out, "mined")
         write_json(self.layout.settings, now)
         self.about = now
 
@@ -230,7 +229,7 @@ class Mine:
 
     def _join(self, pages: Sequence[str], measured: Sequence[tuple[str, str]]) -> list[str]:
         answers, lists, rules = gather(self.layout, measured), self._lists(), self.settings.keep
-        same = [answers, self.scorer_version, self.about["keep"]["score"], rules.licence, digest(repr(lists)),
+        same = [answers, self.scorer_version, rules.score, rules.kinds, rules.licence, digest(repr(lists)),
                 self.settings.offline]  # fmt: skip
         names = [self._plan(digest("joined", page, *same), {"pages": page}) for page in pages]
         work = Join(self.out, self.settings, answers, lists, self.scorer, self.load_scorer)
@@ -240,8 +239,7 @@ class Mine:
     def _keep(self, pages: Sequence[str], joined: Sequence[str], indexes: Sequence[str]) -> dict[str, Any]:
         layout, rules = self.layout, self.settings.keep
         pairs, places = writing.pairs_of(layout, joined)
-        steps = keep_on_daft.steps() if self.engine == "daft" else None
-        verdict = keep.choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs, steps)
+        verdict = keep.choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs)
         by = writing.made_by(self.scorer_version)
         kept = writing.write_verdicts(layout, places, verdict, pages)
         writing.write_records(layout, kept, by)
@@ -269,8 +267,8 @@ def _digest_of_words(path: Path | None) -> str | None:
         raise DataError(f"cannot read {path}: {error}; wanted a word a line, in UTF-8") from error
 
 
-def refuse_unjudged(no_nsfw: bool, judges: Mapping[str, str]) -> None:
-    """Raise DiptychError (exit code 1) if there is no NSFW judge, and --no-nsfw was not given."""
-    if "nsfw" not in judges and not no_nsfw:
-        way_out = "give one with --nsfw FOLDER, or give --no-nsfw, and the report calls all images «not judged»"
+def refuse_unjudged(skip_nsfw_check: bool, judges: Mapping[str, str]) -> None:
+    """Raise DiptychError (exit code 1) if there is no NSFW judge, and --skip-nsfw-check was not given."""
+    if "nsfw" not in judges and not skip_nsfw_check:
+        way_out = "give one with --nsfw FOLDER, or give --skip-nsfw-check, and the report calls all images «not judged»"
         raise DiptychError(f"no NSFW judge, and none comes with Diptych: {way_out}")

@@ -1,7 +1,7 @@
 """The settings of `diptych mine`: one frozen model, saved in OUT/mine.json with every value resolved."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,6 +29,7 @@ class TextRules(_Frozen):
     """Rules of the texts of an image."""
 
     file_name: bool | None = True
+    boilerplate: bool | None = True
     short: int | None = Field(default=3, ge=1)
     long: int | None = Field(default=40, ge=1)
     bad_words: bool | None = True
@@ -58,6 +59,9 @@ class KeepRules(_Frozen):
     """Rules of pairs, over the whole collection."""
 
     score: float | None = None
+    kinds: tuple[Literal["figcaption", "alt", "title", "caption", "near"], ...] | None = Field(
+        default=None, min_length=1
+    )
     common_text: int | None = Field(default=10, ge=1)
     near_bits: int | None = Field(default=4, ge=0, le=4)
     host_pairs: int | None = Field(default=None, ge=1)
@@ -109,7 +113,7 @@ def changed(settings: MiningSettings, assignments: Iterable[str]) -> MiningSetti
     Raises RecipeError for a key that does not exist, with the nearest one that does, and for values out of range.
     """
     values = settings.model_dump()
-    places = {f"rules.{name}": (part, name) for part in RULES for name in values[part]}
+    places = {f"rules.{name}": (part, name) for part in RULES for name in values[part] if name != "kinds"}
     places |= {f"fetch.{name}": ("fetch", name) for name in values["fetch"]}
     for given in assignments:
         key, text = assignment(given, "rules.sides=300")

@@ -8,7 +8,6 @@ which is four times as wide (one slice per task). Code of one system alone is in
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +15,11 @@ from torch import Tensor, nn
 from diptych.core import Vocabulary
 from diptych.data.store.tokens import Tokens
 from diptych.models.renaming import layer_table, rename
-from diptych.models.system import Imported, SystemModel
+from diptych.models.system import SystemModel
 from diptych.models.weights import ImportReport, load_into
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import Tensors, find_weights, read_weights
 
-M = TypeVar("M", bound=SystemModel)
 WORDS = "bert.embeddings.word_embeddings.weight"
 TIED = "cls.predictions.decoder.weight"
 NAMES = {
@@ -127,15 +125,6 @@ def heads_for(path: Path, width: int, heads: int | None) -> int:
 def head_names(ours: Tensors) -> tuple[str, ...]:
     """The names of the heads whose weights are among the tensors."""
     return tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
-
-
-def load_checkpoint(
-    model: type[M], read: Callable[..., Imported], path: Path, vocabulary_file: Path, **sizes: Any
-) -> tuple[M, ImportReport]:
-    """Build a model from an official checkpoint; `read` is the `Importer.read` of its system."""
-    config, names, tensors, report = read(path, vocabulary_file, **sizes)
-    made = model(config, names)
-    return made, load_into(made, tensors, report)
 
 
 def load_known(model: nn.Module, ours: Tensors, report: ImportReport) -> ImportReport:

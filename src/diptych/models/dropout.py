@@ -6,7 +6,7 @@ still decides everything. Each 64 bits serve four elements. The rate is rounded 
 rounded rate, so the expectation is exact.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -31,8 +31,7 @@ class Dropout(nn.Module):
         if x.device.type != "cpu" or x.dtype not in ONE:
             return F.dropout(x, self.rate)
         level = min(round(self.rate * LEVELS), LEVELS - 1)
-        dropped: Tensor = _Drop.apply(x, _ones_and_zeros(x, level), LEVELS / (LEVELS - level))
-        return dropped
+        return cast(Tensor, _Drop.apply(x, _ones_and_zeros(x, level), LEVELS / (LEVELS - level)))
 
     def extra_repr(self) -> str:
         return str(self.rate)

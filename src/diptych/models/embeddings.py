@@ -1,5 +1,7 @@
 """Embeddings of words, positions and segments."""
 
+from typing import cast
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -26,10 +28,8 @@ class TextEmbedding(nn.Module):
         self, words: Int[Tensor, "B L"], positions: Int[Tensor, "*L"], segments: Int[Tensor, "B L"]
     ) -> Float[Tensor, "B L D"]:
         """The sum of the three embeddings, not yet normalised. `positions` is (B, L), or (L,) for all samples."""
-        total: Tensor = self.words(words) + self.positions(positions) + self.segments(segments)
-        return total
+        return cast(Tensor, self.words(words) + self.positions(positions) + self.segments(segments))
 
     def finish(self, total: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
         """Layer norm and dropout."""
-        finished: Tensor = self.dropout(self.norm(total))
-        return finished
+        return cast(Tensor, self.dropout(self.norm(total)))

@@ -92,8 +92,7 @@ class AnswerHead(nn.Module):
         self.outer = nn.Linear(2 * sizes.width, sizes.answers)
 
     def forward(self, states: States) -> Float[Tensor, "B A"]:
-        scores: Tensor = self.outer(F.relu(self.inner(states.special["cls"] * states.special["sep"])))
-        return scores
+        return cast(Tensor, self.outer(F.relu(self.inner(states.special["cls"] * states.special["sep"]))))
 
 
 class SlotAnswerHead(nn.Module):
@@ -109,8 +108,7 @@ class SlotAnswerHead(nn.Module):
         self.outer = nn.Linear(sizes.width, sizes.answers)
 
     def forward(self, states: States) -> Float[Tensor, "B A"]:
-        scores: Tensor = self.outer(self.norm(F.gelu(self.dense(states.special["slot"]))))
-        return scores
+        return cast(Tensor, self.outer(self.norm(F.gelu(self.dense(states.special["slot"])))))
 
     @torch.no_grad()
     def begin_as(self, word: WordHead, words: Sequence[int | None]) -> None:
@@ -142,8 +140,7 @@ class MatchHead(nn.Module):
         self.out = nn.Linear(sizes.width, 1)
 
     def forward(self, states: States) -> Float[Tensor, "B"]:
-        scores: Tensor = self.out(states.special["cls"])[:, 0]
-        return scores
+        return cast(Tensor, self.out(states.special["cls"])[:, 0])
 
 
 class PooledMatchHead(nn.Module):
@@ -158,8 +155,7 @@ class PooledMatchHead(nn.Module):
 
     def classes(self, states: States) -> Float[Tensor, "B 2"]:
         """Logits of the two classes."""
-        scores: Tensor = self.out(self.pool(states.special["cls"]))
-        return scores
+        return cast(Tensor, self.out(self.pool(states.special["cls"])))
 
     def forward(self, states: States) -> Float[Tensor, "B"]:
         scores = self.classes(states)
@@ -167,7 +163,11 @@ class PooledMatchHead(nn.Module):
 
 
 class PooledHead(nn.Module):
-    """Base of heads over BERT's pooler: dropout and one layer (VL-BERT's code on VCR)."""
+    """Dropout and one layer over BERT's pooler (VL-BERT's code on VCR).
+
+    `scores`: logits of a sample. With several they are those of the classes of a sentence about an image, such as false
+    (first) and true; with 1 it is that of one text among the candidates of an image (VCR).
+    """
 
     reads = frozenset({"cls"})
 
@@ -177,27 +177,10 @@ class PooledHead(nn.Module):
         self.dropout = Dropout(sizes.dropout)
         self.out = nn.Linear(sizes.width, scores)
 
-    def scores(self, states: States) -> Float[Tensor, "B S"]:
-        """Logits, `scores` of them per sample."""
+    def forward(self, states: States) -> Float[Tensor, "B *S"]:
+        """Logits (B, scores), or (B,) if `scores` is 1."""
         scores: Tensor = self.out(self.dropout(self.pool(states.special["cls"])))
-        return scores
-
-
-class ChoiceHead(PooledHead):
-    """The logit of one text among the candidates of an image (VCR)."""
-
-    def __init__(self, sizes: HeadSizes) -> None:
-        super().__init__(sizes, 1)
-
-    def forward(self, states: States) -> Float[Tensor, "B"]:
-        return self.scores(states)[:, 0]
-
-
-class SentenceClassHead(PooledHead):
-    """Logits of the classes of a sentence about an image, such as false (first) and true."""
-
-    def forward(self, states: States) -> Float[Tensor, "B S"]:
-        return self.scores(states)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
 class RegionScoreHead(nn.Module):
@@ -209,8 +192,7 @@ class RegionScoreHead(nn.Module):
         self.out = nn.Linear(sizes.width, 1)
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N"]:
-        scores: Tensor = self.out(F.gelu(self.dense(states)))[..., 0]
-        return scores
+        return cast(Tensor, self.out(F.gelu(self.dense(states)))[..., 0])
 
 
 class SimilarityHead(nn.Module):
@@ -287,10 +269,10 @@ HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "match": lambda sizes, _: MatchHead(sizes),
     "region_feature": lambda sizes, _: region_feature(sizes),
     "similarity": lambda sizes, _: SimilarityHead(sizes),
-    "choice": lambda sizes, _: ChoiceHead(sizes),
+    "choice": lambda sizes, _: PooledHead(sizes, 1),
     "region_score": lambda sizes, _: RegionScoreHead(sizes),
-    "nlvr": lambda sizes, _: SentenceClassHead(sizes, 2),
-    "entailment": lambda sizes, _: SentenceClassHead(sizes, 3),
+    "nlvr": lambda sizes, _: PooledHead(sizes, 2),
+    "entailment": lambda sizes, _: PooledHead(sizes, 3),
 }
 
 

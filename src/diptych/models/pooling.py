@@ -1,5 +1,7 @@
 """Attention pooling: many states to one vector (MCAN, Yu et al., CVPR 2019)."""
 
+from typing import cast
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -21,8 +23,7 @@ class AttentionPool(nn.Module):
     def forward(self, states: Float[Tensor, "B N D"], present: Bool[Tensor, "B N"]) -> Float[Tensor, "B S"]:
         scores = self.weigh(F.relu(self.inner(states)))[..., 0]
         weights = torch.softmax(scores + (~present).to(scores.dtype) * CLOSED, -1)
-        pooled: Tensor = self.norm(self.out((weights[:, None] @ states)[:, 0]))
-        return pooled
+        return cast(Tensor, self.norm(self.out((weights[:, None] @ states)[:, 0])))
 
 
 class LayerPools(nn.Module):

@@ -1,4 +1,4 @@
-"""Rename the tensors of an official checkpoint by a table, in either direction.
+"""Rename the tensors of an official checkpoint by a table.
 
 A table maps the authors' names to ours, without the ending `.weight` or `.bias`. On both sides `#` is a number, such as
 that of a layer. Our models hold query, key and value of an attention as one tensor, `qkv`: three of the authors' names
@@ -55,21 +55,6 @@ def rename(
         elif new not in ours:
             ours[new] = _joined(theirs, name)
     return ours, report
-
-
-def export(tensors: Tensors, table: Mapping[str, str]) -> Tensors:
-    """Return our tensors under the authors' names. Raises CheckpointError for a tensor that the table lacks."""
-    outward: dict[str, str] = {}
-    for there, here in table.items():
-        outward.setdefault(here, there)  # of query, key and value the first
-    exported: Tensors = {}
-    for name, value in tensors.items():
-        new = new_name(name, outward)
-        if new is None:
-            raise CheckpointError(f"{name} has no counterpart in the authors' code")
-        names = _parts(new) if ".qkv." in name else [new]
-        exported |= dict(zip(names, value.chunk(len(names)), strict=True)) if len(names) > 1 else {new: value}
-    return exported
 
 
 def _joined(theirs: Tensors, name: str) -> torch.Tensor:

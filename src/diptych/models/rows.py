@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -157,8 +157,7 @@ def requested_mask(
 
 
 def _rows_of(rows: Tensor, index: Tensor | None) -> Tensor:
-    picked: Tensor = rows if index is None else _Select.apply(rows, index)
-    return picked
+    return cast(Tensor, rows if index is None else _Select.apply(rows, index))
 
 
 def _laid(rows: Tensor, index: Tensor | None, batch: int, length: int) -> Tensor:

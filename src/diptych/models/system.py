@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
@@ -121,7 +121,7 @@ class ResolvedConfig(ModelConfig):
 
 
 class SystemModel(nn.Module):
-    """Base class of a system's model (`Model` in `core/protocols.py`), built from a config and names of heads."""
+    """Base class of a system's model (`StateModel` in `core/protocols.py`), built from a config and names of heads."""
 
     config: ResolvedConfig
     heads: nn.ModuleDict
@@ -149,8 +149,7 @@ class SystemModel(nn.Module):
         raise NotImplementedError
 
     def __call__(self, *args: Any, **named: Any) -> States:
-        states: States = super().__call__(*args, **named)
-        return states
+        return cast(States, super().__call__(*args, **named))
 
 
 NETWORK = "regions.network."  # prefix of the parameters of the network that reads pixels

@@ -7,7 +7,7 @@ x ── self-attention ── dropout ── + ── norm ── inner ── 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -95,8 +95,7 @@ class SelfAttention(nn.Module):
             scores = torch.add(closed, q @ k.transpose(-1, -2), alpha=self.size**-0.5)
             mixed = self.dropout(torch.softmax(scores, -1)) @ v
         joined = mixed.transpose(1, 2).flatten(2)
-        out: Tensor = self.out(joined if rows is None else rows.gather(joined))
-        return out
+        return cast(Tensor, self.out(joined if rows is None else rows.gather(joined)))
 
     def recall(
         self, x: Float[Tensor, "N n D"], cache: LayerCache, memory: DecoderCache, joint: bool = True
@@ -131,8 +130,7 @@ class SelfAttention(nn.Module):
         return self._out(_unfold(weights @ values, 1))
 
     def _out(self, mixed: Float[Tensor, "B K H n d"]) -> Float[Tensor, "N n D"]:
-        out: Tensor = self.out(mixed.flatten(0, 1).transpose(1, 2).flatten(2))
-        return out
+        return cast(Tensor, self.out(mixed.flatten(0, 1).transpose(1, 2).flatten(2)))
 
 
 def closing(blocked: Bool[Tensor, "#B 1 #K P"], like: Tensor) -> Float[Tensor, "#B 1 #K P"]:
@@ -178,13 +176,11 @@ class Layer(nn.Module):
 
     def attend(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Add the output of attention to the residual stream, and normalise."""
-        normed: Tensor = self.attention_norm(x + self.dropout(mixed))
-        return normed
+        return cast(Tensor, self.attention_norm(x + self.dropout(mixed)))
 
     def feed(self, x: Tensor) -> Tensor:
         """The feed-forward part."""
-        normed: Tensor = self.norm(x + self.dropout(self.outer(F.gelu(self.inner(x)))))
-        return normed
+        return cast(Tensor, self.norm(x + self.dropout(self.outer(F.gelu(self.inner(x))))))
 
 
 def run_last(
@@ -192,8 +188,7 @@ def run_last(
 ) -> Float[Tensor, "B L D"]:
     """Run a layer for the requested positions only (None: for all); other states are undefined."""
     if requested is None:
-        every: Tensor = layer(x, closed, *more)
-        return every
+        return cast(Tensor, layer(x, closed, *more))
     rows = Rows.of(requested, within=Rows.every(*requested.shape))
     return rows.put(layer(x.flatten(0, 1), rows.cut(closed), *more, rows=rows))
 

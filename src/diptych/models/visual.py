@@ -50,7 +50,7 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
     if setting is True and not stored:
         raise RecipeError(
             "model.whole_region=true reads the feature of the whole picture as one region more, and the store has "
-            "none: without it this would be another model. Extract it too (diptych extract DATA STORE --detector ... "
+            "none: without it this would be another model. Extract it (diptych extract DATA --out OUT --detector ... "
             "--image-feature densenet121), or set model.whole_region=false"
         )
     return setting is not False and stored

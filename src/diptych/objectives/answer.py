@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, States, Vocabulary
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Sample, StateModel, States, Vocabulary
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import Scheme, hide_words
 
@@ -45,7 +45,7 @@ class AnswerQuestion(PerSample):
         """Number of questions with known answers."""
         return torch.tensor(sum("answer_scores" in truth for truth in batch.truths))
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["answer"](states).float()
         if scores.dim() == 3:  # two classifiers (TDEN's code), whose losses are added
             return torch.stack([self._cost(one, batch) for one in scores.unbind(1)]).sum()

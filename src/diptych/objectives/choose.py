@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.core import Batch, Capability, Sample, StateModel, States
 from diptych.objectives.candidates import split_candidates
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.retrieval import group_sizes
@@ -42,7 +42,7 @@ class ChooseText(PerSample):
         """Number of questions (softmax) or of candidates (sigmoid)."""
         return torch.tensor(len(group_sizes(batch)) if self.form == "softmax" else len(batch))
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["choice"](states).float().reshape(len(batch))
         if self.form == "sigmoid":
             return F.binary_cross_entropy_with_logits(scores, batch.matched.to(scores), reduction="sum")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, Model, States
+from diptych.core import Batch, Capability, StateModel, States
 from diptych.objectives.per_sample import PerSample
 from diptych.runtime.devices import to_device
 
@@ -29,7 +29,7 @@ class ClassifyStatement(PerSample):
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads[self.head](states).float()
         wanted = to_device([truth["class"] for truth in batch.truths], scores.device)
         return F.cross_entropy(scores, wanted, reduction="sum")

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from diptych.core import REGIONS_AFTER_TEXT, Batch, Capability, Model, Sample, StateRequest, States, Vocabulary
+from diptych.core import REGIONS_AFTER_TEXT, Batch, Capability, Sample, StateModel, StateRequest, States, Vocabulary
 from diptych.objectives.masked_features import feature_distance
 from diptych.objectives.per_sample import PerSample
 from diptych.runtime.errors import DataError
@@ -40,7 +40,7 @@ class GenerateRegions(PerSample):
         assert batch.target_present is not None
         return StateRequest(target=batch.target_present & batch.regions_present)
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         places = batch.where(self.name, self.request)
         if batch.features is None and len(places[0]):

@@ -7,7 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, Model, StateRequest, States
+from diptych.core import Batch, Capability, StateModel, StateRequest, States
 from diptych.core.regions import shared_and_union
 from diptych.objectives.per_sample import PerSample
 from diptych.runtime.devices import to_device
@@ -30,7 +30,7 @@ class GroundExpression(PerSample):
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(regions=batch.regions_present & self.right(batch).any(1, keepdim=True))
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         right, places = self.right(batch), batch.where(self.name, self.request)
         scores: Tensor = model.heads["region_score"](states.regions[places]).float().reshape(-1)
         return F.binary_cross_entropy_with_logits(scores, right[places].to(scores), reduction="sum")

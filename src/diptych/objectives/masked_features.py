@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Places, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Places, Sample, StateModel, StateRequest, States
 from diptych.objectives.masked_regions import targets_of
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import with_least
@@ -49,12 +49,12 @@ class MaskedRegionFeature(PerSample):
         chosen = torch.zeros_like(batch.chosen) if batch.features is None else batch.chosen
         return StateRequest(regions=chosen & batch.regions_present)
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         return feature_distance(model, states.regions, batch, batch.where(self.name, self.request), self.distance)
 
 
 def feature_distance(
-    model: Model, states: Float[Tensor, "B R D"], batch: Batch, places: Places, over_values: Literal["mean", "sum"]
+    model: StateModel, states: Float[Tensor, "B R D"], batch: Batch, places: Places, over_values: Literal["mean", "sum"]
 ) -> Float[Tensor, ""]:
     """Squared distances between predicted and true region features at `places`, summed; 0 without features."""
     predicted: Tensor = model.heads["region_feature"](states[places]).float()

@@ -8,19 +8,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import (
-    BIDIRECTIONAL,
-    IGNORE,
-    TEXT_AFTER_REGIONS,
-    Attention,
-    Batch,
-    Capability,
-    Model,
-    Sample,
-    StateRequest,
-    States,
-    Vocabulary,
-)
+from diptych.core import IGNORE, Batch, Capability, Sample, StateModel, StateRequest, States, Vocabulary
+from diptych.core.attention import BIDIRECTIONAL, TEXT_AFTER_REGIONS, Attention
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_words, with_least, word_losses
 
@@ -102,7 +91,7 @@ class MaskedLanguage(PerSample):
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(text=self._labels(batch) != IGNORE)
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         labels = self._labels(batch)
         places = batch.where(self.name, self.request)
         losses = word_losses(model, states.text, labels, self.label_smoothing, self.vocabulary.pad, places)

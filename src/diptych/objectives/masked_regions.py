@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, Model, Regions, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Regions, Sample, StateModel, StateRequest, States
 from diptych.core.regions import shared_and_union
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import mean_by_sample, with_least
@@ -54,7 +54,7 @@ class MaskedRegionClass(PerSample):
         chosen = self.request(batch).mask
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         places = batch.where(self.name, self.request)
         scores: Tensor = model.heads["region_class"](states.regions[places]).float()
         if batch.classes is None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, StateRequest, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Partners, Sample, StateModel, StateRequest, States
 from diptych.objectives.per_sample import PerSample
 
 Negative = Literal["captions", "pictures"]  # what a mismatched pair takes from another sample
@@ -63,7 +63,7 @@ class ImageTextMatching(PerSample):
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(samples=batch.regions_present.any(1), heads=frozenset({"match"}))
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         pictured = batch.where(self.name, self.request)
         scores: Tensor = model.heads["match"](states).float()[pictured]
         return F.binary_cross_entropy_with_logits(scores, batch.matched[pictured].to(scores), reduction="sum")

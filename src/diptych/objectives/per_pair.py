@@ -5,7 +5,7 @@ from random import Random
 
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Objective, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Objective, Sample, StateModel, StateRequest, States
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,5 @@ class SummedByPair:
     def request(self, batch: Batch) -> StateRequest:
         return self.objective.request(batch)
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         return self.objective.loss(model, states, batch)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Model, Sample, StateRequest, States
+from diptych.core import BIDIRECTIONAL, IGNORE, Batch, Sample, StateModel, StateRequest, States
 from diptych.objectives.words import word_losses
 
 
@@ -52,7 +52,7 @@ class TargetWords(PerSample):
         assert batch.target_labels is not None
         return StateRequest(target=batch.target_labels != IGNORE)
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         assert states.target is not None
         assert batch.target_labels is not None
         places, labels = batch.where(self.name, self.request), batch.target_labels

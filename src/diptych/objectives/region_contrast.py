@@ -5,12 +5,12 @@ Unified VLP's code has this pretext task and keeps it switched off.
 
 from dataclasses import dataclass, replace
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.core import Batch, Capability, Sample, StateModel, States
 from diptych.objectives.per_sample import PerSample
 
 
@@ -41,11 +41,10 @@ class RegionContrast(PerSample):
         """Number of images with hidden regions."""
         return batch.chosen.any(1).sum()
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         chosen = batch.chosen
         queries = states.embedded["places"] + model.heads["pooler"](states.special["cls"])[:, None]
         scores = (queries @ states.embedded["regions"].transpose(1, 2)).float()
         scores = scores.masked_fill(~chosen[:, None], -torch.inf).masked_fill(~chosen.any(1)[:, None, None], 0)
         own = scores.log_softmax(-1).diagonal(dim1=1, dim2=2).masked_fill(~chosen, 0)
-        total: Tensor = -(own.sum(1) / chosen.sum(1).clamp(min=1)).sum()
-        return total
+        return cast(Tensor, -(own.sum(1) / chosen.sum(1).clamp(min=1)).sum())

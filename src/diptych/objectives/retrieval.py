@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Partners, Sample, States
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Partners, Sample, StateModel, States
 from diptych.objectives.matching import Negatives, wrong_pairs
 from diptych.objectives.per_sample import PerSample
 
@@ -70,7 +70,7 @@ class MatchGroups(PerSample):
         sizes = torch.tensor(group_sizes(batch))
         return torch.tensor(len(batch)) if self.form == "binary" else (sizes > 1).sum()
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["match"](states).float()
         if self.form == "binary":
             return F.binary_cross_entropy_with_logits(scores, batch.matched.to(scores), reduction="sum")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, cast
 
 from diptych.core import Capability, Objective, Update
 from diptych.objectives.similarity import Similarity
@@ -42,11 +42,8 @@ class Schedule:
         """The update of a step: a pure function of (seed, step), so that all ranks and resumed runs agree."""
         updates, weights = zip(*self.updates, strict=True)
         if self.order == "sampled":
-            (drawn,) = Random(f"{self.seed}/{step}").choices(updates, weights)
-        else:
-            drawn = updates[step % len(updates)]
-        chosen: Update = drawn
-        return chosen
+            return cast(Update, Random(f"{self.seed}/{step}").choices(updates, weights)[0])
+        return cast(Update, updates[step % len(updates)])
 
     @property
     def first(self) -> "Schedule":
@@ -57,6 +54,12 @@ class Schedule:
         if self.order == "together":
             return self
         return Schedule((next((update, 1.0) for update, weight in self.updates if weight),))
+
+    @property
+    def watched(self) -> str:
+        """The objective whose likelihood chooses weights: of `first`, one that predicts words, else its first one."""
+        objectives = self.first.objectives
+        return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 
     @property
     def objectives(self) -> list[Objective]:

@@ -9,20 +9,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from diptych.core import (
-    IGNORE,
-    Batch,
-    Capability,
-    Losses,
-    Objective,
-    Partners,
-    Places,
-    Sample,
-    StateRequest,
-    States,
-    Vocabulary,
-)
+from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners, Places, Sample, Vocabulary
 from diptych.core.randomness import pick, uniform
+from diptych.core.states import StateRequest, States
 from diptych.objectives.updates import OneForward, with_request
 from diptych.runtime.errors import RecipeError
 

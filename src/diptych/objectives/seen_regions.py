@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, Model, Sample, StateRequest, States
+from diptych.core import Batch, Capability, Sample, StateModel, StateRequest, States
 from diptych.objectives.per_sample import PerSample
 
 
@@ -36,7 +36,7 @@ class SeenRegionClass(PerSample):
             return StateRequest(embedded=torch.zeros_like(batch.hidden))
         return StateRequest(embedded=batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1))
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         places = batch.where(self.name, self.request)
         scores: Tensor = model.heads["seen_class"](states.embedded["features"][places]).float()
         if batch.classes is None:

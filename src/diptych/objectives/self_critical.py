@@ -153,19 +153,10 @@ def rewritten(batch: Batch, captions: Sequence[Sequence[Caption]], ask: Objectiv
         for caption in of_picture
     ]
     text = collate(ask.prepare(samples, Random(0))).to(batch.boxes.device)
-    return replace(
-        batch.repeat(len(captions[0])),
-        attention=text.attention,
-        text=text.text,
-        text_present=text.text_present,
-        word_counts=text.word_counts,
-        places={},
-        text_labels=text.text_labels,
-        text_regions=None,
-        target=text.target,
-        target_present=text.target_present,
-        target_labels=text.target_labels,
-    )
+    names = ("attention", "text", "text_present", "text_labels", "word_counts", "target", "target_present",
+             "target_labels")  # fmt: skip
+    read: dict[str, Any] = {name: getattr(text, name) for name in names}
+    return replace(batch.repeat(len(captions[0])), **read, text_regions=None)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Model, Sample, States
+from diptych.core import Batch, Capability, Sample, StateModel, States
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
@@ -45,7 +45,7 @@ class Similarity(PerSample):
     def count(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch))
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         own = 0 if batch.idle else len(batch)  # a placeholder is not a negative
         own_pictures, own_texts = model.heads["similarity"](states)
         pictures, mine = of_all_ranks(own_pictures[:own])

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import IGNORE, Model, Places, Vocabulary
+from diptych.core import IGNORE, Places, StateModel, Vocabulary
 
 Scheme = tuple[float, float, float]  # shares of the chosen words that become [MASK], become a random token, stay
 
@@ -62,12 +62,11 @@ def mean_by_sample(losses: Float[Tensor, "n"], chosen: Bool[Tensor, "B T"]) -> F
     counts = chosen.sum(1)
     sums = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
     samples = (counts > 0).sum()
-    total: Tensor = (sums / (counts + 1e-4)).sum() * samples / (samples + 1e-4)
-    return total
+    return (sums / (counts + 1e-4)).sum() * samples / (samples + 1e-4)
 
 
 def word_losses(
-    model: Model,
+    model: StateModel,
     states: Float[Tensor, "B T D"],
     labels: Int[Tensor, "B T"],
     smoothing: float = 0.0,

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 from torch import nn
 
 from diptych.core import Record
 from diptych.runtime.configs import derive
+from diptych.runtime.devices import torch_unchanged
 from diptych.storybook.book import thing
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import DetectorConfig, SmallDetector
@@ -52,28 +53,23 @@ class DetectorRecipe(BaseModel):
     seed: int = 0  # of the drawn world
     split: str = "train"
     first: PositiveInt = 1_000_000  # number of the first scene, far from those of the language models
-    optimizer: OptimizerConfig = Field(
-        default_factory=lambda: OptimizerConfig(
-            kind="muon",
-            muon_params=MUON_PARAMETERS,
-            lr=3e-3,
-            betas=(0.9, 0.99),
-            weight_decay=1e-2,
-            clip=10,
-            schedule="cosine",
-            warmup_steps=30,
-        )
+    optimizer: OptimizerConfig = OptimizerConfig(
+        kind="muon",
+        muon_params=MUON_PARAMETERS,
+        lr=3e-3,
+        betas=(0.9, 0.99),
+        weight_decay=1e-2,
+        clip=10,
+        schedule="cosine",
+        warmup_steps=30,
     )
-    training: TrainingConfig = Field(
-        default_factory=lambda: TrainingConfig(
-            steps=900,
-            batch=6,
-            precision="bf16",
-            ema=0.99,
-            checkpoint_every=250,
-            log_every=25,
-            loading_threads=0,  # on two cores a drawing thread slows torch's two: 155 ms a step, not 100
-        )
+    training: TrainingConfig = TrainingConfig(
+        steps=900,
+        batch=6,
+        ema=0.99,
+        checkpoint_every=250,
+        log_every=25,
+        loading_threads=0,  # on two cores a drawing thread slows torch's two: 155 ms a step, not 100
     )
 
     @classmethod
@@ -128,14 +124,10 @@ class FasterRCNNRecipe(DetectorRecipe):
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"
     shorter: PositiveInt = 160  # pixels of a picture's shorter side; more sees small objects better, and takes longer
-    optimizer: OptimizerConfig = Field(
-        default_factory=lambda: OptimizerConfig(lr=5e-4, weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=20)
+    optimizer: OptimizerConfig = OptimizerConfig(
+        lr=5e-4, weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=20
     )
-    training: TrainingConfig = Field(
-        default_factory=lambda: TrainingConfig(
-            steps=300, batch=6, precision="bf16", ema=0.98, checkpoint_every=50, log_every=10
-        )
-    )
+    training: TrainingConfig = TrainingConfig(steps=300, batch=6, ema=0.98, checkpoint_every=50, log_every=10)
 
     proposals: PositiveInt = 200  # of a picture, in training; torchvision's 2,000 take four times as long
     regions: PositiveInt = 64  # of those, what the box head learns from at a step; torchvision's 512 are for 80 kinds
@@ -156,6 +148,7 @@ class FasterRCNNRecipe(DetectorRecipe):
         return FasterRCNNConfig(self.architecture, kinds, self.layer, self.shorter, self.shorter)
 
 
+@torch_unchanged()
 def train_detector(
     recipe: DetectorRecipe, folder: Path, selection: Selection = STORYBOOK, console: Console | None = None
 ) -> StorybookDetector | FasterRCNN:

@@ -10,7 +10,8 @@ from diptych.data.store.store import DETECTOR
 from diptych.runs.folder import INNER
 from diptych.runtime.configs import assignment, value_of
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
-from diptych.runtime.files import holds_something, text_of, whole_folder
+from diptych.runtime.files import text_of
+from diptych.runtime.outputs import refuse_folder, whole_folder
 from diptych.runtime.weight_files import HUB_FILES, from_hub
 from diptych.systems import SYSTEMS
 from diptych.vision.detectors.detector import Detector
@@ -56,10 +57,10 @@ def open_detector(
     for inside in (path, path / DETECTOR, path / INNER / DETECTOR):
         if (inside / DESCRIBED).is_file() and name != GIVEN:
             refuse_ignored(given, ("--region-selection",), f"{name}, a detector folder, which has its own")
-            return load_detector(inside, rule)
+            return load_detector(inside, int(select) if isinstance(select, str) and select.isdecimal() else rule)
     request = DetectorRequest(
         str(path) if name.startswith(HUB) else name, records, features, boxes is not None, weights, rule,
-        {key: value_of(value) for key, value in (assignment(text, "least=36") for text in settings)}, backbone,
+        {key: value_of(value) for key, value in (assignment(text, "cells=14") for text in settings)}, backbone,
         _names_of(class_names), report,
     )  # fmt: skip
     return ask(request, given, files or name.startswith(HUB))
@@ -82,14 +83,14 @@ def keep_detector(
 
     Return a line for each key or note of the import, and one that describes the detector.
     """
-    refuse_existing(out)
+    refuse_folder(out, None)
     lines: list[str] = []
     detector = open_detector(
         name, (), None, weights, settings=settings, backbone=backbone, class_names=class_names, report=lines.append,
         files=True,
     )  # fmt: skip
     try:
-        with whole_folder(out) as temporary:
+        with whole_folder(out, "detector") as temporary:
             detector.save(temporary)
     except OSError as error:
         raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another place") from error
@@ -99,12 +100,6 @@ def keep_detector(
     return [*lines, about]
 
 
-def refuse_existing(out: Path) -> None:
-    """Raise RecipeError if `out` holds anything."""
-    if holds_something(out):
-        raise RecipeError(f"{out} is there already; give another folder, or delete it")
-
-
 def fetched(name: str) -> Path:
     """Download `hub:USER/NAME@COMMIT`; return its detector folder or weights file."""
     if (match := HUB_NAME.fullmatch(name)) is None:
@@ -112,7 +107,9 @@ def fetched(name: str) -> Path:
             f"{name!r} names no fixed version; wanted hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
             "page of the files, under History): what a branch means can change, and the features with it"
         )
-    use = f"give the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE OUT"
+    use = (
+        f"give the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"
+    )
     if (described := from_hub(match[1], DESCRIBED, match[2], use)) is not None:
         from_hub(match[1], WEIGHTS, match[2], use)
         return described.parent
@@ -129,17 +126,17 @@ def _names_of(path: Path | None) -> list[str]:
     try:
         names = [line.strip() for line in text_of(path, "utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(
-            f"cannot read the names of classes in {path} ({error}); wanted a text, a name a line"
-        ) from error
+        raise RecipeError(f"cannot read the names of classes in {path} ({error}); wanted a name a line") from error
     return names[1:] if names and names[0].strip("_").lower() == "background" else names
 
 
 def _selection(name: str | None) -> Selection | None:
-    """Return a selection rule by name; None: the detector's own."""
+    """Return a selection rule by name, or for a number N the rule of exactly N; None: the detector's own."""
+    if name is not None and name.isdecimal():
+        return Selection(most=int(name), least=int(name))
     known = dict(SELECTIONS)
     for system in SYSTEMS.values():
         known |= system.rules
     if name is not None and name not in known:
-        raise RecipeError(f"no selection {name!r}; {nearest(name, known)}")
+        raise RecipeError(f"no selection {name!r}, wanted a number of regions or a rule; {nearest(name, known)}")
     return None if name is None else known[name]

@@ -13,11 +13,11 @@ from diptych.core import Record
 from diptych.data.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.data.formats.parsing import Skips
 from diptych.data.formats.table import forms, read
-from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import DETECTOR, INDEX, Store, iterate
 from diptych.runs.detectors import open_detector
 from diptych.runtime.devices import choose_device
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.outputs import claim, refuse_inputs
 from diptych.runtime.processes import PROCESSES, torchrun_processes
 from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import printable
@@ -46,6 +46,7 @@ def extract_regions(
     failures.
     """
     console = console or Console(quiet=True)
+    claim(folder, "store")
     given = detector if isinstance(detector, GivenRegions) else None
     for note in given.files.notes if given is not None else ():
         tell(console, note)
@@ -79,41 +80,52 @@ def read_records(
     return records
 
 
-def store_of(
-    data: Path, folder: Path, detector: str | None, console: Console, seed: int = 0, features: Path | None = None
-) -> Store:
-    """Open a store; for any other data extract the regions into a store in `folder` first.
-
-    `features`: a file or folder of precomputed regions; `detector` is then `given`, or the folder of a model that was
-    trained on such. Called again, it resumes. Raises DataError and RecipeError.
-    """
+def open_data(data: Path, console: Console, seed: int = 0, features: Path | None = None) -> Store | list[Record]:
+    """Open a store, or read the records of other data. Raises DataError and RecipeError."""
     if (data / INDEX).is_file():
         if features is not None:
             raise RecipeError(f"{data} is a store and holds its regions already; leave out --features {features}")
         return Store(data)
     if not data.exists():
-        raise DataError(f"nothing at {data}; wanted a store, which `diptych extract DATA STORE` makes, or {forms()}")
+        raise DataError(
+            f"nothing at {data}; wanted a store, which `diptych extract DATA --out STORE` makes, or {forms()}"
+        )
+    return read_records(data, console, None, None, seed, need_pictures=features is None)
+
+
+def store_of(
+    opened: Store | Sequence[Record], data: Path, folder: Path, detector: str | None, console: Console,
+    features: Path | None = None,
+) -> Store:  # fmt: skip
+    """Return a store; of records extract the regions into a store in `folder` first.
+
+    `opened`: what `open_data` returned for `data`. `features`: a file or folder of precomputed regions; `detector` is
+    then `given`, or the folder of a model that was trained on such. Called again, it resumes. Raises DataError and
+    RecipeError.
+    """
+    if isinstance(opened, Store):
+        return opened
+    records = opened
     if detector is None and features is None:
         raise RecipeError(
             f"{data} is no store, and regions have to be found first: name a detector (--model or --detector), give "
-            f"those that you have (--features PATH), or run diptych extract {data} STORE --detector ..."
+            f"those that you have (--features PATH), or run diptych extract {data} --out STORE --detector ..."
         )
     if torchrun_processes() > 1:
         raise RecipeError(
-            f"several processes do not share the extraction; do it once: diptych extract {data} STORE "
+            f"several processes do not share the extraction; do it once: diptych extract {data} --out STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
             + ", then give --data STORE"
         )
-    records = read_records(data, console, None, None, seed, need_pictures=features is None)
-    opened = _detector_or_features(detector, features, records)
-    if not opened.needs_pictures and features is None:
+    finder = _detector_or_features(detector, features, records)
+    if not finder.needs_pictures and features is None:
         raise DataError(
-            f"{detector} finds no regions itself: its own were from {opened.contract.extractor}; "
-            + (f"give them: --features PATH, or make a store of them: diptych extract {data} STORE --detector given ..."
-               if isinstance(opened, GivenRegions)
-               else f"give it a store made so: diptych extract {data} STORE --detector {opened.contract.extractor}")
+            f"{detector} finds no regions itself: its own were from {finder.contract.extractor}; "
+            + (f"give them: --features PATH, or make a store: diptych extract {data} --out STORE --detector given ..."
+               if isinstance(finder, GivenRegions)
+               else f"give it such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
-    done = extract_regions(records, opened, folder, console)
+    done = extract_regions(records, finder, folder, console)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
     tell(console, f"{done.summary()}; {folder}: {splits}")
@@ -128,34 +140,26 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
         return open_detector(detector, records)
     form = open_detector(detector, records) if detector not in (None, GIVEN) else None
     if form is not None and not isinstance(form, GivenRegions):
-        raise RecipeError(
-            f"--features {features} are regions already, and {detector} would find its own "
-            f"({form.contract.extractor}); leave out one of them"
-        )
+        raise RecipeError(f"--features {features} are regions, and {detector} would find its own; give one of them")
     return open_detector(GIVEN, records, features, boxes="whole" if form is not None and form.whole_boxes else None)
 
 
-def stores_of(
-    named: Sequence[str], out: Path, detector: str | None, console: Console, seed: int = 0, features: Path | None = None
-) -> Store:
-    """Open one set of data by `store_of`, or several with names, such as `cc=STORE`, as one store."""
-    if len(named) == 1 and not NAMED_SET.fullmatch(named[0]):
-        return store_of(Path(named[0]), out / "store", detector, console, seed, features)
-    stores: dict[str, Store] = {}
-    for one in named:
+def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
+    """Return the path of one set of data, or those of several by their names, such as `cc=STORE`."""
+    if len(given) == 1 and not NAMED_SET.fullmatch(given[0]):
+        return Path(given[0])
+    named: dict[str, Path] = {}
+    for one in given:
         parts = NAMED_SET.fullmatch(one)
-        if parts is None or parts[1] in stores:
-            raise RecipeError(
-                f"--data {one}: several sets of data need distinct names, such as --data cc=STORE --data sbu=STORE"
-            )
-        stores[parts[1]] = store_of(Path(parts[2]), out / f"store-{parts[1]}", detector, console, seed, features)
-    return SeveralStores(stores)
+        if parts is None or parts[1] in named:
+            raise RecipeError(f"--data {one}: several sets need distinct names, such as --data a=STORE --data b=STORE")
+        named[parts[1]] = Path(parts[2])
+    return named
 
 
 def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
     """Raise an error for a store whose data changed since it was filled, or that would be inside its data."""
-    if out.exists() and data.exists() and out.samefile(data):
-        raise RecipeError(f"{out} holds the data themselves; give the store a folder of its own")
+    refuse_inputs(out, [data])
     if (out / INDEX).is_file():
         _same_words(Store(out), records, data, whole=False)
 

@@ -8,6 +8,7 @@
 - features.json: the feature contract
 - answers.json: answer vocabulary (VQA only)
 - validation.json: scores of the best validation, whose records chose the weights
+- familiarity.safetensors: what images it was trained on (of the drawn world's detector only)
 - detector/: the detector, so that an image is enough
 """
 
@@ -23,7 +24,6 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from diptych.core import FeatureContract
 from diptych.data.store.store import DETECTOR
@@ -31,13 +31,16 @@ from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig, SystemModel
 from diptych.models.weights import load_into
+from diptych.runs.familiarity import FILE as FAMILIAR
+from diptych.runs.familiarity import Familiarity
 from diptych.runtime import files
-from diptych.runtime.configs import derive
+from diptych.runtime.configs import derive, of_json
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import checksum, parse_json, sha256_of, text_of, write_atomically
+from diptych.runtime.outputs import copy_folder, whole_folder
 from diptych.runtime.plugins import packages_of, refuse_missing
-from diptych.runtime.weight_files import read_weights
+from diptych.runtime.weight_files import compact, read_weights, write_weights
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, named_system, parse, system_of
 from diptych.tasks.answers import FILE as ANSWERS
@@ -47,8 +50,11 @@ from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
+VALIDATED = "images"  # its entry with the number of images, where they are too few for a reliable score
+UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"  # entries of answers, times 100
 HIGHEST = 1e6  # greatest absolute value of a validation score
 _NAME = re.compile(r"[\w.-]{1,100}")
+SAMPLE = Path(__file__).parent / "sample"  # a captioner of drawn scenes with pictures, by experiments/sample.py
 INNER = "model"  # where a run folder keeps its model folder
 
 
@@ -92,6 +98,7 @@ class ModelFolder:
     answers: Answers | None = None
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # scores of the best validation, whose records chose the weights
+    familiarity: Familiarity | None = None
 
     def on(self, device: torch.device, precision: Precision, fewest: int = 1) -> ModelFolder:
         """Set device and precision of predictions. Batches of fewer than `fewest` samples run in fp32."""
@@ -101,16 +108,14 @@ class ModelFolder:
     def save(self, folder: Path) -> ModelFolder:
         """Write the folder atomically, replacing an older one; return it as opened there. Raises CheckpointError."""
         try:
-            with files.whole_folder(folder) as temporary:
+            with whole_folder(folder, "model") as temporary:
                 self._write(temporary)
         except (OSError, SafetensorError) as error:
-            raise CheckpointError(
-                f"cannot write the model to {folder}: {error}; make room or choose another --out"
-            ) from error
+            raise CheckpointError(f"cannot write {folder}: {error}; make room or choose another --out") from error
         return replace(self, folder=folder, detector=folder / DETECTOR if self.detector is not None else None)
 
     def _write(self, folder: Path) -> None:
-        save_file({name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}, folder / WEIGHTS)
+        write_weights(compact(self.model.state_dict()), folder / WEIGHTS)
         self.tokens.save(folder)
         architecture = derive(self.architecture, tokens=sha256_of(folder / TOKENS), packages=self._packages())
         write_atomically(folder / CONFIG, architecture.model_dump_json(indent=1).encode())
@@ -121,10 +126,12 @@ class ModelFolder:
             self.answers.save(folder)
         if self.validation is not None:
             write_atomically(folder / VALIDATION, json.dumps(dict(self.validation), indent=1).encode())
-        checks = {path.name: checksum(path) for path in sorted(folder.iterdir())}
+        if self.familiarity is not None:
+            self.familiarity.save(folder)
+        checks = {path.name: checksum(path) for path in sorted(folder.iterdir()) if path.name != files.MARKER}
         write_atomically(folder / CHECKS, json.dumps(checks, indent=1).encode())
         if self.detector is not None:
-            files.copy_folder(self.detector, folder / DETECTOR)
+            copy_folder(self.detector, folder / DETECTOR, "detector")
 
     def _packages(self) -> dict[str, str]:
         made = {"systems": [self.architecture.system], "heads": self.architecture.heads}
@@ -144,6 +151,17 @@ class ModelFolder:
         """True if the model was imported and not trained since."""
         return self.architecture.imported
 
+    @property
+    def calibration(self) -> str | None:
+        """The calibration error of its answers on the records that chose its weights, as a note; None without one."""
+        errors = self.validation or {}
+        if CALIBRATED not in errors or UNCALIBRATED not in errors:
+            return None
+        return (
+            f"calibration error of the answers' probabilities (ECE, 15 bins, on the validation split): "
+            f"{errors[UNCALIBRATED]:.1f} before temperature scaling, {errors[CALIBRATED]:.1f} after"
+        )
+
     def accept(self, contract: FeatureContract, where: object) -> None:
         """Raise DataError for features that differ from those the model was trained on. `where`: their folder.
 
@@ -154,15 +172,15 @@ class ModelFolder:
                 raise DataError(
                     f"the features in {where} have {contract.feature_size} values each, and the imported model "
                     f"{self.folder} reads {self.contract.feature_size} ({self.contract.extractor}); extract with a "
-                    "detector of such features, or give your own: diptych extract DATA OUT --detector given "
+                    "detector of such features, or give your own: diptych extract DATA --out OUT --detector given "
                     "--features PATH"
                 )
             return
         if different := differences(self.contract, contract):
             again = (
-                f"diptych extract DATA OUT --detector given --features PATH, {self.contract.feature_size} values each"
+                f"diptych extract DATA --out OUT --detector given --features PATH, {self.contract.feature_size} values"
                 if self.contract.is_given
-                else f"diptych extract DATA OUT --detector {self.detector or 'DETECTOR, the folder of its detector'}"
+                else f"diptych extract DATA --out OUT --detector {self.detector or 'DETECTOR, its detector folder'}"
             )
             raise DataError(
                 f"the features in {where} are not what the model {self.folder} was trained on: {'; '.join(different)}; "
@@ -173,6 +191,7 @@ class ModelFolder:
 
 def open_model(path: Path) -> ModelFolder:
     """Open a model folder, or the one in a run's folder. Raises CheckpointError if it is damaged or incomplete."""
+    path = packaged(path)
     files.check_name(path)
     folder = model_in(path)
     if folder is None:
@@ -190,10 +209,9 @@ def open_model(path: Path) -> ModelFolder:
     tokens = Tokens.load(folder)
     changed = architecture.tokens not in (None, sha256_of(folder / TOKENS))
     if changed or tokens.vocabulary != architecture.config.vocabulary:
-        raise CheckpointError(
+        raise _damaged(
             f"{folder / TOKENS} ({tokens.vocabulary.size} words) is not the tokeniser that the weights next to it were "
-            f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words; copy "
-            "the model folder again as a whole"
+            f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words"
         )
     contract = _contract(folder / FEATURES)
     _refuse_damaged(folder, weights=False)  # last: the readers above give more specific errors
@@ -202,16 +220,21 @@ def open_model(path: Path) -> ModelFolder:
         check_detector(detector, contract.weights, files=False)  # its files are checked when the detector is opened
     answers = Answers.load(folder) if (folder / ANSWERS).is_file() else None
     if answers is not None and len(answers.names) != architecture.config.answers:
-        raise CheckpointError(
-            f"{folder / ANSWERS} has {len(answers.names)} answers, and the model {architecture.config.answers}; copy "
-            "the model folder again as a whole"
-        )
+        raise _damaged(f"{folder / ANSWERS} has {len(answers.names)} answers, the model {architecture.config.answers}")
     _refuse_larger(folder, architecture.config)
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     recipe = Recipe.load(folder) if (folder / "recipe.json").is_file() else None
     validation = _validation(folder / VALIDATION)
-    return ModelFolder(folder, model.eval(), architecture, tokens, contract, recipe, answers, detector, validation)
+    known = Familiarity.load(folder, contract.feature_size) if (folder / FAMILIAR).is_file() else None
+    return ModelFolder(
+        folder, model.eval(), architecture, tokens, contract, recipe, answers, detector, validation, known
+    )
+
+
+def packaged(path: Path) -> Path:
+    """Return the folder of the sample model for the name `sample`, unless such a path exists; else the path."""
+    return SAMPLE if path == Path("sample") and not path.exists() else path
 
 
 def model_in(path: Path) -> Path | None:
@@ -221,7 +244,11 @@ def model_in(path: Path) -> Path | None:
 
 def _refuse_damaged(folder: Path, weights: bool) -> None:
     if hurt := _damaged_files(folder, weights):
-        raise CheckpointError(f"{hurt[0]}; copy the model folder again as a whole")
+        raise _damaged(hurt[0])
+
+
+def _damaged(what: str) -> CheckpointError:
+    return CheckpointError(f"{what}; copy the model folder again as a whole")
 
 
 def damaged_files(folder: Path) -> list[str]:
@@ -255,9 +282,9 @@ def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
 def _contract(path: Path) -> FeatureContract:
     values = _json(path)
     try:
-        return FeatureContract.from_json(values)
+        return of_json(FeatureContract, values)
     except ValueError as error:
-        raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
+        raise _damaged(f"{path} is damaged ({error})") from error
 
 
 def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
@@ -265,16 +292,14 @@ def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
     layers = max((value for name, value in config if name.endswith("layers")), default=1)
     least = 2 * layers * config.width * (config.width + config.ffn)  # bytes, in half precision
     if (size := (folder / WEIGHTS).stat().st_size) < least:
-        raise CheckpointError(
-            f"{folder / CONFIG} describes a model of {least / 2**20:,.0f} MiB and more, and {WEIGHTS} has "
-            f"{size / 2**20:,.1f}; copy the model folder again as a whole"
-        )
+        wanted = f"{folder / CONFIG} describes a model of {least / 2**20:,.0f} MiB and more"
+        raise _damaged(f"{wanted}, and {WEIGHTS} has {size / 2**20:,.1f}")
 
 
 def _validation(path: Path) -> Mapping[str, float] | None:
     scores = _json(path) if path.is_file() else None
     if scores is not None and not (isinstance(scores, dict) and all(map(_is_score, scores.values()))):
-        raise CheckpointError(f"{path} is damaged (wanted a number for each score); copy the model folder again")
+        raise _damaged(f"{path} is damaged (wanted a number for each score)")
     return scores
 
 
@@ -286,4 +311,4 @@ def _json(path: Path) -> Any:
     try:
         return parse_json(text_of(path))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
+        raise _damaged(f"{path} is damaged ({error})") from error

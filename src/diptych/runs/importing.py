@@ -8,12 +8,13 @@ from diptych.core import FeatureContract
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig
 from diptych.models.weights import load_into, read_as_weights
-from diptych.runs.detectors import open_detector, refuse_existing
+from diptych.runs.detectors import open_detector
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.run import fit_to
 from diptych.runtime import unpickle
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of
+from diptych.runtime.outputs import refuse_folder
 from diptych.systems import RECIPES, SYSTEMS, Importer, find_recipe
 from diptych.systems.recipe import ANY_WORDS
 from diptych.tasks import TASKS
@@ -40,7 +41,7 @@ def import_checkpoint(
     importers = {name: entry.importer for name, entry in SYSTEMS.items() if entry.importer is not None}
     if system not in importers:
         raise RecipeError(f"no importer for {system!r}; {nearest(system, [*importers, 'detector'])}")
-    refuse_existing(out)
+    refuse_folder(out, None)
     importer = importers[system]
     lowercase = importer.lowercase if lowercase is None else lowercase
     tokens = Tokens.from_vocabulary(vocabulary, lowercase)
@@ -116,16 +117,13 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
         else:
             read = text_of(path, "utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"cannot read the answers in {path} ({error}); wanted a text, an answer a line"
-        ) from error
+        raise CheckpointError(f"cannot read answers in {path} ({error}); wanted a text, an answer a line") from error
     if isinstance(read, dict) and all(isinstance(number, int) for number in read.values()):
         read = sorted(read, key=read.__getitem__)
     if not isinstance(read, list) or not all(isinstance(name, str) for name in read):
         raise CheckpointError(f"{path} holds no list of answers; wanted texts, or numbers by answer")
     if len(read) != made.architecture.config.answers:
         raise CheckpointError(
-            f"{path} has {len(read)} answers, and the checkpoint's head {made.architecture.config.answers}; give the "
-            "list that it was trained with"
+            f"{path} has {len(read)} answers, the head {made.architecture.config.answers}; give its list"
         )
     return Answers(tuple(name.strip() for name in read))

@@ -26,9 +26,7 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
     """Load the network that reads pixels from a detector folder or weights file (`network_init` of a recipe)."""
     start = SYSTEMS[system].start_network
     if start is None or not model.config.reads_pixels:
-        raise RecipeError(
-            "network_init initialises the network that reads pixels, and the model has none; set model.network too"
-        )
+        raise RecipeError("network_init is of a network that reads pixels: the model has none; set model.network too")
     with read_as_weights(source):
         return start(model, source, colours)
 

@@ -1,5 +1,8 @@
 """Learning curves of one or more runs, as an HTML page or one SVG: `diptych plot`."""
 
+import csv
+import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -15,11 +18,13 @@ from diptych.systems.recipe import Recipe
 from diptych.training.log import METRICS
 
 MOST_POINTS = 1000  # most points of a curve, so that a page of 20 runs stays small
-ENDINGS = (".html", ".svg")
+ENDINGS = (".html", ".svg", ".csv")
 
 
 def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
-    """Return runs by the names of their folders. A staged run gives its stages, a model folder the run around it.
+    """Return runs by their paths below their common folder.
+
+    A staged run gives its stages, a model folder the run around it.
 
     Raises DataError for a folder without a log.
     """
@@ -28,23 +33,23 @@ def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
         inside = [folder, folder.parent] if folder.name == "model" else [folder, *sorted(folder.glob("stage-*"))]
         runs = [one for one in inside if (one / METRICS).is_file()]
         if not runs:
-            raise DataError(
-                f"found no {METRICS} in {folder}, wanted the folder of a run (--out of pretrain or finetune)"
-            )
+            raise DataError(f"no {METRICS} in {folder}, wanted the folder of a run (--out of pretrain or finetune)")
         logs |= {str(run): run for run in runs}
-    return logs
+    common = Path(os.path.commonpath([run.resolve().parent for run in logs.values()])) if logs else Path()
+    return {str(run.resolve().relative_to(common)): run for run in logs.values()}
 
 
-def charts(runs: Mapping[str, Path], smooth: int) -> list[Chart]:
-    """Chart losses (means over `smooth` logged steps), validation scores, rates and speed, with one curve per run."""
+def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Chart]:
+    """Chart losses (means over `smooth` logged steps), validation scores, rates and speed, with one curve per run.
+
+    `log`: a logarithmic axis for losses.
+    """
     logged = {name: read_log(run) for name, run in runs.items()}
     if empty := [name for name, one in logged.items() if not one.losses]:
-        raise DataError(
-            f"{', '.join(empty)}: {METRICS} holds no logged step yet; wait for the first (training.log_every)"
-        )
+        raise DataError(f"{', '.join(empty)}: {METRICS} has no logged step; wait for the first (training.log_every)")
     of_losses = {name: one.losses for name, one in logged.items()}
     means = f", mean of {smooth} logged steps" if smooth > 1 else ""
-    made = [_chart(what, of_losses, what + means, smooth) for what in _names(of_losses)]
+    made = [_chart(what, of_losses, what + means, smooth, log=log) for what in _names(of_losses)]
     if len(made) == 2:
         made = made[:1]  # a single objective: its loss is the total
     of_scores = {name: one.scores for name, one in logged.items()}
@@ -58,10 +63,15 @@ def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:
 
 
 def _chart(
-    what: str, series: Mapping[str, Mapping[str, Sequence[Point]]], y: str, smooth: int, from_zero: bool = False
+    what: str,
+    series: Mapping[str, Mapping[str, Sequence[Point]]],
+    y: str,
+    smooth: int,
+    from_zero: bool = False,
+    log: bool = False,
 ) -> Chart:
     curves = [Curve(name, _thinned(_means(one[what], smooth))) for name, one in series.items() if what in one]
-    return Chart(what, tuple(curves), y=y, from_zero=from_zero)
+    return Chart(what, tuple(curves), y=y, from_zero=from_zero, log=log)
 
 
 def _means(points: Sequence[Point], over: int) -> tuple[Point, ...]:
@@ -78,14 +88,19 @@ def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
     return points if every <= 1 else (*points[::every], *(points[-1:] if (len(points) - 1) % every else ()))
 
 
-def write_plot(folders: Iterable[Path], out: Path, smooth: int) -> list[Chart]:
-    """Write the page or SVG, by the suffix of `out`. Raises RecipeError for another suffix, DataError for no run."""
+def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = False) -> list[Chart]:
+    """Write the page, SVG or CSV, by the suffix of `out`.
+
+    Raises RecipeError for another suffix, DataError for no run.
+    """
     if out.suffix.lower() not in ENDINGS:
-        raise RecipeError(f"--out {out}: wanted a name ending in {' or '.join(ENDINGS)}")
+        raise RecipeError(f"--out {out}: wanted a name ending in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     runs = find_runs(folders)
-    made = charts(runs, smooth)
+    made = charts(runs, smooth, log)
     if out.suffix.lower() == ".svg":
-        text = _svg(made, list(runs))
+        text = svg_of(made, list(runs))
+    elif out.suffix.lower() == ".csv":
+        text = _csv(runs)
     else:
         lead = f"Losses are means over {smooth} logged steps. The files: " if smooth > 1 else "The files: "
         paths = ", ".join(str(run / METRICS) for run in runs.values())
@@ -95,9 +110,22 @@ def write_plot(folders: Iterable[Path], out: Path, smooth: int) -> list[Chart]:
     return made
 
 
-def _svg(made: Sequence[Chart], names: Sequence[str]) -> str:
+def svg_of(made: Sequence[Chart], names: Sequence[str]) -> str:
+    """Return one SVG of all charts; `names`: of the runs, each of which gets a colour."""
     hues = {name: number % COLOURS for number, name in enumerate(names)}
     return environment().get_template("plot.svg.jinja").render(drawings=[draw(chart) for chart in made], hues=hues)
+
+
+def _csv(runs: Mapping[str, Path]) -> str:
+    """Return every logged value, without averaging."""
+    made = io.StringIO()
+    writer = csv.writer(made, lineterminator="\n")
+    writer.writerow(("run", "name", "step", "value"))
+    for run, folder in runs.items():
+        logged = read_log(folder)
+        for name, points in chain(logged.losses.items(), logged.scores.items(), logged.course.items()):
+            writer.writerows((run, name, int(step), value) for step, value in points)
+    return made.getvalue()
 
 
 def _settings(runs: Mapping[str, Path]) -> dict[str, str]:

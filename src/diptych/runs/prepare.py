@@ -9,6 +9,7 @@ from typing import Any
 
 from diptych.core import Record, Task, names_for_tags
 from diptych.core.record import READ
+from diptych.core.shares import FEWEST
 from diptych.data.store.corpus import Corpus, Lines
 from diptych.data.store.loader import Loader, ToSamples, UpdateChoice
 from diptych.data.store.store import Store, iterate, splits_in
@@ -19,13 +20,14 @@ from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.self_critical import SelfCriticalTraining
 from diptych.runs.supervised import SupervisedTraining, more_regions
-from diptych.runs.tasks import make_task, pixels_of
+from diptych.runs.tasks import make_task, pixels_of, shown_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import bytes_of, checksum, write_atomically
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, claimed
 from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.answers import Answers
+from diptych.tasks.caption import pretraining_texts
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LeavesOut, TrainingRecords
 
@@ -58,21 +60,23 @@ class Plan:
                 f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
                 "kept; choose another split with --set data.validation=NAME"
             )
-        first = self.schedule.first
-        if self.spec.pretrains and self.held_out and first is not self.schedule:
+        if 0 < len(self.held_out) < FEWEST and self.recipe.training.validate_every is not None:
             yield (
-                f"validation watches the likelihood of {first.objectives[0].name} alone: {len(self.schedule.updates)} "
-                "updates take turns, and their losses have no common unit"
+                f"warning: split {self.recipe.data.validation!r} has {len(self.held_out)} images to validate on, fewer "
+                f"than {FEWEST}: its scores are unreliable, and they choose the weights"
+            )
+        objectives = [one.name for one in self.schedule.objectives]
+        if self.spec.pretrains and self.held_out and len(objectives) > 1:
+            yield (
+                f"validation watches the likelihood of {self.schedule.watched} alone, which chooses the weights: "
+                f"the losses of {', '.join(objectives)} have no common unit"
             )
         most = self.recipe.model.max_regions
         yield from more_regions(self.store, self.records, most)
         if self.spec.training.notes is not None:
             yield from self.spec.training.notes(self.task, TrainingRecords(self.store, self.records, most))
         if self.start is None and self.store.contract.weights and self.store.detector() is None:
-            yield (
-                f"{self.store.folder} has no detector, so the model will read features only, no pictures; repeat the "
-                "command that extracted it to add the detector"
-            )
+            yield f"{self.store.folder} has no detector, so the model will read features only; extract again to add it"
         yield from self._frozen_at_random()
         part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
         if part is not None and (part == "auto" or part < batch) and self.schedule.compares_pairs:
@@ -129,8 +133,7 @@ class Plan:
         if empty := batches.without_regions:
             yield (
                 f"{len(empty)} of {len(self.records)} pictures are left out: no region was found in them (the first: "
-                f"{empty[0]}), and {self.recipe.system} sees nothing else; lower the detector's score threshold and "
-                "extract again"
+                f"{empty[0]}), and {self.recipe.system} sees nothing else; lower the detector's threshold and extract"
             )
         yield from self._unknown()
 
@@ -139,13 +142,19 @@ class Plan:
             key, caption = next(iter(unknown.items()))
             yield (
                 f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
-                f"{caption!r}); learn one from such words (`diptych tokens`), or translate them"
+                f"{caption!r}); learn one from such words (`diptych tokenizer train`), or translate them"
             )
 
 
 def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
     """Resolve and check a run. Raises RecipeError, DataError or CheckpointError for anything that would fail later."""
-    spec = find_task(recipe.task)
+    spec, store = find_task(recipe.task), shown_to(recipe, store)
+    if not recipe.data.images and spec.scoring.baseline_regions:
+        raise RecipeError(
+            f"{recipe.name} points at regions, which data.images=false (--without-images) hides; remove it"
+        )
+    if recipe.training.epochs is not None:
+        raise RecipeError(f"{recipe.name} lasts by training.epochs: set training.steps, or call finetune or pretrain")
     _check_start(recipe, start)
     again = claimed(out, recipe)
     if start is not None:
@@ -181,8 +190,7 @@ def _check_start(recipe: Recipe, start: ModelFolder | None) -> None:
         recipe.check_begun()
         if recipe.init is not None and recipe.data.vocabulary is None:
             raise RecipeError(
-                "init loads weights with their own vocabulary: give their vocab.txt, "
-                "--set data.vocabulary=... (of pretrain: --vocab)"
+                "init loads weights with a vocabulary; give their vocab.txt: --vocab FILE (data.vocabulary)"
             )
         return
     for name in ("init", "network_init"):
@@ -190,10 +198,7 @@ def _check_start(recipe: Recipe, start: ModelFolder | None) -> None:
             raise RecipeError(f"{name} and a model to start from exclude each other: give one")
     wanted, there = recipe.model.max_regions, start.architecture.config.max_regions
     if recipe.model.regions_fixed and wanted != there:
-        raise RecipeError(
-            f"model.max_regions={wanted}: {start.folder} was built for {there} and its weights depend on it; leave "
-            f"it at {there}, or begin without --model"
-        )
+        raise RecipeError(f"model.max_regions={wanted}: {start.folder} was built for {there}; leave it at {there}")
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:
@@ -243,6 +248,9 @@ def tokens_of_run(recipe: Recipe, store: Store, out: Path, again: bool) -> Token
     if again and (out / TOKENS).is_file():
         return _kept_tokens(out)
     texts = training_texts(store, recipe.data.validation)
+    if find_task(recipe.task).pretrains:  # answers are no texts that models read elsewhere
+        records = (one for one in iterate(store, recipe.data.split) if not one.captions)
+        texts += [text for record in records for text in pretraining_texts(record)]
     if recipe.data.text is not None:
         lines = Lines(Path(recipe.data.text))
         texts += [lines[number] for number in range(min(len(lines), VOCABULARY_LINES))]
@@ -329,16 +337,11 @@ def _check_text(recipe: Recipe, spec: TaskSpec) -> None:
     can = sorted(name for name, system in SYSTEMS.items() if "alone" in getattr(system.model, "provides", ()))
     if recipe.data.text is None:
         if getattr(recipe.objectives, "text_alone", 0):
-            raise RecipeError(
-                "objectives.text_alone needs text without pictures: name a file with one sentence per line, "
-                "--set data.text=FILE, or set objectives.text_alone=0"
-            )
+            raise RecipeError("objectives.text_alone needs texts: --set data.text=FILE, or text_alone=0")
     elif not spec.pretrains:
         raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
     elif recipe.system not in can:
-        raise RecipeError(
-            f"{recipe.system} reads no text without a picture; leave out data.text, or use {' or '.join(can)}"
-        )
+        raise RecipeError(f"{recipe.system} reads no text alone; leave out data.text, or use {' or '.join(can)}")
     elif pictured := recipe.objectives.of_pictures:
         raise RecipeError(
             f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), which take turns with whole batches; "

@@ -1,4 +1,4 @@
-"""Texts about public data sets: known sets, their files, files in a folder, and the records of a manifest."""
+"""Texts about the files of a public data set in a folder, and the records of a manifest."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,42 +6,24 @@ from pathlib import Path
 from rich.console import Console
 
 from diptych.data.formats.parsing import Skips
-from diptych.data.formats.public import SETS_KNOWN, Piece, PublicLayout, known, write_manifest
+from diptych.data.formats.public import PublicLayout, write_manifest
 from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError
-
-
-def list_sets() -> str:
-    """List the known sets, one a line."""
-    return "\n".join(f"{name:20}{one.title}" for name, one in SETS_KNOWN.items())
-
-
-def list_files(name: str) -> str:
-    """List the files of a set and where to put them."""
-    chosen = known(name)
-    lines = [chosen.title, f"from {chosen.home}, all into one folder ROOT:"]
-    lines += [f"  ROOT/{_line(piece)}" for piece in chosen.pieces()]
-    return "\n".join([*lines, f"then: diptych data {name} ROOT --out {name}.json"])
 
 
 def describe_folder(name: str, root: Path) -> str:
     """List the files of a set that are in a folder, and those that are missing."""
     layout = PublicLayout.of(name, root)
     lines = [f"there    {path}" for path in layout.there.values()]
-    lines += [f"missing  {root / _line(piece)}" for piece in layout.missing]
+    lines += [f"missing  {root / piece.line}" for piece in layout.missing]
     return "\n".join([*lines, f"to write a manifest of what is there: --out {name}.json"])
-
-
-def _line(piece: Piece) -> str:
-    others = f" (or {', '.join(piece.names[1:])})" if len(piece.names) > 1 else ""
-    return f"{piece.names[0]}{others}: {piece.what}"
 
 
 def write_set(name: str, root: Path, out: Path, console: Console) -> str:
     """Write the manifest of a set and return its counts. It is read once, and deleted if it cannot be read."""
     layout = PublicLayout.of(name, root)
     for piece in layout.missing:
-        console.print(f"missing: {root / _line(piece)}")
+        console.print(f"missing: {root / piece.line}")
     was_there, skips = out.exists(), Skips()
     write_manifest(layout.manifest(out), out)
     try:

@@ -13,6 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from diptych.core import Record, Task
+from diptych.core.shares import FEWEST
 from diptych.data.store.loader import Loader
 from diptych.data.store.store import Store
 from diptych.models import SystemModel
@@ -20,41 +21,47 @@ from diptych.models.decoding import DecodingOptions
 from diptych.models.system import NETWORK
 from diptych.models.weights import digest, load_into
 from diptych.objectives import Schedule
-from diptych.runs.folder import INNER, ModelFolder
+from diptych.runs.familiarity import measured
+from diptych.runs.folder import CALIBRATED, INNER, UNCALIBRATED, VALIDATED, ModelFolder
 from diptych.runs.initialisation import initialise, initialise_network
 from diptych.runs.prepare import Plan, in_split, keep_tokens, plan
-from diptych.runs.tasks import pixels_of, task_of
+from diptych.runs.tasks import pixels_of, shown_to, task_of
 from diptych.runtime.configs import derive
+from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.recipe import Recipe, claim, claimed
+from diptych.tasks.calibration import Calibration
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
 from diptych.tasks.spec import LIKELIHOOD, Start
 from diptych.training import Result, TrainingConfig, train
 from diptych.training.checkpoint import steps_in
-from diptych.training.trainer import CHECKPOINTS
+from diptych.training.trainer import CHECKPOINTS, OnLog
 
 LIKELIHOOD_BATCHES = 20
 PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of DataConfig for reading images
 
 
 @dataclass(frozen=True)
-class Run:
-    """A finished run: its model and training result."""
+class FinishedRun:
+    """The model and the training result of a run."""
 
     model: ModelFolder
     result: Result
 
 
+@torch_unchanged()
 def run(
-    recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
-) -> Run:
+    recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None,
+    on_log: OnLog | None = None,
+) -> FinishedRun:  # fmt: skip
     """Train by the recipe, from scratch or from `start`, and write `out/model`. Called again, it resumes.
 
-    Raises RecipeError, DataError or CheckpointError before any file is written.
+    `on_log` is called with each log line, and ends the run by returning False (`train`). Raises RecipeError, DataError
+    or CheckpointError before any file is written.
     """
     console = console or make_console()
     chosen = plan(recipe, store, out, start)
@@ -92,10 +99,11 @@ def run(
         fingerprint=fingerprint(recipe, start),
         console=console,
         begin=take_folder,
+        on_log=on_log,
     )
     if batches.corrupt:
         console.print(_left_out(batches.corrupt), markup=False)
-    return Run(_saved(chosen, result, out), result)
+    return FinishedRun(_saved(chosen, result, out, console), result)
 
 
 def _load_start(model: SystemModel, start: ModelFolder) -> Iterator[str]:
@@ -110,7 +118,7 @@ def _load_start(model: SystemModel, start: ModelFolder) -> Iterator[str]:
             raise CheckpointError(
                 f"{start.folder} was made for {start.architecture.config.classes} classes of regions, the store has "
                 f"another number, and {body[0]} depends on it; extract with a detector of as many classes, or give "
-                "your own regions: diptych extract DATA OUT --detector given --features PATH"
+                "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
         # The checkpoint does not name the answers of its head.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
@@ -125,23 +133,45 @@ def _load_start(model: SystemModel, start: ModelFolder) -> Iterator[str]:
     load_into(model, tensors)
 
 
-def _saved(chosen: Plan, result: Result, out: Path) -> ModelFolder:
+def _saved(chosen: Plan, result: Result, out: Path, console: Console) -> ModelFolder:
     """Return the final weights as a model folder, which rank 0 writes."""
     model, start = chosen.architecture.build(), chosen.start
     load_into(model, read_weights(result.weights), complete=True)
-    detector = chosen.store.detector()
+    detector, most, validated = chosen.store.detector(), chosen.recipe.model.max_regions, len(chosen.held_out)
+    scores = next((dict(v.scores) for v in result.history if v.step == result.best_step), None)
+    if scores is not None and validated < FEWEST:
+        scores[VALIDATED] = float(validated)
+    answers, fitted = chosen.answers, _calibration(chosen, model.eval())
+    if answers is not None and fitted is not None:
+        answers = replace(answers, temperature=fitted.temperature)
+        scores = {**(scores or {}), UNCALIBRATED: fitted.before, CALIBRATED: fitted.after}
+        tell(console, f"{fitted.line} (fitted on {fitted.questions} questions of {chosen.recipe.data.validation})")
     made = ModelFolder(
         folder=out / INNER,
-        model=model.eval(),
+        model=model,
         architecture=chosen.architecture,
         tokens=chosen.tokens,
         contract=chosen.store.contract,
         recipe=chosen.recipe,
-        answers=chosen.answers,
+        answers=answers,
         detector=detector or (start.detector if start is not None else None),
-        validation=next((dict(v.scores) for v in result.history if v.step == result.best_step), None),
+        validation=scores,
+        familiarity=None
+        if chosen.store.hides_images
+        else measured(chosen.store, (chosen.recipe.data.split, chosen.recipe.data.validation), most)
+        or (start.familiarity if start is not None else None),
     )
     return made.save(out / INNER) if os.environ.get("RANK", "0") == "0" else made
+
+
+def _calibration(chosen: Plan, model: SystemModel) -> Calibration | None:
+    """Fit the temperature of answers on the held-out records, where the task has one."""
+    calibrate, recipe = chosen.spec.training.calibrate, chosen.recipe
+    if calibrate is None or chosen.answers is None or not chosen.held_out:
+        return None
+    with_pixels = _pixel_reader(recipe)
+    records, _ = _readable(chosen.store, chosen.held_out, recipe.model.max_regions, with_pixels)
+    return calibrate(chosen.task, lambda task: ask(task, model, records, with_pixels=with_pixels), records)
 
 
 def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
@@ -151,8 +181,7 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     """
     if recipe.system != start.architecture.system:
         raise RecipeError(
-            f"{recipe.name} trains {recipe.system}, and {start.folder} holds a model of {start.architecture.system}; "
-            "give a model and a recipe of one system"
+            f"{recipe.name} trains {recipe.system}, {start.folder} is of {start.architecture.system}; give two of one"
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
@@ -179,8 +208,8 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
         raise RecipeError(
             f"{recipe.name} is of another model than {start.folder}: "
             + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in structural)
-            + "; give a model that was built so, or another recipe (`diptych recipes` lists all); --model none starts "
-            "from scratch"
+            + "; give a model that was built so, or another recipe (`diptych recipes` lists them), or "
+            "start with random weights: --from-scratch"
         )
     dropped = ", ".join(f"{name} {kept[name]} (recipe: {named[name]})" for name in lost)
     return fitted, f"{start.folder} keeps its architecture: {dropped}" if dropped else ""
@@ -239,6 +268,7 @@ def predict(
 def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console: Console | None = None) -> Predictions:
     """Like `predict`, with a task that was not built from the model's recipe."""
     model.accept(store.contract, store.folder)
+    store = shown_to(model.recipe, store)
     with_pixels = _pixel_reader(model.recipe) if model.recipe is not None else None
     most = model.architecture.config.max_regions
     records, damaged = _readable(store, in_split(store, split, "--split"), most, with_pixels)
@@ -312,13 +342,12 @@ def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], di
 
 @torch.no_grad()
 def _likelihood(module: nn.Module, batches: Loader, schedule: Schedule) -> float:
-    """Return the mean log-likelihood of the first objective's targets over the same held-out batches each time."""
+    """Return the mean log-likelihood of the watched objective's targets over the same held-out batches each time."""
     was_training, device = module.training, next(module.parameters()).device
     module.eval()
     total = count = 0.0
     for step in range(min(batches.steps_per_epoch, LIKELIHOOD_BATCHES)):
-        batch, update = batches.at(step, 0, 1).to(device), schedule.at(step)
-        name = update.objectives[0].name
+        batch, update, name = batches.at(step, 0, 1).to(device), schedule.at(step), schedule.watched
         total += float(next(update.losses(module, batch))[name])
         count += float(update.counts(batch)[name])
     module.train(was_training)

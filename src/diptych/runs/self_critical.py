@@ -118,19 +118,11 @@ class SelfCriticalTraining(SupervisedTraining):
     def check(self, start: ModelFolder | None) -> None:
         recipe = self.recipe
         if start is None and recipe.init is None:
-            raise RecipeError(
-                f"{recipe.name} improves a model that can caption; train one first, diptych finetune "
-                "caption, and give it: --model"
-            )
+            raise RecipeError(f"{recipe.name} improves a captioner (diptych finetune caption): give one by --model")
         if recipe.task != CAPTION.name:
-            raise RecipeError(
-                f"self-critical training rewards captions, and the task is {recipe.task}; set task={CAPTION.name}"
-            )
+            raise RecipeError(f"self-critical training rewards captions, not {recipe.task}; set task={CAPTION.name}")
         if recipe.training.distributed == "fsdp":
-            raise RecipeError(
-                "self-critical training writes captions within a step, which a model in slices (fsdp) cannot; set "
-                "training.distributed=ddp"
-            )
+            raise RecipeError("self-critical training writes within a step, fsdp cannot; set training.distributed=ddp")
 
     def schedule(self, store: Store, tokens: Tokens, records: list[int], out: Path) -> Schedule:
         """Return the schedule with the references of the records. Raises DataError if there are none."""
@@ -139,8 +131,7 @@ class SelfCriticalTraining(SupervisedTraining):
         if not references:
             raise DataError(
                 f"none of the {len(records)} records of split {self.recipe.data.split!r} in {store.folder} has a "
-                "caption by people, and rewards need them; choose another split with --set "
-                "data.split=NAME"
+                "caption by people, and rewards need them; choose another split with --set data.split=NAME"
             )
         corpus = CorpusCider(tokens, references, self.objectives.counts_end, out / FREQUENCIES)
         reward = corpus if self.objectives.references == "paper" else BatchCider(tokens)
@@ -155,10 +146,7 @@ class SelfCriticalTraining(SupervisedTraining):
         """Yield warnings: images without references, and a high learning rate. Captions are not cut."""
         bare = [record.key for record in map(store.words, records) if not references_of(record)]
         if bare:
-            yield (
-                f"{len(bare)} of {len(records)} pictures have no caption of people's to reward by, and are left out "
-                f"(the first: {bare[0]})"
-            )
+            yield f"{len(bare)} of {len(records)} pictures without people's captions are left out (first: {bare[0]})"
         preset, rate = RECIPES.get(self.recipe.name), self.recipe.optimizer.lr
         if preset is not None and rate > FAR_ABOVE * (usual := preset().optimizer.lr):
             yield (

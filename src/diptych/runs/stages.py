@@ -19,6 +19,7 @@ from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.systems.recipe import Recipe, claimed
 from diptych.systems.stages import Stages
+from diptych.training.trainer import OnLog
 
 
 def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:
@@ -28,17 +29,18 @@ def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:
 
 
 def run_stages(
-    stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None
-) -> ModelFolder:
+    stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None,
+    on_log: OnLog | None = None,
+) -> ModelFolder:  # fmt: skip
     """Train all stages and return the last model. Called again, it resumes the stage that was stopped."""
     console = console or make_console()
     for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
         if len(stages.recipes) == 1:
-            return run(recipe, store, folder, start, console).model
+            return run(recipe, store, folder, start, console, on_log).model
         ended = claimed(folder, recipe) and _ended(folder, recipe)
         before = ", ended before" if ended else ""
         tell(console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{before}")
-        start = open_model(folder) if ended else run(recipe, store, folder, start, console).model
+        start = open_model(folder) if ended else run(recipe, store, folder, start, console, on_log).model
     assert start is not None
     return start.save(out / INNER)
 

@@ -2,6 +2,7 @@
 
 from diptych.core import Task
 from diptych.data.store.pixels import Pixels
+from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.errors import RecipeError
@@ -24,14 +25,11 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None, spec: Tas
 def task_of(folder: ModelFolder, name: str | None = None) -> Task:
     """Build the task that a model was trained for, or another by name. Raises RecipeError if it has not learnt it."""
     if folder.recipe is None:
-        raise RecipeError(
-            f"{folder.folder} was imported and has no task yet; fine-tune it: diptych finetune {name or 'caption'}"
-        )
+        raise RecipeError(f"{folder.folder} was imported and has no task yet: diptych finetune {name or 'caption'}")
     spec = find_learnt(name) if name is not None else None
     if spec is not None and not spec.has_learnt(folder.model):
-        raise RecipeError(
-            f"{folder.folder} has not learnt {name}; train it: diptych finetune {name} --model {folder.folder}"
-        )
+        command = f"diptych finetune {name} --data DATA --model {folder.folder} --out RUN"
+        raise RecipeError(f"{folder.folder} has not learnt {name}: {command}")
     return make_task(folder.recipe, folder.tokens, folder.answers, spec)
 
 
@@ -39,4 +37,10 @@ def pixels_of(recipe: Recipe) -> Pixels | None:
     """Return how images are read; None if the model reads no pixels."""
     if not recipe.model.reads_pixels:
         return None
-    return Pixels(recipe.data.pixels_shorter, recipe.data.pixels_longer, recipe.data.pixels_colours)
+    data = recipe.data
+    return Pixels(data.pixels_shorter, data.pixels_longer, data.pixels_colours, not data.images)
+
+
+def shown_to(recipe: Recipe | None, store: Store) -> Store:
+    """Return the store as a model of this recipe sees it: without images if data.images is false."""
+    return store if recipe is None or recipe.data.images else store.without_images()

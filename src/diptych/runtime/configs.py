@@ -1,14 +1,16 @@
 """Changed copies of frozen configurations (pydantic models), validated like the ones they come from."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.files import parse_json
 
 C = TypeVar("C", bound=BaseModel)
+T = TypeVar("T")
 
 
 def derive(config: C, /, **changes: Any) -> C:
@@ -48,6 +50,14 @@ def first_problem(error: ValueError) -> str:
         return str(error)[:300]
     first = error.errors()[0]
     return explain(".".join(map(str, first["loc"])) or "all of it", first)[:300]
+
+
+def of_json(kind: type[T], values: object) -> T:
+    """A dataclass from the JSON values of its fields, checked against their types. Raises ValueError."""
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None
 
 
 def _derived(config: C, changes: Mapping[str, Any], where: str, path: tuple[str, ...]) -> C:

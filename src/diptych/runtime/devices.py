@@ -132,3 +132,15 @@ def predicting(model: nn.Module, samples: int) -> Iterator[None]:
     device = next(model.parameters()).device
     with torch.no_grad(), autocast(device, precision_of(model, samples)):
         yield
+
+
+@contextmanager
+def torch_unchanged() -> Iterator[None]:
+    """Restore the caller's random state and number of threads of torch on leaving."""
+    threads = torch.get_num_threads()
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch has no type for it
+    with torch.random.fork_rng([torch.cuda.current_device()] if begun else []):
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)

@@ -2,17 +2,21 @@
 
     DiptychError                exit code 1: the job failed.
     ├── RecipeError             exit code 2: an invalid request (a key, a value, a combination).
+    │   └── OutputError         an output that holds what Diptych did not write.
     ├── DataError               a fault in the data; carries the record's key and the shard, if known.
     ├── CheckpointError         a file of weights that is missing, cut short, unsafe or of another kind.
     ├── TrainingError           a run that had to stop: a loss that is not finite, a disk that is full.
     ├── Stopped                 exit code 75: stopped by SIGTERM or Ctrl-C, saved; the same command resumes.
     └── ServingError            one request that cannot be answered.
+        ├── UnsupportedError    a request for what this kind of model cannot do.
         └── GalleryError        a database of vectors that is away, full, or of another model.
 
 A message states what was found, what was wanted, where, and the command that mends it.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
@@ -25,15 +29,33 @@ class DiptychError(Exception):
 
 
 class RecipeError(DiptychError):
+    """An invalid request: a key, a value or a combination."""
+
     exit_code = 2
 
 
+class OutputError(RecipeError):
+    """An output that holds what Diptych did not write, or that is an input."""
+
+
 class DataError(DiptychError):
+    """A fault in the data; `key` is that of the record and `shard` the file's name, if known."""
+
     def __init__(self, message: str, *, key: str | None = None, shard: str | None = None) -> None:
         self.key, self.shard = key, shard
         places = {"record": key, "shard": shard}
         where = ", ".join(f"{name} {printable(value)}" for name, value in places.items() if value is not None)
         super().__init__(f"{message} ({where})" if where else message)
+
+
+class UnfamiliarWarning(UserWarning):
+    """Images are unlike what the model was trained on, so its answers about them mean nothing."""
+
+    @classmethod
+    def of(cls, pictures: Sequence[object]) -> UnfamiliarWarning:
+        """Return one warning for these images."""
+        which = f"{pictures[0]} is" if len(pictures) == 1 else f"{len(pictures)} images ({pictures[0]}, ...) are"
+        return cls(f"{which} unlike what this model was trained on; expect nonsense")
 
 
 class CheckpointError(DiptychError):
@@ -45,11 +67,17 @@ class TrainingError(DiptychError):
 
 
 class Stopped(DiptychError):
+    """A run that was stopped and saved; the same call resumes it."""
+
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: no fault, try again
 
 
 class ServingError(DiptychError):
     """A request that cannot be answered."""
+
+
+class UnsupportedError(ServingError):
+    """A request for what this kind of model cannot do."""
 
 
 class GalleryError(ServingError):

@@ -1,12 +1,14 @@
 """Files and folders that are written whole or not at all, and are on the disk as soon as they have their name.
 
-.NAME.PID.partial     the new NAME while it is written, in the same folder
-.NAME.PID.old         the old folder NAME while the new one takes its place
+.NAME.diptych-PID.partial     the new NAME while it is written, in the same folder
+.NAME.diptych-PID.old         the old folder NAME while the new one takes its place
 
-What a killed command leaves of either is removed by the next run of the same command (`sweep`).
+What a killed command leaves of either is removed by the next run of the same command (`sweep`), in folders that
+Diptych made (`runtime.outputs`).
 """
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -14,8 +16,6 @@ import re
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ import psutil
 
 from diptych.runtime.errors import DiptychError
 
-_LEFT = re.compile(r"\.(.+)\.(\d+)\.(partial|old)")
+MARKER = ".diptych"  # a file in each folder that is an output
+_LEFT = re.compile(r"\.(.+)\.diptych-(\d+)\.(partial|old)")
 
 
 def write_atomically(path: Path, *content: bytes | memoryview) -> None:
@@ -33,7 +34,7 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
     never replaced. Raises DiptychError.
     """
     try:
-        if _is_no_file(path):
+        if is_stream(path):
             with path.open("ab", buffering=0) as device:
                 for piece in content:
                     device.write(piece)
@@ -58,51 +59,12 @@ def refuse_unwritable(path: Path | None) -> None:
 
     Raises DiptychError if it is a folder, or if its own folder is missing or read-only.
     """
-    if path is None or _is_no_file(path):
+    if path is None or is_stream(path):
         return
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         why = "it is read-only" if folder.is_dir() else "there is no such folder"
         raise DiptychError(f"cannot write {path}: {folder}: {why}; make it, or choose another place")
-
-
-@contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """A new folder to write into, which is flushed to the disk and takes the target's place at the end.
-
-    An error in between is raised, and leaves the target as it was.
-    """
-    sweep(target.parent, target.name)
-    temporary = aside(target)
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in names:
-                sync(Path(folder, name))
-            sync(Path(folder))
-        old = aside(target, "old")
-        if target.exists():
-            target.rename(old)
-        temporary.rename(target)
-        if old.exists():
-            shutil.rmtree(old)
-        sync(target.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder with all files below it, whole or not at all.
-
-    Raises DiptychError, also for links that lead out of the source: in a foreign folder they may lead to private files.
-    """
-    refuse_links_out(source)
-    try:
-        with whole_folder(target) as temporary:
-            shutil.copytree(source, temporary, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise DiptychError(f"cannot copy {source} to {target}: {error}; make room and try again") from error
 
 
 def refuse_links_out(folder: Path) -> None:
@@ -175,16 +137,25 @@ def sha256_of_json(value: Any) -> str:
 
 def aside(path: Path, what: str = "partial") -> Path:
     """The name under which this process writes a path before it is renamed."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{what}")
+    return path.with_name(f".{path.name}.diptych-{os.getpid()}.{what}")
+
+
+def is_aside(path: Path) -> bool:
+    """True for names that `aside` gives."""
+    return _LEFT.fullmatch(path.name) is not None
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left below a folder; with `name`, only directly in it and for that name.
+    """Remove what killed processes left below a folder that Diptych made.
 
-    A folder that was being replaced is restored if the new one is missing.
+    With `name`: only folders of that name directly in `folder`, if they have a marker. A folder that was being replaced
+    is restored if the new one is missing.
     """
-    left = folder.glob(f".{name}.*") if name is not None else folder.rglob(".*")
-    for path in sorted(left):
+    if name is None:
+        left = sorted(folder.rglob(".*.diptych-*"))
+    else:
+        left = sorted(marker.parent for marker in folder.glob(f".{glob.escape(name)}.diptych-*/{MARKER}"))
+    for path in left:
         parts = _LEFT.fullmatch(path.name)
         if parts is None or _in_use(path, int(parts[2])):
             continue
@@ -195,11 +166,6 @@ def sweep(folder: Path, name: str | None = None) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def holds_something(path: Path) -> bool:
-    """True for a file, and for a folder with more than hidden files, such as the lock of this command."""
-    return path.exists() and not (path.is_dir() and all(inside.name.startswith(".") for inside in path.iterdir()))
 
 
 def sync(path: Path) -> None:
@@ -222,7 +188,7 @@ def _in_use(path: Path, pid: int) -> bool:
         return False
 
 
-def _is_no_file(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
     """True for a device, a pipe or an open stream. Raises DiptychError for a folder."""
     try:
         mode = path.stat().st_mode

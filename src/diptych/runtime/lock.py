@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import get_ident
 
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import text_of
@@ -15,13 +16,18 @@ WAIT = 0.1  # seconds, in case the holder is just leaving
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # network disks without locks: the folder is used without one
 
 
+_held: set[tuple[Path, int]] = set()  # folders that threads of this process hold
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Make the folder and lock it for this command. Under torchrun the first process locks it for all.
+    """Make the folder and lock it for this thread. Under torchrun the first process locks it for all.
 
-    Folders made for the lock are removed if nothing was written. Raises DiptychError, which names the holder.
+    A thread that holds the folder already keeps its lock. Folders made for the lock are removed if nothing was written.
+    Raises DiptychError, which names the holder.
     """
-    if os.name == "nt" or os.environ.get("RANK", "0") != "0":
+    mine = folder.resolve(), get_ident()
+    if os.name == "nt" or os.environ.get("RANK", "0") != "0" or mine in _held:
         yield
         return
     from filelock import FileLock, Timeout  # here, as it takes 0.1 s to import
@@ -29,6 +35,8 @@ def held(folder: Path) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     path, holder = folder / FILE, ""
+    if os.path.lexists(path) and not (path.is_file() and not path.is_symlink()):
+        raise DiptychError(f"{path} is no plain file, so it cannot lock the folder; remove it, or give another folder")
     lock = FileLock(path, timeout=WAIT, mode=0o644, fallback_to_soft=False)
     try:
         lock.acquire()
@@ -41,9 +49,11 @@ def held(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
+    _held.add(mine)
     try:
         yield
     finally:
+        _held.discard(mine)
         path.unlink(missing_ok=True)
         lock.release()
         with suppress(OSError):  # something was written

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -11,15 +13,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing import forkserver, get_all_start_methods, get_context, parent_process
-from threading import Event, Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, TypeVar
+from threading import Event, Lock, Thread, current_thread, main_thread
+from typing import Any, TypeVar
 
 import psutil
 
 from diptych.runtime.errors import DiptychError, RecipeError
-
-if TYPE_CHECKING:  # Windows has no ForkServerContext
-    from multiprocessing.context import ForkServerContext, SpawnContext
 
 # More than the cores, or than the disk and this process can feed, gain little.
 PROCESSES = min(4, os.cpu_count() or 1)
@@ -31,7 +30,38 @@ Piece = TypeVar("Piece")
 Made = TypeVar("Made")
 
 
-def process_context(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | SpawnContext:
+_METHOD = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+_PLATFORM: Any = get_context(_METHOD)
+_STARTING = Lock()
+
+
+class WorkerProcess(_PLATFORM.Process):  # type: ignore[misc]  # fork server or spawning, by the platform
+    """A process that does not import the program's `__main__`, which may be a script without a `__main__` guard.
+
+    Python would run such a script anew in each process. So functions and classes of `__main__` are unknown there.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        main = sys.modules["__main__"]
+        with _STARTING:
+            place, spec = main.__dict__.pop("__file__", None), main.__spec__
+            main.__spec__ = None
+            try:
+                return _PLATFORM.Process._Popen(process_obj)
+            finally:
+                main.__spec__ = spec
+                if place is not None:
+                    main.__file__ = place
+
+
+class WorkerContext(type(_PLATFORM)):  # type: ignore[misc]
+    """The platform's context, which starts such processes."""
+
+    Process = WorkerProcess
+
+
+def process_context(loaded: Sequence[str] = LOADED_ONCE) -> WorkerContext:
     """The context that starts processes: from a fork server that has loaded libraries once, else by spawning.
 
     Neither inherits the threads of this process. The server keeps the environment that it started in. `loaded` matters
@@ -41,9 +71,9 @@ def process_context(loaded: Sequence[str] = LOADED_ONCE) -> ForkServerContext | 
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # oneDNN keeps code for 1,024 shapes, 0.4 GB if lengths vary between batches; with 64 it compiles much again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
-    if "forkserver" not in get_all_start_methods():
-        return get_context("spawn")
-    context = get_context("forkserver")
+    context = WorkerContext()
+    if _METHOD == "spawn":
+        return context
     context.set_forkserver_preload(list(loaded))
     if current_thread() is main_thread():
         # Signals go to the whole process group. The server and its children ignore them until they set a handler.
@@ -76,7 +106,8 @@ def torchrun_processes() -> int:
 
 def begin_loading() -> None:
     """Start the fork server, which loads its modules while this process does something else."""
-    if process_context().get_start_method() == "forkserver":
+    process_context()
+    if _METHOD == "forkserver":
         forkserver.ensure_running()
 
 
@@ -85,11 +116,12 @@ def map_in_processes(
 ) -> Generator[Made, None, None]:
     """Yield `work(piece)` for each piece, in their order, computed in N processes (for 1, in this one).
 
-    `work`, pieces and results must be picklable; `loaded` names the modules that `work` needs. At most two pieces per
-    process are being computed or wait to be yielded. An error of `work` is raised here, and ends the iteration. Closing
-    the iterator waits only for the pieces being computed.
+    `work`, pieces and results must be picklable. What a script or a notebook defines is computed in this process.
+    `loaded` names the modules that `work` needs. At most two pieces per process are being computed or wait to be
+    yielded. An error of `work` is raised here, and ends the iteration. Closing the iterator waits only for the pieces
+    being computed.
     """
-    if processes == 1:
+    if processes == 1 or b"__main__" in pickle.dumps(work):
         yield from map(work, pieces)
         return
     left = iter(pieces)

@@ -1,6 +1,8 @@
 """The progress bar: count, speed and time left. Without a terminal it is a line at growing intervals."""
 
 import time
+from html import escape
+from typing import Any
 
 from rich import progress as rich_progress
 from rich.console import Console
@@ -11,6 +13,7 @@ from diptych.runtime.terminal import make_console
 
 SPARSE_SECONDS = 10.0  # before the first line without a terminal; intervals double up to SPARSEST_SECONDS
 SPARSEST_SECONDS = 60.0
+NOTEBOOK_SECONDS = 0.3  # between two drawings
 
 
 class _Speed(rich_progress.ProgressColumn):
@@ -42,9 +45,44 @@ class _Lines(Progress):
         tell(self.console, f"{task.description} {task.completed:.0f}/{task.total or 0:.0f} {self.unit}{left}")
 
 
+class NotebookBar(Progress):
+    """A bar in the output of a notebook's cell, with count and time left, drawn again in place."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console=console, disable=True)
+        self._output: Any = None
+        self._drawn = 0.0
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        super().update(task_id, **changes)
+        self._draw(self._tasks[task_id])
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        self._draw(self._tasks[task_id])
+
+    def _draw(self, task: Task) -> None:
+        from IPython import display
+
+        ended = task.completed >= (task.total or 0)
+        if time.monotonic() - self._drawn < NOTEBOOK_SECONDS and not ended:
+            return
+        self._drawn = time.monotonic()
+        left = "" if ended or task.time_remaining is None else f", {time_left(task.time_remaining)}"
+        count = f"{task.completed:.0f}/{task.total or 0:.0f}{left}"
+        element = f'<progress value="{task.completed}" max="{task.total}"></progress>'
+        drawn = display.HTML(f"{element} {count} {escape(task.description)}")  # type: ignore[no-untyped-call]  # IPython's
+        if self._output is None:
+            self._output = display.display(drawn, display_id=True)  # type: ignore[no-untyped-call]  # IPython's
+        else:
+            self._output.update(drawn)
+
+
 def bar(unit: str, console: Console | None = None) -> Progress:
     """A progress bar of rich, as a context manager; `unit` is the noun of what is counted."""
     console = console or make_console()
+    if console.is_jupyter and not console.quiet:
+        return NotebookBar(console)
     if not console.is_terminal:
         return _Lines(unit, console)
     columns = (TextColumn("{task.description}"), rich_progress.BarColumn(), rich_progress.MofNCompleteColumn())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -32,11 +33,12 @@ def heading(console: Console, text: str) -> None:
 def make_console(stderr: bool = True) -> Console:
     """A console, made nowhere else. What is printed is text: brackets in a path are no markup.
 
-    The stream decides if it is a terminal; variables such as FORCE_COLOR or COLUMNS do not.
+    The stream decides if it is a terminal; variables such as COLUMNS do not. FORCE_COLOR colours files and pipes too.
     """
     from rich.console import Console
 
     width = columns(sys.stderr if stderr else sys.stdout)
-    no_terminal: dict[str, Any] = {"force_terminal": False, "force_interactive": False, "color_system": None}
+    colours = "standard" if os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR") else None
+    no_terminal: dict[str, Any] = {"force_terminal": False, "force_interactive": False, "color_system": colours}
     settings = {} if width is None else {"width": width, **no_terminal}
     return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False, **settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from diptych.runtime.downloads import first_line, without_retries
@@ -22,6 +22,22 @@ Tensors = dict[str, Tensor]
 WRAPPERS = ("state_dict", "model", "model_state_dict", "module")
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 VOCABULARY, TOKENIZER = "vocab.txt", "tokenizer_config.json"
+
+
+def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file with the permissions of any new file; the library's own are 0600."""
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(dict(tensors), path)
+    path.chmod(mode)
+
+
+def compact(tensors: Mapping[str, Tensor]) -> Tensors:
+    """Return tensors to be written: on the CPU, and in bf16 if that holds all values of all that are in fp32."""
+    ours = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    long = {name: tensor for name, tensor in ours.items() if tensor.dtype == torch.float32}
+    short = all(torch.equal(tensor, tensor.bfloat16().float()) for tensor in long.values())
+    return ours | ({name: tensor.bfloat16() for name, tensor in long.items()} if short else {})
 
 
 def read_weights(path: Path) -> Tensors:

@@ -1,17 +1,13 @@
-"""Apply models: `load` and `Predictor`, search, the HTTP service, export, the Hugging Face hub."""
+"""Apply models: `Predictor`, search, the HTTP service, export, the Hugging Face hub."""
 
 from typing import TYPE_CHECKING, Any
 
-from diptych.serving.predictor import Predictor, load
-from diptych.tasks.interface import Prediction
-from diptych.tasks.nlvr import Verdict
-from diptych.tasks.referring import FoundRegion
-from diptych.tasks.vcr import ChoiceScores
+from diptych.serving.predictor import Predictor
 
 if TYPE_CHECKING:
     from diptych.serving.search import Hit, Searched
 
-__all__ = ["ChoiceScores", "FoundRegion", "Hit", "Prediction", "Predictor", "Searched", "Verdict", "load"]
+__all__ = ["Hit", "Predictor", "Searched"]
 
 
 def __getattr__(name: str) -> Any:

@@ -112,6 +112,8 @@ def _limits(folder: ModelFolder, tasks: Sequence[str]) -> list[str]:
         else "It knows images like those it was trained on, and gives an output for any other image, too.",
         f"It uses at most {most} regions of an image, found by its detector; it cannot see what the detector misses.",
     ]
+    if folder.recipe is not None and not folder.recipe.data.images:
+        limits.append("It is a control: it was trained without images, and is shown blank regions.")
     for spec in (tasks_by_verb()[task] for task in tasks if folder.recipe is not None):
         with suppress(RecipeError):  # a model without a list of answers
             limit = spec.required_interface.words.limit
@@ -146,7 +148,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
     split, data, precision = (_line(_plain(text)) for text in (of.split, Path(of.data).name, of.precision))
     rows = [
         f"{find_task(scores.task).title}: {scores.items:,} of {scores.pictures:,} pictures, split `{split}` of "
-        f"`{data}`, computed in {precision}.",
+        f"`{data}`, computed in {precision}{f'; {scores.warning}' if scores.few else ''}.",
         "",
         "| score | value | 95% interval | blind | ceiling |",
         "|---|---|---|---|---|",

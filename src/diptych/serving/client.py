@@ -31,7 +31,10 @@ class Client:
     """Send requests to a service; thread-safe. The token is read from $DIPTYCH_TOKEN."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # an IPv6 address without its bracket
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ServingError(f"{url!r} is not the address of a service; wanted one such as http://127.0.0.1:8000")
         self.url = url.rstrip("/")

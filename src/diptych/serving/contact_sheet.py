@@ -11,7 +11,8 @@ from diptych.runs.reports.html import picture_uri
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
 from diptych.serving.search import Hit, Searched
-from diptych.vision.pictures import open_picture, write_png
+from diptych.vision.image_files import write_png
+from diptych.vision.pictures import open_picture
 
 COLUMNS, SIDE, GAP, LINE = 4, 240, 10, 20
 PAPER, INK, FAINT = "#FFFFFF", "#202124", "#70757A"

@@ -9,10 +9,12 @@ from typing import Any
 
 from diptych.data.store.store import DETECTOR
 from diptych.data.store.tokens import FILE as TOKENS
+from diptych.runs.familiarity import FILE as FAMILIAR
 from diptych.runs.folder import CHECKS, CONFIG, FEATURES, VALIDATION, WEIGHTS, ModelFolder, damaged_files
 from diptych.runtime.downloads import without_retries
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.runtime.files import parse_json, refuse_links_out, text_of, whole_folder
+from diptych.runtime.files import parse_json, refuse_links_out, text_of
+from diptych.runtime.outputs import OWN, whole_folder
 from diptych.runtime.plugins import refuse_missing
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import FILE as RECIPE
@@ -20,22 +22,26 @@ from diptych.tasks.answers import FILE as ANSWERS
 
 CARD = "README.md"
 # Files of a model folder, in addition to those of its detector.
-FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS, VALIDATION)
+FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS, VALIDATION, FAMILIAR)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
-def fetch(name: str) -> Path:
-    """Download the model folder `user/name`, or return the cached copy. Raises CheckpointError."""
+def fetch(name: str, revision: str | None = None) -> Path:
+    """Download the model folder `user/name` (at a branch, tag or commit), or return the cached copy.
+
+    Raises CheckpointError.
+    """
     from huggingface_hub import hf_hub_download, snapshot_download
 
-    with _hub_errors(name, "copy the model folder here and give its path"), without_retries():
-        config = Path(hf_hub_download(name, CONFIG))
+    made = "`diptych demo` makes it" if name.startswith("demo/") else "copy the model folder here and give its path"
+    with _hub_errors(name, f"{made} (there is no folder {name})"), without_retries():
+        config = Path(hf_hub_download(name, CONFIG, revision=revision))
         if not _is_ours(config, name):  # before gigabytes of another kind of model are downloaded
             raise CheckpointError(
                 f"{name} on the hub is not a model of Diptych (its {CONFIG} names none of its systems); `diptych push` "
                 "uploads those, and `diptych import` converts checkpoints of the authors' code"
             )
-        return Path(snapshot_download(name, allow_patterns=[*FILES, f"{DETECTOR}/*"]))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[CARD, *FILES, f"{DETECTOR}/*"]))
 
 
 def _is_ours(config: Path, name: str) -> bool:
@@ -81,7 +87,7 @@ def push(folder: ModelFolder, repository: str, card: str, private: bool = False)
 
 def write(folder: ModelFolder, target: Path, card: str) -> None:
     """Write the files that `push` would upload to a folder."""
-    with whole_folder(target) as temporary:
+    with whole_folder(target, "card") as temporary:
         for name, path in files_of(folder).items():
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, temporary / name)
@@ -95,7 +101,7 @@ def files_of(folder: ModelFolder) -> dict[str, Path]:
         raise CheckpointError(f"{hurt[0]}; nothing was pushed")
     files = {name: folder.folder / name for name in FILES if (folder.folder / name).is_file()}
     if folder.detector is not None:
-        below = (path for path in sorted(folder.detector.rglob("*")) if path.is_file())
+        below = (path for path in sorted(folder.detector.rglob("*")) if path.is_file() and path.name not in OWN)
         files |= {f"{DETECTOR}/{path.relative_to(folder.detector).as_posix()}": path for path in below}
     return files
 
@@ -113,6 +119,7 @@ def private_paths(folder: ModelFolder) -> list[str]:
 @contextmanager
 def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
     """Turn errors of the hub and the network into one CheckpointError; `otherwise` is what to do without the hub."""
+    from huggingface_hub import errors
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
     try:
@@ -125,6 +132,8 @@ def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
                 why = "is gated: request access on its page on the hub, then set HF_TOKEN to your token"
             case RepositoryNotFoundError():
                 why = "is not on the hub, or not for this token; check its spelling; for a private one set HF_TOKEN"
+            case errors.RevisionNotFoundError():
+                why = f"on the hub has no such revision; give one of https://huggingface.co/{name}/commits, or none"
             case RemoteEntryNotFoundError():
                 why = f"on the hub is not a model of Diptych (it has no {CONFIG}); `diptych push` uploads those"
             case HfHubHTTPError() if error.response.status_code in (401, 403):

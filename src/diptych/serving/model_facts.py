@@ -1,7 +1,12 @@
 """Facts about a model folder, for the service, its page and model cards: tasks, training, scores, detector."""
 
-from diptych.runs.folder import ModelFolder
+import re
+from pathlib import Path
+
+from diptych.runs.folder import VALIDATED, ModelFolder
 from diptych.runtime.devices import Precision
+from diptych.runtime.files import text_of
+from diptych.serving.hub import CARD
 from diptych.storybook.detector.detector import KIND as STORYBOOK
 from diptych.tasks import tasks_by_verb
 from diptych.tasks.interface import Message
@@ -13,6 +18,8 @@ class ModelFacts(Message):
     name: str
     system: str
     tasks: tuple[str, ...]  # verbs
+    version: str  # CRC-32 of the weights
+    licence: str | None  # of the weights, as the model card next to them states it
     knows: str  # the kind of images it was trained on
     recipe: str | None  # name of the recipe; None for an imported checkpoint
     trained: str | None  # task, steps, batch and seed
@@ -41,11 +48,16 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
     if recipe is not None:
         training = recipe.training
         trained = f"{recipe.task}: up to {training.steps} steps of {training.batch} samples, seed {training.seed}"
-    scores = ", ".join(f"{metric} {score:.1f}" for metric, score in (folder.validation or {}).items())
+    validated = dict(folder.validation or {})
+    few = validated.pop(VALIDATED, None)
+    scores = ", ".join(f"{metric} {score:.1f}" for metric, score in validated.items())
+    scores += "" if few is None or not scores else f" (of {few:.0f} images only: too few for a reliable score)"
     return ModelFacts(
         name=name,
         system=folder.architecture.system,
         tasks=tasks,
+        version=f"{folder.weights_checksum:08x}",
+        licence=_licence(folder.folder / CARD),
         knows="drawn scenes (storybook)" if is_drawn_world(folder) else f"images like those that {detector} detects in",
         recipe=None if recipe is None else recipe.name,
         trained=trained,
@@ -56,3 +68,12 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
         detector=detector,
         sees=tuple(kind for kind in folder.contract.class_names if kind != "background"),
     )
+
+
+def _licence(card: Path) -> str | None:
+    """Read the licence in the metadata of a model card; None without one."""
+    try:
+        stated = re.match(r"---\n(?:.*\n)*?license: *(\S.*)\n(?:.*\n)*?---", text_of(card))
+    except (OSError, ValueError):
+        return None
+    return None if stated is None else stated[1]

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diptych.core import Record
 from diptych.data.extract import extract
 from diptych.data.store.store import FAILURES, Store
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import pixels_of
+from diptych.runs.tasks import pixels_of, shown_to
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import parse_json, text_of
+from diptych.runtime.outputs import claim, user_cache
 from diptych.serving.galleries import open_vectors
 from diptych.serving.galleries.contents import read_contents
 from diptych.serving.galleries.vectors import VectorStore
 from diptych.systems import SYSTEMS
-from diptych.tasks.gallery import Caption, GalleryRows, RetrievalGallery, open_table
+from diptych.tasks.gallery import GalleryCaption, RetrievalGallery, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything
 from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery as Towers
@@ -39,8 +41,7 @@ ENCODED = 1024  # images between two writes of their vectors
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):
     """One image of a search."""
 
     picture: Path
@@ -95,6 +96,7 @@ def search(
         if one is not None:
             _check_query(one, query)
     folder = cache if cache is not None else _cache(pictures, predictor.detector)
+    claim(folder, "cache")
     if by is not None:
         by.folder.accept(predictor.detector.contract, folder)
     ranker, show = by or predictor, progress or _silent
@@ -170,7 +172,7 @@ class RegionCache:
                     raise
                 return CachedRecords(None, {}, model)
         paths = {record.key: record.image for record in records if record.image}
-        return CachedRecords(Store(self.folder), paths, model)
+        return CachedRecords(shown_to(model.recipe, Store(self.folder)), paths, model)
 
 
 class CachedRecords:
@@ -197,13 +199,28 @@ class CachedRecords:
 
 def _by_pairs(predictor: Searcher, query: str, records: CachedRecords, progress: Progress) -> list[TowerHit]:
     """Rank records by the model's match probability of query and image, each pair in one pass."""
-    pairs = RetrievalGallery(GalleryRows(records, range(len(records))), records.keys, (Caption("query", query, 0),))
-    table = open_table(pairs, None, "")
-    task = Retrieval(predictor.folder.tokens, _words(predictor))
     with progress("matching", len(records)) as advance:
-        task.fill(predictor.folder.model, pairs, table, everything(pairs), PAIRS, advance)
-    scores = 1 / (1 + np.exp(-table[:, 0].astype(np.float64)))
+        scores = pair_scores(predictor, records, [query], advance)[:, 0]
     return [TowerHit(records.keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
+
+
+def pair_scores(
+    predictor: Searcher,
+    records: CachedRecords | Sequence[Record],
+    texts: Sequence[str],
+    progress: Callable[[int], object] | None = None,
+) -> NDArray[np.float32]:
+    """Return the probability that image and text match (images, texts), each pair in one pass.
+
+    Raises ServingError for a model that has not learnt to match.
+    """
+    _check(predictor, None, None, None)
+    keys, captions = tuple(map(str, range(len(records)))), [GalleryCaption(str(n), t, 0) for n, t in enumerate(texts)]
+    pairs = RetrievalGallery(lru_cache(1)(records.__getitem__), keys, tuple(captions))
+    table = open_table(pairs, None, "")
+    task = Retrieval(predictor.folder.tokens, query_words(predictor))
+    task.fill(predictor.folder.model, pairs, table, everything(pairs), PAIRS, progress)
+    return (1 / (1 + np.exp(-table.astype(np.float64)))).astype(np.float32)
 
 
 def _encoded(predictor: Searcher, images: RegionCache, vectors: VectorStore) -> list[str]:
@@ -228,7 +245,7 @@ def _by_vectors(
     if not contents:
         return []
     model, tokens = predictor.folder.model, predictor.folder.tokens
-    (vector,) = embed_sentences(model, tokens, [query], _words(predictor)).float().numpy()
+    (vector,) = embed_sentences(model, tokens, [query], query_words(predictor)).float().numpy()
     return [TowerHit(content, score) for content, score in vectors.search(vector, contents, most)]
 
 
@@ -238,7 +255,8 @@ def _maker(predictor: Searcher) -> str:
     return hashlib.sha256(f"{predictor.fingerprint} {state}".encode()).hexdigest()
 
 
-def _words(predictor: Searcher) -> int:
+def query_words(predictor: Searcher) -> int:
+    """Return how many words of a text are read."""
     return min(WORDS, predictor.folder.architecture.config.max_text - 1)
 
 
@@ -285,10 +303,9 @@ def _check_query(predictor: Searcher, query: str) -> None:
 
 def _cache(pictures: Path, detector: Detector) -> Path:
     """Return the cache folder of these images with this detector, and with the state of given features."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     state = detector.state() if isinstance(detector, GivenRegions) else ""
     of = json.dumps([str(pictures.resolve()), detector.contract.to_json(), state], sort_keys=True)
-    return root / "diptych" / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]
+    return user_cache() / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]
 
 
 def _failures(folder: Path) -> dict[str, str]:

@@ -23,6 +23,7 @@ from diptych.data.formats.parsing import key_of, read_json
 from diptych.data.formats.storybook import MANIFEST, StorybookManifest
 from diptych.runtime.errors import DataError, nearest
 from diptych.runtime.files import aside
+from diptych.runtime.outputs import claim
 from diptych.runtime.processes import map_in_processes
 from diptych.storybook import official
 from diptych.storybook.book import Storybook, record
@@ -52,6 +53,7 @@ def write(
         if number < 0:
             raise DataError(f"found {number} scenes for {split}, wanted 0 or more")
     try:
+        claim(folder, "world")
         done = _complete(folder, seed)
         parts = [
             (Storybook(seed, split, number), done.get(split) != number, range(first, min(first + _PART, number)))

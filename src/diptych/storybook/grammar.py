@@ -3,35 +3,19 @@
 There are no commas or full stops, which tokenisers treat differently.
 """
 
-from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 
+from msgspec.json import decode
+
+from diptych.runtime.files import text_of
 from diptych.storybook.kinds import KINDS
 from diptych.storybook.world import Figure, Scene
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
-SIZE_WORDS: Mapping[str, tuple[str, ...]] = {"small": ("small", "little", "tiny"), "big": ("big", "large")}
-RELATION_WORDS: Mapping[str, tuple[str, ...]] = {
-    "left of": ("left of", "to the left of"), "right of": ("right of", "to the right of"), "above": ("above", "over"),
-    "on": ("on", "on top of"), "under": ("under", "beneath"), "holding": ("holding", "carrying", "with"),
-    "near": ("near", "next to", "beside", "close to"),
-}  # fmt: skip
-PLACE_WORDS: Mapping[str, tuple[str, ...]] = {
-    "park": ("in the park", "in a park", "on the grass", "in a meadow"),
-    "beach": ("on the beach", "at the beach", "by the sea", "on the sand"),
-    "street": ("on the street", "on a city street", "in the city", "on the road"),
-    "room": ("in a room", "inside a room", "indoors", "in the living room"),
-}
-SKY_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("day", "clear"): ("on a sunny day", "in the sun"), ("day", "rain"): ("in the rain", "on a rainy day"),
-    ("day", "snow"): ("in the snow", "on a snowy day"), ("night", "clear"): ("at night", "under the moon"),
-    ("night", "rain"): ("on a rainy night", "at night in the rain"),
-    ("night", "snow"): ("on a snowy night", "at night in the snow"),
-}  # fmt: skip
-ACTIVITIES: Mapping[str, str] = {  # of kinds without poses
-    "car": "parked", "bus": "parked", "bicycle": "parked", "boat": "sailing", "plane": "flying",
-    "balloon": "floating", "kite": "flying",
-}  # fmt: skip
+# By topic and what is named: words for sizes, relations, places, skies, and the wrong answers of careless people.
+WORDS = decode(text_of(Path(__file__).with_name("words.json")), type=dict[str, dict[str, tuple[str, ...]]])
+SIZE_WORDS = WORDS["sizes"]
 
 
 def with_article(words: str) -> str:
@@ -48,7 +32,7 @@ def noun(rng: Random, kind: str) -> str:
 def plural(kind: str, word: str | None = None) -> str:
     """Return the plural of a kind's noun, or of `word`, one of its synonyms."""
     word = word or kind
-    return (KINDS[kind].plurals or {}).get(word, word + "s")
+    return KINDS[kind].plurals.get(word, word + "s")
 
 
 def is_person(figure: Figure) -> bool:
@@ -76,23 +60,23 @@ def describe(rng: Random, figure: Figure, colour: bool, size: bool, article: str
 
 def relate(rng: Random, relation: str) -> str:
     """Return words for a relation."""
-    return rng.choice(RELATION_WORDS[relation])
+    return rng.choice(WORDS["relations"][relation])
 
 
 def doing(figure: Figure) -> str:
     """Return the thing's pose or activity, or ""."""
     if figure.pose:
         return figure.pose
-    return "" if figure.kind in ("balloon", "kite") and figure.grounded else ACTIVITIES.get(figure.kind, "")
+    return "" if figure.kind in ("balloon", "kite") and figure.grounded else KINDS[figure.kind].activity
 
 
 def where(rng: Random, scene: Scene) -> str:
     """Return words for the scene's place."""
-    return rng.choice(PLACE_WORDS[scene.place])
+    return rng.choice(WORDS["places"][scene.place])
 
 
 def sky(rng: Random, scene: Scene) -> str:
     """Return words for time and weather; in a room only `at night`, or ""."""
     if scene.place == "room":
         return "at night" if scene.time == "night" else ""
-    return rng.choice(SKY_WORDS[scene.time, scene.weather])
+    return rng.choice(WORDS["skies"][f"{scene.time} {scene.weather}"])

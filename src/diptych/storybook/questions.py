@@ -8,20 +8,12 @@ from diptych.core import Question, Statement
 from diptych.storybook.claims import claim, decoy
 from diptych.storybook.expressions import single_out, single_out_any
 from diptych.storybook.facts import Facts
-from diptych.storybook.grammar import is_person, plural
+from diptych.storybook.grammar import WORDS, is_person, plural
 from diptych.storybook.kinds import COLOURS, KINDS
 
 ANSWERERS = 10
 YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # the most of each in a scene
 _TRIES = 6
-_CONFUSED = {  # wrong answers that careless people give
-    "red": ("orange", "pink"), "orange": ("yellow", "red"), "yellow": ("orange",), "green": ("blue",),
-    "blue": ("purple", "green"), "purple": ("blue", "pink"), "pink": ("red", "purple"), "brown": ("orange", "red"),
-    "park": ("grass", "garden"), "beach": ("sea", "sand"), "street": ("city", "road"), "room": ("house", "inside"),
-    "standing": ("waiting",), "sitting": ("resting",), "walking": ("running",), "waving": ("standing",),
-    "sleeping": ("resting",), "running": ("walking",), "flying": ("standing",), "jumping": ("running",),
-    "man": ("person",), "woman": ("person",), "boy": ("child",), "girl": ("child",),
-}  # fmt: skip
 
 
 class TopicQuestion(NamedTuple):
@@ -109,7 +101,9 @@ def _other(rng: Random, facts: Facts) -> TopicQuestion | None:
     if made is None:
         return None
     topic, text, truth = made
-    return TopicQuestion(topic, text, truth, _CONFUSED.get(truth, KINDS[truth].synonyms if truth in KINDS else ()))
+    return TopicQuestion(
+        topic, text, truth, tuple(WORDS["confused"].get(truth, KINDS[truth].synonyms if truth in KINDS else ()))
+    )
 
 
 def _colour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:

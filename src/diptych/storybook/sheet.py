@@ -12,7 +12,7 @@ from diptych.storybook.book import record
 from diptych.storybook.pencil import PAINT, shade
 from diptych.storybook.render import render
 from diptych.storybook.world import SIDE, Scene
-from diptych.vision.pictures import write_png
+from diptych.vision.image_files import write_png
 
 ZOOM = 2
 COLUMNS = 4

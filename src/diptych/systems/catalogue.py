@@ -23,6 +23,7 @@ class CatalogueEntry:
     task: str
     about: str  # one sentence
     steps: int  # of all its stages together
+    epochs: float | None  # its length, where it is not a number of steps
     batch: int
     samples: int  # read in all; a sample that is read twice counts twice
     authors: str  # what the authors' run took, if their paper reports it
@@ -118,7 +119,10 @@ def _entry(name: str, preset: Preset | StagedPreset) -> CatalogueEntry:
     steps = sum(recipe.training.steps for recipe in recipes)
     samples = sum(recipe.training.steps * recipe.training.batch for recipe in recipes)
     about, batch, command = preset.about, first.training.batch, command_of(name)
-    return CatalogueEntry(name, first.system, first.task, about, steps, batch, samples, authors, tables, command)
+    length = first.training.epochs
+    return CatalogueEntry(
+        name, first.system, first.task, about, steps, length, batch, samples, authors, tables, command
+    )
 
 
 def _check(system: str | None, task: str | None) -> None:

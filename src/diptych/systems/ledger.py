@@ -34,7 +34,7 @@ WORDS = {
     "FROM_BERT": "--init BERT --vocab VOCAB",
     "FROM_UNILM": "--init UNILM --vocab VOCAB",
     "METRICS": "--extra-metrics METEOR --extra-metrics SPICE",
-    "model": "none",  # that a run starts from
+    "model": "",  # that a run starts from
     "begin": "",  # options of a run that starts from no model
 }
 _RECIPE = re.compile(r"diptych (?:pretrain (\S+)|finetune .*?--recipe (\S+))")
@@ -104,6 +104,7 @@ class Paper(BaseModel):
     parts: dict[str, TablePart] = {}
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
+    stores: dict[str, str] = {}  # regions by the end of a store's name: the detector, its rule, the paper's section
     costs: dict[str, str] = {}  # what the authors' own run of a recipe took, as the paper reports it
     written: dict[int, WrittenTable] = Field(alias="tables")  # by number
 
@@ -138,11 +139,16 @@ class Paper(BaseModel):
 
 
 class _Word(str):
-    """A value whose `{word:run}` is the folder of a recipe's run. Rows that share a pre-training share its folder."""
+    """A value whose `{word:run}` is the folder of a recipe's run, and `{word:start}` the options to start from it.
+
+    Rows that share a pre-training share its folder.
+    """
 
     __slots__ = ()
 
     def __format__(self, spec: str) -> str:
+        if spec == "start":
+            return f"--model {self}" if self else "--from-scratch"
         return "runs/" + self.replace("/", "-") if spec == "run" else str(self)
 
 

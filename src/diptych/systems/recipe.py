@@ -15,6 +15,7 @@ from diptych.data.store.pixels import Colours
 from diptych.models import ModelConfig, ResolvedConfig
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
+from diptych.runtime import outputs
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.configs import assignment, explain, value_of
 from diptych.runtime.errors import RecipeError, nearest
@@ -54,8 +55,8 @@ class DataConfig(BaseModel):
     """Split by which the best weights are chosen."""
     records: PositiveInt | None = None
     """Number of records to train on, chosen by training.seed; null: all."""
-    validation_records: PositiveInt = 200
-    """Records of the validation split that are used, from its beginning."""
+    validation_records: PositiveInt | None = None
+    """Records of the validation split that are used, from its beginning; null: all."""
     max_words: PositiveInt = 20
     """Tokens of a text at most; what is longer is cut."""
     vocabulary: str | None = None
@@ -68,6 +69,8 @@ class DataConfig(BaseModel):
     """Number of answers that VQA chooses from: the most frequent of the training split; null: all."""
     answers_at_least: PositiveInt = 1
     """Questions of the training split that must have an answer as their most frequent one for it to be a choice."""
+    images: bool = True
+    """Whether the model sees the images; false: regions are blank, a control that learns from the texts alone."""
     pixels_shorter: PositiveInt = 600
     """Pixels of an image's shorter side, where the model reads pixels (model.network)."""
     pixels_longer: PositiveInt = 1000
@@ -164,12 +167,14 @@ class Recipe(BaseModel):
         return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
-        """Return the recipe with dotted keys set, such as `optimizer.lr=3e-4`.
+        """Return the recipe with dotted keys set, such as `optimizer.lr=3e-4`; training.steps unsets training.epochs.
 
         Raises RecipeError for unknown keys (with the nearest name), for wrong values, and for objectives that need what
         the model does not provide.
         """
         values = self.model_dump(mode="json")
+        if any(text.partition("=")[0] == "training.steps" for text in assignments):
+            values["training"]["epochs"] = None
         for text in sorted(assignments, key=lambda given: given.partition("=")[0] not in REPLACED):
             _assign(values, *assignment(text, "optimizer.lr=3e-4"))
         made = parse(type(self), values, "--set " + " --set ".join(assignments))
@@ -199,9 +204,12 @@ class Recipe(BaseModel):
     def bound(self) -> dict[str, Any]:
         """The settings that a checkpoint must share with its run.
 
-        Defaults are left out, so that checkpoints still open after a later version adds a setting.
+        Defaults are left out, so that checkpoints still open after a later version adds a setting; and a setting whose
+        default has changed, which recipe.json compares.
         """
-        chosen = self.model_dump(mode="json", exclude_defaults=True) | {"kind": self.objectives.kind}
+        own = self.model_dump(mode="json", exclude_defaults=True, exclude={"data": {"validation_records"}})
+        chosen = {key: value for key, value in own.items() if (key, value) != ("data", {})}
+        chosen["kind"] = self.objectives.kind
         training = {name: value for name, value in chosen["training"].items() if f"training.{name}" not in CHANGEABLE}
         return chosen | {"training": training}
 
@@ -232,7 +240,7 @@ def parse(kind: type[M], values: Any, where: str) -> M:
 def claim(out: Path, recipe: Recipe) -> None:
     """Make `out` the folder of this recipe's run, or of a run that the recipe resumes. Raises as `claimed` does."""
     if not claimed(out, recipe) or Recipe.load(out) != recipe:
-        out.mkdir(parents=True, exist_ok=True)
+        outputs.claim(out, "run")
         recipe.save(out)
 
 
@@ -255,9 +263,7 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
     """Set one dotted key of a dumped recipe."""
     value = value_of(text)
     if key == MULTIPLIERS and not isinstance(value, dict):
-        raise RecipeError(
-            f'--set {key}={text}: wanted {key}.PREFIX=NUMBER, or all groups as JSON: {key}={{"regions.": 0.1}}'
-        )
+        raise RecipeError(f'--set {key}={text}: wanted {key}.PREFIX=NUMBER, or all as JSON: {key}={{"regions.": 0.1}}')
     if key in REPLACED and (key == "objectives" or text != values["objectives"]["kind"]):
         values["objectives"] = _objectives_of(text, key, values["task"])
         return
@@ -283,10 +289,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
         wanted = f"wanted a system, to learn by its objectives; {nearest(system, systems)}"
         raise RecipeError(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
-        raise RecipeError(
-            f"--set {key}={system}: objectives are chosen in pre-training (diptych pretrain); in fine-tuning a model "
-            f"learns what the task asks, {task}"
-        )
+        raise RecipeError(f"--set {key}={system}: objectives are of pre-training; fine-tuning learns the task, {task}")
     return OBJECTIVES[system](kind=system).model_dump(mode="json")
 
 

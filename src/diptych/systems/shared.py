@@ -10,7 +10,10 @@ from typing import Literal
 from diptych.runtime.configs import derive
 from diptych.systems.preset import Preset
 from diptych.tasks import TASKS
+from diptych.tasks.entailment import ENTAILMENT
+from diptych.tasks.retrieval import RETRIEVAL
 from diptych.tasks.self_critical import SelfCriticalObjectives
+from diptych.tasks.vqa import VQA
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 ADAMW = OptimizerConfig(
@@ -21,6 +24,8 @@ TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_e
 # pre-training predicts words better at the same step (docs/log.md).
 NO_DROPOUT: dict[str, float] = {"dropout": 0.0, "attention_dropout": 0.0}
 PHOTO_WORDS = 30  # tokens of a caption at most
+ANSWERING = tuple(spec.name for spec in (VQA, RETRIEVAL, ENTAILMENT))  # tasks whose recipes for photographs last EPOCHS
+EPOCHS = 6.0
 
 
 def muon(*stacks: str) -> OptimizerConfig:
@@ -52,16 +57,26 @@ def small_task(pretrain: Preset, task: str) -> Preset:
 def photos(*presets: Preset) -> Iterator[Preset]:
     """Yield recipes for some thousand photographs: longer texts, and runs that end when validation stops improving.
 
-    `presets` are the small recipes of the same tasks.
+    `presets` are small recipes, the first of pre-training, of which those of ANSWERING follow where they are not given.
+    The recipes of ANSWERING last by epochs, and are validated on the whole split.
     """
-    for preset in presets:
+    given = {preset.name.rpartition("/")[2] for preset in presets}
+    for preset in (*presets, *(small_task(presets[0], task) for task in ANSWERING if task not in given)):
+        brief = preset.name.endswith(ANSWERING)
+        every = 100 if brief else 500
         title = TASKS[preset.name.rpartition("/")[2]].title
         yield preset.but(
             preset.name.replace("/small/", "/photos/"),
             f"{title}, for some thousand photographs: longer captions; the run ends when validation rises no more.",
             model={"positions": 96, "dropout": 0.1, "attention_dropout": 0.1},
-            training={"steps": 6000, "validate_every": 500, "checkpoint_every": 500, "patience": 4},
-            data={"max_words": PHOTO_WORDS, "validation_records": 500},
+            training={
+                "steps": 6000,
+                "epochs": EPOCHS if brief else None,
+                "validate_every": every,
+                "checkpoint_every": every,
+                "patience": 4,
+            },
+            data={"max_words": PHOTO_WORDS, "validation_records": None if brief else 500},
             decoding={"beams": 3, "max_words": PHOTO_WORDS, "no_repeat_ngram": 3},
         )
 

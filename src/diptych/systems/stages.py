@@ -35,8 +35,7 @@ class Stages:
             if recipe.model != self.recipes[0].model:
                 lines = (line for line in recipe.differences(self.recipes[0]) if line.startswith("model."))
                 raise RecipeError(
-                    f"{recipe.name} has another model than the stage before it: {'; '.join(lines)}; stages share one "
-                    "network"
+                    f"{recipe.name} has another model than the stage before: {'; '.join(lines)}; all share one"
                 )
 
     def override(self, assignments: Sequence[str]) -> Stages:
@@ -64,8 +63,7 @@ class Stages:
         for recipe in self.recipes:
             if not TASKS[recipe.task].pretrains:
                 raise RecipeError(
-                    f"{recipe.name} trains {recipe.task} and pre-trains nothing; diptych finetune {recipe.task} "
-                    f"--recipe {self.name} --model MODEL, or --model none to begin from nothing"
+                    f"{recipe.name} pre-trains nothing: diptych finetune {recipe.task} --recipe {self.name}"
                 )
 
     def folders(self, out: Path) -> Iterator[tuple[Path, Recipe]]:

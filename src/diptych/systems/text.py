@@ -41,19 +41,14 @@ class TextConfig(ModelConfig):
 def refuse_more_words(words: int, most: int) -> None:
     """Raise DataError if a text of the batch has more words (special tokens included) than the model has positions."""
     if words > most:
-        raise DataError(
-            f"a text of {words} words, and there are positions for {most}; cut it (data.max_words), or set positions"
-        )
+        raise DataError(f"a text of {words} words, and positions for {most}; cut it (data.max_words), or set positions")
 
 
 def refuse_more_room(room: int, config: ModelConfig) -> None:
     """Raise RecipeError if a caption is to have more words than the model has positions."""
     if room > config.max_text:
         regions = f" and max_regions={config.max_regions}" if config.regions_fixed else ""
-        raise RecipeError(
-            f"{room} words were asked for; with positions={config.positions}{regions} there are places for "
-            f"{config.max_text}"
-        )
+        raise RecipeError(f"{room} words are wanted; positions={config.positions}{regions} leaves {config.max_text}")
 
 
 class DecoderModel(SystemModel):

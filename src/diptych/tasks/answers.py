@@ -22,6 +22,7 @@ class Answers:
     """The answers that a model can give. Class 0 is all other answers, except in TDEN's own list."""
 
     names: tuple[str, ...]
+    temperature: float = 1.0  # logits are divided by it (tasks/calibration.py)
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
@@ -44,18 +45,21 @@ class Answers:
     def load(cls, folder: Path) -> Answers:
         path = folder / FILE
         try:
-            names = parse_json(text_of(path))
+            names, temperature = parse_json(text_of(path)), 1.0
+            if isinstance(names, dict):
+                names, temperature = names["names"], float(names["temperature"])
+            if not 0.01 < temperature < 100:
+                raise ValueError(f"found the temperature {temperature}, wanted 0.01 to 100")
             if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
                 raise ValueError(f"found {names!r:.60}, wanted a list of two texts at the least")
             "".join(names).encode()
-            return cls(tuple(names))
-        except (OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{path} is no list of answers ({error}); fine-tune the model for VQA first"
-            ) from error
+            return cls(tuple(names), temperature)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path} is no list of answers ({error}); fine-tune the model on VQA") from error
 
     def save(self, folder: Path) -> None:
-        write_atomically(folder / FILE, json.dumps(self.names, ensure_ascii=False, indent=0).encode())
+        kept = self.names if self.temperature == 1 else {"names": self.names, "temperature": self.temperature}
+        write_atomically(folder / FILE, json.dumps(kept, ensure_ascii=False, indent=0).encode())
 
     def scores(self, answers: Sequence[str]) -> dict[int, float]:
         """Return soft targets by class: the accuracy of each answer that is in the list."""

@@ -6,7 +6,7 @@ All are pure functions of texts. Blind baselines are fitted to training texts on
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -21,6 +21,7 @@ from diptych.metrics.rouge import rouge_l
 from diptych.metrics.tokenise import ORDERS, Tokens, ngrams, tokens_of
 from diptych.metrics.vqa import normalise_answer, soft_targets
 from diptych.runtime.errors import DataError
+from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
 FINALISTS = 30  # training captions that are scored in full
@@ -159,6 +160,19 @@ class BlindAnswers:
         return {question.key: self.by_kind.get(question.kind, self.overall) for question in questions}
 
 
+def learnt_answers(training: Sequence[Question], questions: Sequence[Question]) -> dict[str, str]:
+    """Return the answers of a bigram classifier that has learnt the training questions, by key."""
+    texts = [grams_of(question.text) for question in training]
+    learnt = BigramClassifier.of(texts, [soft_targets(question.answers) for question in training])
+    return dict(zip([q.key for q in questions], learnt.answers(q.text for q in questions), strict=True))
+
+
+def stronger(rule: float, learnt: float, about: str) -> tuple[bool, str]:
+    """Return whether the bigram classifier has the higher score (0 to 1) of two blind baselines, and a note on both."""
+    scores = f"{100 * rule:.1f} and {100 * learnt:.1f}"
+    return learnt > rule, f"blind: words only, the better of {about}, and {ABOUT}: {scores}"
+
+
 @lru_cache(maxsize=100_000)
 def _prefixes(text: str) -> tuple[Words, ...]:
     """Return all prefixes of a text's words, from the longest to the empty one."""
@@ -239,28 +253,59 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
     learnt = [choices for record in training for choices in labelled(record)]
     if not learnt:
         return Baselines(chance, {}, ("blind: at random",))
-    answers = BlindChoice.of((c.answers, c.answer) for c in learnt)
-    reasons = [(c.rationales, c.rationale) for c in learnt if c.rationale is not None]
-    by_words = BlindChoice.of(reasons) if reasons else None
+    pickers = _pickers(learnt)
+    rows = [[_blindly(c, *pair) for c in scored] for pair in pickers]
+    rule, classifier = map(_joint, rows)
+    better, about = stronger(rule["Q->AR"], classifier["Q->AR"], "the text whose words were oftener in right texts")
     most = Counter(c.answer for c in learnt).most_common(1)[0][0]
-    most_reason = Counter(number for _, number in reasons).most_common(1)[0][0] if reasons else 0
-    blind = _joint([_blindly(c, answers, by_words) for c in scored])
+    reasons = Counter(c.rationale for c in learnt if c.rationale is not None)
+    most_reason = reasons.most_common(1)[0][0] if reasons else 0
     usual = [(float(c.answer == most), float(c.rationale == most_reason), c.rationale is not None) for c in scored]
     notes = (
-        "blind: the text whose words were oftener in right texts than in wrong ones, no picture seen",
+        about,
         f"at random: {_summary(chance)}",
         f"always the place that was right most often in training: {_summary(_joint(usual))}",
     )
-    return Baselines(blind, {}, (*notes, f"learnt on {len(learnt)} questions"))
+    return Baselines(classifier if better else rule, {}, (*notes, f"learnt on {len(learnt)} questions"))
 
 
-def _blindly(choices: Choices, answers: BlindChoice, rationales: BlindChoice | None) -> tuple[float, float, bool]:
-    answered = float(answers.pick(choices.answers) == choices.answer)
+Picker = Callable[[str, Sequence[str]], int]  # of a question and its candidates: the number of the chosen one
+
+
+def _pickers(learnt: Sequence[Choices]) -> list[tuple[Picker, Picker | None]]:
+    """Return two blind baselines, each of answers and of rationales (None: no training question has rationales)."""
+    answers = [(c.question, c.answers, c.answer) for c in learnt]
+    reasons = [(_answered(c), c.rationales, c.rationale) for c in learnt if c.rationale is not None]
+    return [(make(answers), make(reasons) if reasons else None) for make in (_by_odds, _by_classifier)]
+
+
+def _answered(choices: Choices) -> str:
+    return f"{choices.question} {choices.answers[choices.answer]}"
+
+
+def _by_odds(groups: Sequence[tuple[str, Sequence[str], int]]) -> Picker:
+    """Learn which words are in right candidates."""
+    learnt = BlindChoice.of((texts, number) for _, texts, number in groups)
+    return lambda _, texts: learnt.pick(texts)
+
+
+def _by_classifier(groups: Sequence[tuple[str, Sequence[str], int]]) -> Picker:
+    """Learn whether a candidate is the right one, from the pairs of a question and a candidate."""
+    texts = [grams_of(question, text) for question, candidates, _ in groups for text in candidates]
+    rights = [at == number for _, candidates, number in groups for at in range(len(candidates))]
+    learnt = BigramClassifier.of(texts, [{"right" if right else "wrong": 1.0} for right in rights])
+    return lambda question, candidates: int(
+        learnt.scores([grams_of(question, text) for text in candidates], "right").argmax()
+    )
+
+
+def _blindly(choices: Choices, answers: Picker, rationales: Picker | None) -> tuple[float, float, bool]:
+    answered = float(answers(choices.question, choices.answers) == choices.answer)
     if choices.rationale is None:
         return answered, 0.0, False
     if rationales is None:  # no training questions have rationales
         return answered, 1 / len(choices.rationales), True
-    return answered, float(rationales.pick(choices.rationales) == choices.rationale), True
+    return answered, float(rationales(_answered(choices), choices.rationales) == choices.rationale), True
 
 
 def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:

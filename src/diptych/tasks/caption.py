@@ -1,5 +1,6 @@
 """Image captioning: generate a sentence about an image. Pre-training reads the same samples."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -7,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, Task, Vocabulary, Writer, collate
@@ -18,10 +19,11 @@ from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_inter
 from diptych.metrics.captions import CaptionItems, caption_items, caption_scores, java_scores
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.models.decoding.chosen import chosen_decoding
+from diptych.models.decoding.options import LEAST
 from diptych.objectives import GenerateText, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
-from diptych.runtime.devices import predicting
+from diptych.runtime.devices import Precision, predicting
 from diptych.runtime.errors import DataError, ServingError
 from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
@@ -165,45 +167,33 @@ class CaptionObjectives(Objectives):
 class CaptionRequest(interface.TaskRequest):
     """Options of decoding; None: as the model's recipe sets it."""
 
-    captions: Annotated[int, interface.Form("How many captions")] = Field(
-        default=1, ge=1, le=16, description="Captions of each picture, the likeliest first."
-    )
+    captions: Annotated[
+        int, interface.Form("How many captions", more=True, option="num_captions"), Field(ge=1, le=16)
+    ] = 1
+    """Captions of each picture, the likeliest first."""
     beams: Annotated[
         int | None, interface.Form("Captions followed at once (beams); empty: the recipe's", more=True)
     ] = Field(default=None, ge=1, le=16, description="Beams of the search, 1 being greedy; default: the recipe's.")
-    length_bonus: Annotated[float | None, interface.Form()] = Field(
-        default=None, ge=-100, le=100, description="Number added to a beam's log-probability for each word."
-    )
-    length_penalty: Annotated[float | None, interface.Form()] = Field(
-        default=None,
-        ge=0,
-        le=10,
-        description="Exponent of the words by which a beam's log-probability is divided; 1 is the mean.",
-    )
-    sample: Annotated[bool, interface.Form("Draw words by chance", more=True)] = Field(
-        default=False, description="Draw words at random instead of searching for the likeliest."
-    )
-    temperature: Annotated[PositiveFloat | None, interface.Form()] = Field(
-        default=None, description="Temperature of drawn words; below 1 likely words become likelier."
-    )
-    top_k: Annotated[PositiveInt | None, interface.Form()] = Field(
-        default=None, description="Draw each word from this many likeliest ones."
-    )
-    top_p: Annotated[float | None, interface.Form()] = Field(
-        default=None, gt=0, le=1, description="Draw each word from the fewest that have this probability together."
-    )
-    seed: Annotated[int, interface.Form("Seed of drawn words", more=True)] = Field(
-        default=0, ge=0, lt=2**63, description="Seed of the words that are drawn."
-    )
-    min_words: Annotated[int | None, interface.Form()] = Field(
-        default=None, ge=0, le=64, description="Words of a caption at least."
-    )
-    max_words: Annotated[int | None, interface.Form("Most words", more=True)] = Field(
-        default=None, ge=1, le=64, description="Words of a caption at most, its end counted as one."
-    )
-    no_repeat_ngram: Annotated[PositiveInt | None, interface.Form()] = Field(
-        default=None, description="Forbid that this many words in a row come twice in a caption."
-    )
+    length_bonus: Annotated[float | None, interface.Form(), Field(ge=-100, le=100)] = None
+    """Number added to a beam's log-probability for each word."""
+    length_penalty: Annotated[float | None, interface.Form(), Field(ge=0, le=10)] = None
+    """Exponent of the words by which a beam's log-probability is divided; 1 is the mean."""
+    sample: Annotated[bool, interface.Form("Draw words by chance", more=True)] = False
+    """Draw words at random instead of searching for the likeliest, as temperature, top-k and top-p do too."""
+    temperature: Annotated[float | None, interface.Form(), Field(ge=LEAST)] = None
+    """Temperature of drawn words; below 1 likely words become likelier."""
+    top_k: Annotated[PositiveInt | None, interface.Form()] = None
+    """Draw each word from this many likeliest ones."""
+    top_p: Annotated[float | None, interface.Form(), Field(ge=LEAST, le=1)] = None
+    """Draw each word from the fewest that have this probability together."""
+    seed: Annotated[int, interface.Form("Seed of drawn words", more=True), Field(ge=0, lt=2**63)] = 0
+    """Seed of the words that are drawn."""
+    min_words: Annotated[int | None, interface.Form(), Field(ge=0, le=64)] = None
+    """Words of a caption at least."""
+    max_words: Annotated[int | None, interface.Form("Most words", more=True), Field(ge=1, le=64)] = None
+    """Words of a caption at most, its end counted as one."""
+    no_repeat_ngram: Annotated[PositiveInt | None, interface.Form()] = None
+    """Forbid that this many words in a row come twice in a caption."""
     explain: bool = Field(default=False, description="Also return the regions, with the influence of each on words.")
 
 
@@ -239,21 +229,31 @@ def write(
         written = decode(writer, batch.to(next(model.model.parameters()).device), decoding)
     predictions = []
     for record, (best, *others) in zip(records, written, strict=True):
-        text = model.tokens.decode(best.tokens)
-        words = model.tokens.words(text)
-        predictions.append(
-            interface.Prediction(
-                text=text,
-                score=best.score,
-                precision=model.precision(len(records)),
-                record=record,
-                words=tuple(word for word, _ in words),
-                weigh=partial(_weigh, model, record, [pieces for _, pieces in words]),
-                others=tuple((model.tokens.decode(other.tokens), other.score) for other in others),
-                class_names=model.class_names,
-            )
-        )
+        made = _prediction(model, record, model.tokens.decode(best.tokens), best.score, model.precision(len(records)))
+        further = tuple((model.tokens.decode(other.tokens), other.score) for other in others)
+        predictions.append(replace(made, others=further))
     return predictions
+
+
+def explain(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
+    """Return the influence of each region of a record on each word of any caption."""
+    interface.require_text("a caption", caption, "a red kite over a beach")
+    return _prediction(model, record, caption, 0.0, model.precision(1)).explain()
+
+
+def _prediction(
+    model: interface.TaskModel, record: Record, text: str, score: float, precision: Precision
+) -> interface.Prediction:
+    words = model.tokens.words(text)
+    return interface.Prediction(
+        text=text,
+        score=score,
+        precision=precision,
+        record=record,
+        words=tuple(word for word, _ in words),
+        weigh=partial(_weigh, model, record, [pieces for _, pieces in words]),
+        class_names=model.class_names,
+    )
 
 
 def _weigh(model: interface.TaskModel, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
@@ -351,10 +351,28 @@ CAPTION = TaskSpec(
     learnt=lambda model: "decode" in model.provides and "word" in model.heads,
 )
 
+
+@dataclass(frozen=True)
+class Pretraining(Captioning):
+    """One training sample per caption; of an image without captions, one per answered question."""
+
+    def samples(self, record: Record) -> list[Sample]:
+        return super().samples(record if record.captions else replace(record, captions=pretraining_texts(record)))
+
+
+def pretraining_texts(record: Record) -> tuple[str, ...]:
+    """Return a record's captions; without any, each question that people answered, with its usual answer."""
+    answered = (question for question in record.questions if question.answers)
+    usual = ((one.text, Counter(one.answers).most_common(1)[0][0]) for one in answered)
+    return record.captions or tuple(f"{question} {answer}" for question, answer in usual)
+
+
 PRETRAIN = replace(
     CAPTION,
     name="pretrain",
     title="Pre-training",
+    also=("questions",),
+    build=lambda given: Pretraining(given.tokens, given.decoding, given.max_words),
     training=replace(CAPTION.training, watched=LIKELIHOOD, objectives=(), small=None),
     interface=None,
 )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,8 @@ LEAST = np.float32(1e-30)  # stored in place of a score of exactly 0
 FLUSH_EVERY = 100  # batches
 
 
-@runtime_checkable
-class Records(Protocol):
-    """A list of records, or an object that reads each on access."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int, /) -> Record: ...
-
-
 @dataclass(frozen=True)
-class Caption:
+class GalleryCaption:
     """A caption of a gallery."""
 
     key: str
@@ -48,32 +39,29 @@ class Caption:
 
 @dataclass(frozen=True)
 class RetrievalGallery:
-    """Images with captions. A record is read when its regions are needed. `captions` are in the order of `records`."""
+    """Images with captions, in one order. `record` reads that of a row, when its regions are needed."""
 
-    records: Records
+    record: Callable[[int], Record]
     keys: tuple[str, ...]
-    captions: tuple[Caption, ...]
+    captions: tuple[GalleryCaption, ...]
 
     @classmethod
-    def of(cls, records: Records, words: Sequence[Record] | None = None) -> RetrievalGallery:
+    def of(cls, worded: Sequence[Record], read: Callable[[int], Record] | None = None) -> RetrievalGallery:
         """Build a gallery of the records that have captions; the others cannot be queried and are left out.
 
-        `words`: the same records without regions, if reading regions is costly. Raises DataError for an empty gallery.
+        `read`: reads one of the records with its regions, if `worded` have none. Raises DataError for an empty gallery.
         """
-        worded = [records[row] for row in range(len(records))] if words is None else words
+        read = read or worded.__getitem__
         kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]
         if not kept:
-            raise DataError(
-                f"an empty gallery: none of {len(worded)} pictures has a caption to search with; choose another split "
-                "with --split"
-            )
+            raise DataError(f"none of {len(worded)} pictures has a caption to search with; choose another --split")
         captions = [
-            Caption(f"{worded[row].key}#{number}", text, at)
+            GalleryCaption(f"{worded[row].key}#{number}", text, at)
             for at, row in enumerate(kept)
             for number, text in enumerate(worded[row].captions)
             if text.strip()
         ]
-        return cls(GalleryRows(records, kept), tuple(worded[row].key for row in kept), tuple(captions))
+        return cls(lru_cache(1)(lambda row: read(kept[row])), tuple(worded[row].key for row in kept), tuple(captions))
 
     @property
     def owners(self) -> NDArray[np.int64]:
@@ -90,22 +78,6 @@ class RetrievalGallery:
         for text in (*self.keys, *(f"{c.key}\t{c.text}" for c in self.captions)):
             digest.update(text.encode() + b"\n")
         return digest.hexdigest()
-
-
-class GalleryRows:
-    """Some of the records, read on access; the last one is cached."""
-
-    def __init__(self, records: Records, rows: Sequence[int]) -> None:
-        self._records, self._rows = records, rows
-        self._last: tuple[int, Record] | None = None
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, row: int, /) -> Record:
-        if self._last is None or self._last[0] != row:
-            self._last = (row, self._records[self._rows[row]])
-        return self._last[1]
 
 
 def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str) -> Table:
@@ -127,9 +99,7 @@ def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str)
             raise DataError(f"the scores in {folder} are damaged ({error}); delete that folder") from error
         if described != wanted or table.shape != gallery.shape:
             other = [name for name in wanted if described.get(name) != wanted[name]] or ["shape"]
-            raise RecipeError(
-                f"{folder} holds scores of another {' and another '.join(other)}; give another folder, or delete it"
-            )
+            raise RecipeError(f"{folder}: scores of another {' and another '.join(other)}; give another, or delete it")
         return table
     folder.mkdir(parents=True, exist_ok=True)
     made: Table = np.lib.format.open_memmap(folder / TABLE, "w+", np.float32, gallery.shape)

@@ -29,7 +29,7 @@ PixelBox = tuple[int, int, int, int]  # COCO's left, top, width, height
 class Message(BaseModel):
     """Base class of JSON messages: the bodies of HTTP requests and responses, and the lines that `--json` prints."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     def line(self) -> str:
         """Return the message as one line of JSON, without the fields that are None."""
@@ -50,6 +50,9 @@ class TaskAnswer(Message):
 
     picture: str = Field(description="The picture's name, as it was given.")
     precision: Precision | None = Field(default=None, description="Precision in which the model computed the answer.")
+    familiar: bool | None = Field(
+        default=None, description="False: the picture is unlike what this model was trained on. Absent: not known."
+    )
 
 
 class Region(Message):
@@ -93,6 +96,7 @@ class PageView(Message):
     items: tuple[str, ...] = ()
     tables: tuple[ShareTable, ...] = ()
     sheet: tuple[tuple[str, float], ...] = ()  # ids and scores of retrieved images
+    answer: dict[str, Any] = {}  # the message that the view is of
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,6 @@ class Form:
     more: bool = False  # on the page, in the folded part below the other fields
     argument: str = ""  # name of the command-line argument; empty: the field is an option
     each: bool = False  # the argument repeats; each value becomes a request
-    first: bool = False  # the argument precedes the image
     option: str = ""  # name of the option, if it differs from the field's
     help: str = ""  # on the command line; default: the field's description
 
@@ -247,6 +250,7 @@ class TaskInterface:
         return {
             "task": self.verb,
             "name": self.words.tab or self.verb.capitalize(),
+            "help": self.help,
             "pictured": self.pictured,
             "explains": self.explains,
             "fields": [self._field(name, form) for name, form in self.forms.items() if form.label],
@@ -275,9 +279,11 @@ class TaskInterface:
     def build_view(self, request: TaskRequest, message: Any) -> PageView:
         """Build what the page shows of a message."""
         if self.view is not None:
-            return self.view(request, message)
-        assert self.lines is not None
-        return PageView(summary=" ".join(self.lines(message, False)), verdicts=tuple(self.lines(message, True)))
+            view = self.view(request, message)
+        else:
+            assert self.lines is not None
+            view = PageView(summary=" ".join(self.lines(message, False)), verdicts=tuple(self.lines(message, True)))
+        return derive(view, answer=message.model_dump(mode="json", exclude_none=True))
 
 
 def seed_sampling(request: TaskRequest) -> None:

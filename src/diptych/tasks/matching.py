@@ -121,7 +121,7 @@ class Retrieval(CaptionTask):
                 table.flush()
 
     def _sample(self, gallery: RetrievalGallery, row: int, text: Tensor) -> Sample:
-        record = gallery.records[row]
+        record = gallery.record(row)
         if record.regions is not None and self.max_regions is not None:
             record = replace(record, regions=record.regions.first(self.max_regions))
         return Sample(record.key, record.key, record.regions, text)

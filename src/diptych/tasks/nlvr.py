@@ -102,7 +102,6 @@ NLVR = TaskSpec(
         words=interface.InterfaceWords(
             does="decides whether a statement is true of a picture",
             example='print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',
-            tab="True or false",
         ),
         request=VerifyRequest,
         response=Verified,

@@ -149,10 +149,7 @@ def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
     expressions = list(expressions_of(records.sampled()))
     lost = [expression.key for record, expression in expressions if not can_be_found(expression, record.regions)]
     if lost:
-        yield (
-            f"{len(lost)} of {len(expressions)} expressions{records.scope} are left out: no region overlaps the "
-            f"true box by half (the first: {lost[0]})"
-        )
+        yield f"{len(lost)} of {len(expressions)} expressions{records.scope} are left out: no region fits ({lost[0]})"
 
 
 def _start_from_classes(_: Task, heads: nn.ModuleDict, start: Start) -> None:
@@ -177,7 +174,7 @@ class ReferringObjectives(SeenClasses):
 
 class GroundRequest(interface.TaskRequest):
     expression: Annotated[
-        interface.Text, interface.Form("What to find", "the dog left of the bench", argument="expression", first=True)
+        interface.Text, interface.Form("What to find", "the dog left of the bench", argument="expression")
     ] = Field(description="Words for a region, such as 'the dog left of the bench'.")
 
 
@@ -215,9 +212,7 @@ def ground(model: interface.TaskModel, requests: Sequence[tuple[Record, GroundRe
 
 def _grounded(record: Record, prediction: dict[str, Any], precision: Precision) -> FoundRegion:
     if prediction["box"] is None:
-        raise ServingError(
-            f"the detector found no region in {record.key}, so it has nothing to point at; give another image"
-        )
+        raise ServingError(f"the detector found no region in {record.key}, so there is no answer; give another image")
     x1, y1, x2, y2 = prediction["box"]
     return FoundRegion((x1, y1, x2, y2), prediction["score"], prediction["region"], record, precision)
 
@@ -235,7 +230,8 @@ def _message(region: FoundRegion, request: GroundRequest, picture: str) -> Groun
 
 def _lines(message: Grounded, _: bool) -> list[str]:
     left, top, width, height = message.box
-    return [f"left {left}, top {top}, width {width}, height {height} ({message.probability:.2f}); {message.shown}"]
+    shown = "" if message.shown is None else f"; {message.shown}"
+    return [f"left {left}, top {top}, width {width}, height {height} ({message.probability:.2f}){shown}"]
 
 
 def _view(_: GroundRequest, message: Grounded) -> interface.PageView:
@@ -272,7 +268,7 @@ REFERRING = TaskSpec(
     ),
     interface=interface.TaskInterface(
         verb="ground",
-        help="Find the region that an expression refers to, and draw its box.",
+        help="Find the region that an expression refers to.",
         words=interface.InterfaceWords(
             does="finds the region that an expression means",
             example='print(model.ground("photo.jpg", "the dog on the left").box)',

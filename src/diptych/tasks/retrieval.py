@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from diptych.tasks.gallery import RetrievalGallery
 from diptych.tasks.matching import Retrieval, can_match
 from diptych.tasks.recall import recall_scores
 from diptych.tasks.scores import Baselines, Scores
-from diptych.tasks.spec import Predicted, Prediction, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining
+from diptych.tasks.spec import Predicted, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining
 from diptych.tasks.two_towers import TwoTowerRetrieval, TwoTowers, score_vectors
 
 FORMS: tuple[Literal["binary", "choice", "triplet"], ...] = ("binary", "choice", "triplet")
@@ -34,11 +34,6 @@ def _small_gallery(task: Task, records: list[Record]) -> tuple[Task, list[Record
         return task, records
     captioned = [record for record in records if record.captions][:VALIDATION_GALLERY]
     return task, [replace(record, captions=record.captions[:1]) for record in captioned]
-
-
-def _numbered(predictions: Iterable[Prediction]) -> Predicted:
-    """Number the predictions in order: an image and its captions may share a key."""
-    return {str(number): prediction for number, prediction in enumerate(predictions)}
 
 
 def _score(predicted: Predicted, records: Sequence[Record], _: Baselines | None) -> Scores:
@@ -92,9 +87,8 @@ class SearchRequest(interface.TaskRequest):
     query: Annotated[interface.Text, interface.Form("What to look for", "a red kite over a beach")] = Field(
         description="Such as 'a red kite over a beach'."
     )
-    most: Annotated[int, interface.Form("How many to show")] = Field(
-        default=12, ge=1, le=100, description="How many to show."
-    )
+    most: Annotated[int, interface.Form("How many to show"), Field(ge=1, le=100)] = 12
+    """How many to show."""
 
 
 class SearchHit(interface.TaskAnswer):
@@ -147,7 +141,8 @@ RETRIEVAL = TaskSpec(
         key="rank",
         shown=("image retrieval R@1", "image retrieval R@10", "text retrieval R@1", "text retrieval R@10"),
         score=_score,
-        collect=_numbered,
+        # By their number: an image and its captions may share a key.
+        collect=lambda predictions: {str(number): prediction for number, prediction in enumerate(predictions)},
         gallery=True,
     ),
     interface=interface.TaskInterface(

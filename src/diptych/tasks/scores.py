@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import TypeAdapter
 
+from diptych.core.shares import FEWEST
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_picture
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Score:
     """One score. `low` and `high` bound its 95% confidence interval, by bootstrap over images."""
 
@@ -23,15 +24,26 @@ class Score:
     high: float | None = None
     blind: float | None = None  # score without the image
     ceiling: float | None = None  # score of one person against the others
-    seeds: tuple[float, ...] = ()  # value of each run, if `value` is their mean
+
+    def __repr__(self) -> str:
+        interval = "" if self.low is None else f" ({self.low:.1f} to {self.high:.1f})"
+        blind = "" if self.blind is None else f"; blind {self.blind:.1f}"
+        return f"<diptych.Score {self.name} {self.value:.1f}{interval}{blind}>"
+
+    @property
+    def mark(self) -> str:
+        """Where the score is suspicious: "below blind", "above ceiling" or ""."""
+        if self.blind is not None and self.value < self.blind:
+            return "below blind"
+        return "above ceiling" if self.ceiling is not None and self.value > self.ceiling else ""
 
     def to_json(self) -> dict[str, Any]:
         named = {"value": self.value, "interval": [self.low, self.high] if self.low is not None else None}
-        named |= {"blind": self.blind, "ceiling": self.ceiling, "seeds": list(self.seeds) or None}
+        named |= {"blind": self.blind, "ceiling": self.ceiling}
         return {name: value for name, value in named.items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
     """All scores of one system on one set of images."""
 
@@ -41,6 +53,28 @@ class Scores:
     items: int  # number of captions, answers or the like
     coverage: float = 1.0  # share of the queries with a prediction; only these are scored
     notes: tuple[str, ...] = ()  # how baselines and ceilings were computed
+
+    @property
+    def few(self) -> bool:
+        """True if so few items were scored that the scores are unreliable."""
+        return self.items < FEWEST
+
+    @property
+    def warning(self) -> str:
+        """A sentence where too few items were scored, else an empty text."""
+        return f"only {self.items} scored: too few for a reliable score" if self.few else ""
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{score.name} {score.value:.1f}" for score in self.scores)[:150]
+        warning = f"; {self.warning}" if self.few else ""
+        return f"<diptych.Scores of {self.task}: {listed}; {self.items} of {self.pictures} images{warning}>"
+
+    def _repr_html_(self) -> str:
+        columns = ("score", "value", "low", "high", "blind", "ceiling")
+        rows = [(one.name, one.value, one.low, one.high, one.blind, one.ceiling) for one in self.scores]
+        shown = [columns, *([name, *("" if one is None else f"{one:.1f}" for one in values)] for name, *values in rows)]
+        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in shown)
+        return f"<table>{lines}</table><p>{self.items} of {self.pictures} images. <b>{self.warning}</b></p>"
 
     def __getitem__(self, name: str) -> Score:
         return next(score for score in self.scores if score.name == name)
@@ -53,7 +87,7 @@ class Scores:
             "items": self.items,
             "coverage": self.coverage,
             "notes": list(self.notes),
-        }
+        } | ({"warning": self.warning} if self.few else {})
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Scores:
@@ -64,15 +98,6 @@ class Scores:
         return TypeAdapter(cls).validate_python({**saved, "scores": scores})
 
 
-def over_seeds(runs: Sequence[Scores]) -> Scores:
-    """Return the means of several runs of one arm on the same images. `seeds` has the values; there is no interval."""
-    scores = []
-    for score in runs[0].scores:
-        values = tuple(run[score.name].value for run in runs)
-        scores.append(replace(score, value=float(np.mean(values)), low=None, high=None, seeds=values))
-    return replace(runs[0], scores=tuple(scores), notes=(f"means of {len(runs)} runs", *runs[0].notes[1:]))
-
-
 @dataclass(frozen=True)
 class Baselines:
     """Baselines and ceilings on one set of images, by name of the score, 0 to 1 (CIDEr 0 to 10)."""
@@ -80,6 +105,7 @@ class Baselines:
     blind: Mapping[str, float] = field(default_factory=dict)
     ceiling: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    predicted: Mapping[str, Any] | None = None  # by the blind baseline, by key: for the paired gain over it
 
     def score(self, name: str, interval: Interval, key: str | None = None) -> Score:
         """Build the score of this name, next to the baseline and ceiling of `key` (default: of the name)."""

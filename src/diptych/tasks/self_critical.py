@@ -9,7 +9,7 @@ from jaxtyping import Float
 from pydantic import PositiveInt, model_validator
 from torch import Tensor
 
-from diptych.core import Batch, Objective, Vocabulary
+from diptych.core import Batch, Vocabulary
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.objectives import GenerateText, MaskedQueries, Schedule, SelfCritical
 from diptych.objectives.self_critical import Caption, Draw, Reward
@@ -55,7 +55,7 @@ class SelfCriticalObjectives(Objectives):
         beams = {"greedy": 1, "beam": self.beams, "mean": None}[self.baseline]
         sampling = DecodingOptions(sample=True, captions=self.samples, max_words=max_words)
         update = SelfCritical(
-            ask=self._ask(vocabulary),
+            ask=MaskedQueries(vocabulary) if self.writes == "queries" else GenerateText(vocabulary, reads="nothing"),
             reward=reward,
             draw=_decoder(sampling),
             rival=None if beams is None else _decoder(DecodingOptions(max_words=max_words, captions=1, beams=beams)),
@@ -63,9 +63,6 @@ class SelfCriticalObjectives(Objectives):
             dropout=self.dropout,
         )
         return Schedule(((update, 1.0),))
-
-    def _ask(self, vocabulary: Vocabulary) -> Objective:
-        return MaskedQueries(vocabulary) if self.writes == "queries" else GenerateText(vocabulary, reads="nothing")
 
 
 def _decoder(options: DecodingOptions) -> Draw:

@@ -45,9 +45,7 @@ class Shortlister:
             if len(inputs) == MOST:
                 break
         if not inputs:
-            raise DataError(
-                "a shortlist is fitted to training images with captions, and there are none; leave out --shortlist"
-            )
+            raise DataError("a shortlist needs training images with captions: there are none; leave out --shortlist")
         counts = Counter(word for words in sentences for word in words)
         known = sorted(word for word, count in counts.items() if 1 < count < len(sentences)) or sorted(counts)
         columns = {word: place for place, word in enumerate(known)}
@@ -74,7 +72,7 @@ class Shortlister:
 
     def choose(self, gallery: RetrievalGallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         """Return for each image the `most` best captions, and for each caption the `most` best images, in no order."""
-        pictures = self.of_pictures(gallery.records[row] for row in range(len(gallery.keys)))
+        pictures = self.of_pictures(map(gallery.record, range(len(gallery.keys))))
         captions = self.of_captions([caption.text for caption in gallery.captions])
         return shortlist(pictures, captions, most)
 

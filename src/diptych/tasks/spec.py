@@ -12,13 +12,16 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
+from diptych.runtime.errors import ServingError
 from diptych.tasks.answers import Answers
+from diptych.tasks.calibration import Calibration
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
 LIKELIHOOD = "likelihood"  # of the objectives' targets; watched by validation if the task predicts nothing
 SAMPLED = 1000  # records that notes are counted over; more would delay a large run
 Prediction = Mapping[str, Any]
+Predict = Callable[[Task], Sequence[Prediction]]  # a model's predictions for certain records
 Predicted = Mapping[str, Any]  # by the key of the query
 
 
@@ -100,6 +103,8 @@ class TaskTraining:
         None  # task and records of validation
     )
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # warnings before the run
+    # Fit the temperature of answers, given what predicts and the records of validation.
+    calibrate: Callable[[Task, Predict, Sequence[Record]], Calibration | None] | None = None
     separators: int = 1  # number of [SEP]s in the text
     cuts_texts: bool = True  # each text by itself, at data.max_words
 
@@ -139,6 +144,7 @@ class TaskSpec:
     scoring: TaskScoring
     interface: TaskInterface | None = None  # None: the task is trained and scored only
     learnt: Callable[[Any], bool] | None = None  # True if a model has learnt the task; default: if it has the head
+    also: tuple[str, ...] = ()  # fields that it learns from in records without `field`
 
     @property
     def pretrains(self) -> bool:
@@ -161,6 +167,15 @@ class TaskSpec:
             return self.required_interface.offered(model, trained_for)
         return trained_for is not None and self.has_learnt(model)
 
+    def check_offered(self, model: Any, trained_for: str | None, where: object) -> None:
+        """Raise ServingError if the task's interface does not offer a model that was trained for another task."""
+        if self.required_interface.offered is not None and not self.offered_by(model, trained_for):
+            trained = "no task" if trained_for is None else trained_for
+            raise ServingError(
+                f"the model {where} was trained for {trained} and cannot {self.required_interface.verb}; give a model "
+                f"that was trained for {self.name}: diptych finetune {self.name}"
+            )
+
     def by_key(self, predictions: Iterable[Prediction]) -> Predicted:
         """Return the predictions' results by the keys of their queries."""
         if self.scoring.collect is not None:
@@ -169,7 +184,15 @@ class TaskSpec:
 
     def texts(self, record: Record) -> list[str]:
         """Return the texts of a record that the task reads."""
-        return [entry if isinstance(entry, str) else entry.text for entry in record.words().get(self.field, ())]
+        return [entry if isinstance(entry, str) else entry.text for entry in self._entries(record)]
+
+    def learns_from(self, record: Record) -> bool:
+        """Return True if a record has what the task learns from; questions count if people answered them."""
+        return any(one.answers if isinstance(one, Question) else one for one in self._entries(record))
+
+    def _entries(self, record: Record) -> Sequence[Any]:
+        words = record.words()
+        return next((words[name] for name in (self.field, *self.also) if words.get(name)), ())
 
 
 def sample_scope(records: int) -> str:

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, collate
@@ -26,7 +25,7 @@ from diptych.metrics.retrieval import RetrievalRanks, recalls, retrieval_ranks
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
-from diptych.runtime.weight_files import read_weights
+from diptych.runtime.weight_files import read_weights, write_weights
 from diptych.tasks.matching import CaptionTask
 from diptych.tasks.recall import recalls_of
 from diptych.tasks.run import ask, encode
@@ -81,7 +80,7 @@ class TowerGallery:
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({"vectors": self.vectors.contiguous()}, folder / VECTORS)
+        write_weights({"vectors": self.vectors.contiguous()}, folder / VECTORS)
         write_atomically(folder / KEYS, json.dumps(self.keys, ensure_ascii=False).encode())
 
     @classmethod
@@ -90,9 +89,7 @@ class TowerGallery:
         try:
             keys = tuple(parse_json(text_of(folder / KEYS)))
         except (OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{folder / KEYS} is missing or damaged ({error}); encode the gallery anew"
-            ) from error
+            raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode it anew") from error
         if vectors is None or len(vectors) != len(keys):
             raise CheckpointError(f"{folder} has {len(keys)} keys for other vectors; encode the gallery anew")
         return cls(keys, vectors)
@@ -121,10 +118,7 @@ def choose(
 def towers_of(model: Any) -> Any:
     """Return the model if it has two towers. Raises RecipeError otherwise."""
     if not isinstance(model, TwoTowers):
-        raise RecipeError(
-            f"{type(model).__name__} reads image and text together and embeds neither alone; search with a model "
-            "that has two towers, or rank with this one"
-        )
+        raise RecipeError(f"{type(model).__name__} embeds neither image nor text alone; search with a two-tower model")
     return model
 
 

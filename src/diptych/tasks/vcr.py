@@ -192,10 +192,7 @@ def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
     named = [(record, c.key, k) for record in records.sampled() for c in record.choices for k in c.named]
     lost = [key for record, key, k in named if not _shown(record, k)]
     if lost:
-        yield (
-            f"{len(lost)} of {len(named)} objects that questions name{records.scope} are read without a region, as "
-            f"none shows them (the first: {lost[0]})"
-        )
+        yield f"{len(lost)} of {len(named)} things that questions name{records.scope} have no region (first: {lost[0]})"
 
 
 def _shown(record: Record, thing: int) -> bool:
@@ -282,10 +279,7 @@ def _choose(model: interface.TaskModel, record: Record, request: ChooseRequest) 
     for text in (question, *answers, *rationales):
         interface.require_text("a question, answer or rationale", text, "what is [0] doing?")
     if len(answers) < 2 or len(rationales) == 1:
-        raise ServingError(
-            f"{len(answers)} answers and {len(rationales)} rationales leave no choice; give at least two answers, and "
-            "two rationales or none"
-        )
+        raise ServingError(f"{len(answers)} answers and {len(rationales)} rationales leave no choice; give two or more")
     record = model.with_objects(record, (question, *answers, *rationales))
     of_answers = _shares(model, record, Choices("0", question, answers, -1), "answer")
     best, precision = of_answers.index(max(of_answers)), model.precision(len(answers))

@@ -13,7 +13,7 @@ from diptych.core import Batch, Question, Record, Sample
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import paired_interval, rows_by_picture
 from diptych.runtime.errors import DataError
-from diptych.tasks.baselines import BlindAnswers
+from diptych.tasks.baselines import BlindAnswers, learnt_answers, stronger
 from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
 from diptych.tasks.spec import TaskOptions, TaskScoring
@@ -72,24 +72,29 @@ class Verdicts:
         return share_scores(self.task, {"accuracy": self.hits(predicted, records)}, self.noun, baselines)
 
     def baselines(self, records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-        """Return the blind baseline: the most frequent training class of sentences with the same first words."""
+        """Return the blind baseline: the better of a rule on first words and a bigram classifier."""
         scored, learnt = ([one for _, one in self.known(some)] for some in (records, training))
         chance = 1 / len(self.classes)
         if not scored:
             return Baselines()
         if not learnt:
             return Baselines({"accuracy": chance}, {}, ("blind: at random",))
-        known = BlindAnswers.of(map(self.as_question, learnt))
+        known, queries = (list(map(self.as_question, some)) for some in (learnt, scored))
+        rule = BlindAnswers.of(known)
         words = [self.classes[one.label] for one in scored]
-        guesses = [known.answer(Question(one.key, one.text, ())) for one in scored]
-        right = float(np.mean([guess == word for guess, word in zip(guesses, words, strict=True)]))
-        majority = float(np.mean([known.overall == word for word in words]))
-        notes = (
-            "blind: words only, the most frequent answer in training to the same first words; "
-            f"at random: {100 * chance:.1f}",
-            f"learnt on {len(learnt)} {self.noun}; “{known.overall}” to all {self.noun} gets {100 * majority:.1f}",
+        given = [list(answers.values()) for answers in (rule.answers(queries), learnt_answers(known, queries))]
+        right = [float(np.mean([guess == word for guess, word in zip(some, words, strict=True)])) for some in given]
+        majority = float(np.mean([rule.overall == word for word in words]))
+        better, about = stronger(
+            right[0], right[1], "the most frequent class in training of sentences with the same first words"
         )
-        return Baselines({"accuracy": right}, {}, notes)
+        labels = {word: label for label, word in self.classes.items()}
+        predicted = {one.key: labels[word] for one, word in zip(scored, given[better], strict=True)}
+        notes = (
+            f"{about}; at random: {100 * chance:.1f}",
+            f"learnt on {len(learnt)} {self.noun}; “{rule.overall}” to all {self.noun} gets {100 * majority:.1f}",
+        )
+        return Baselines({"accuracy": right[better]}, {}, notes, predicted)
 
     def gain(self, first: Mapping[str, Any], second: Mapping[str, Any], records: Sequence[Record]) -> Score:
         """Return the paired difference in accuracy, second minus first, by bootstrap over images."""

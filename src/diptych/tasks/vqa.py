@@ -1,7 +1,8 @@
 """Visual question answering as classification over frequent answers, as is usual for VQA v2."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from diptych.core import Batch, Question, Record, Sample, Task, Vocabulary, coll
 from diptych.core.shares import AnswerForm
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
-from diptych.metrics.vqa import answer_accuracy, vqa_scores
+from diptych.metrics.vqa import answer_accuracy, first_words, vqa_scores
 from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
 from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
@@ -24,13 +25,15 @@ from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks import interface
 from diptych.tasks.answers import UNKNOWN, Answers
-from diptych.tasks.baselines import BlindAnswers, answer_ceiling
+from diptych.tasks.baselines import BlindAnswers, answer_ceiling, learnt_answers, stronger
+from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
 from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
-from diptych.tasks.spec import Small, Start, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
+from diptych.tasks.spec import Predict, Small, Start, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 LIKELIEST = 5  # answers that are reported
+FIRST_WORDS = 10  # kinds of question by their first two words, the most frequent, that are scored
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Vqa:
         """Return the `most` likeliest answers to each question with their probabilities, best first."""
         logits = self._logits(model, batch)
         finite(logits[..., 1:], batch)
-        probabilities = answer_probabilities(logits, self.form == "softmax")
+        probabilities = answer_probabilities(logits / self.answers.temperature, self.form == "softmax")
         best, numbers = probabilities.topk(min(most, probabilities.shape[-1] - 1), -1)
         return [
             [(self.answers.names[number], score) for number, score in zip(*row, strict=True)]
@@ -107,29 +110,59 @@ class Vqa:
         return {"accuracy": 100 * scores.pop("all")} | {f"accuracy {kind}": 100 * s for kind, s in scores.items()}
 
 
+class _Logits(Vqa):
+    """Predicts the logits of all answers."""
+
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+        rows = self._logits(model, batch).cpu()
+        return [{"key": key, "logits": row} for key, row in zip(batch.keys, rows, strict=True)]
+
+
+def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibration | None:
+    """Fit the temperature of answers to records, whose predictions `predict` returns; None for under 100 questions."""
+    assert isinstance(task, Vqa)
+    if len(questions := {one.key: one for one in answered_questions(records)}) < FEWEST:
+        return None
+    plain = _Logits(**{field.name: getattr(task, field.name) for field in fields(task)})
+    rows = [row for row in predict(plain) if row["key"] in questions]
+    logits, softmax = torch.stack([row["logits"] for row in rows]), task.form == "softmax"
+    best = answer_probabilities(logits, softmax).argmax(-1)
+    given = zip(rows, best.tolist(), strict=True)
+    right = [answer_accuracy(task.answers.names[number], questions[row["key"]].answers) for row, number in given]
+
+    def probable(temperature: float) -> Tensor:
+        return answer_probabilities(logits / temperature, softmax).gather(-1, best[:, None])[:, 0]
+
+    return fit_temperature(probable, torch.tensor(right))
+
+
 def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of answers.
 
     `training`: questions with answers; without them there is no blind baseline.
     """
     questions = answered_questions(records)
-    blind, ceiling, notes = {}, answer_ceiling(questions) or {}, []
+    blind, ceiling, notes, predicted = {}, answer_ceiling(questions) or {}, [], None
     if training:
-        learnt = BlindAnswers.of(training)
-        blind = vqa_scores(learnt.answers(questions), questions)
-        majority = vqa_scores(learnt.majority(questions), questions)["all"]
-        by_kind = vqa_scores(learnt.majority_by_kind(questions), questions)
+        rule = BlindAnswers.of(training)
+        given = [rule.answers(questions), learnt_answers(training, questions)]
+        blind, learnt = (vqa_scores(answers, questions) for answers in given)
+        majority = vqa_scores(rule.majority(questions), questions)["all"]
+        by_kind = vqa_scores(rule.majority_by_kind(questions), questions)
         overall = by_kind.pop("all")
         shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
+        often = "asked at all" if rule.at_least == 1 else f"asked {rule.at_least} times or more"
+        usual = f"the usual answer in training to the same first words, as many of them as were {often}"
+        better, about = stronger(blind["all"], learnt["all"], usual)
+        blind, predicted = (learnt if better else blind), given[better]
         notes += [
-            "blind: question only, the usual answer in training to the same first words, as many of them as were "
-            + ("asked at all" if learnt.at_least == 1 else f"asked {learnt.at_least} times or more"),
-            f"learnt on {len(training)} questions; “{learnt.overall}” to every question gets {100 * majority:.1f}; "
+            about,
+            f"learnt on {len(training)} questions; “{rule.overall}” to every question gets {100 * majority:.1f}; "
             f"one answer to each kind gets {100 * overall:.1f} ({shares})",
         ]
     if ceiling:
         notes.append("ceiling: one person's answer against those of the others who were asked")
-    return Baselines(blind, ceiling, tuple(notes))
+    return Baselines(blind, ceiling, tuple(notes), predicted)
 
 
 def score_vqa(
@@ -144,15 +177,25 @@ def score_vqa(
     vqa_scores(predictions, questions)  # raises if a question has no prediction
     unanswered = sum(not question.answers for record in records for question in record.questions)
     right = np.array([answer_accuracy(predictions[question.key], question.answers) for question in questions])
+    groups: dict[str, tuple[str | None, list[int]]] = {"accuracy": ("all", [*range(len(questions))])}
+    for kind in dict.fromkeys(question.kind for question in questions):
+        groups[f"accuracy {kind}"] = kind, [at for at, one in enumerate(questions) if one.kind == kind]
+    begun = Counter(first_words(question.text) for question in questions)
+    usual = {words: count for words, count in begun.most_common(FIRST_WORDS) if count >= FEWEST}
+    for words in usual if len(begun) > 1 else ():
+        groups[f"accuracy of {words}"] = (
+            None,
+            [at for at, one in enumerate(questions) if first_words(one.text) == words],
+        )
     scores = []
-    for kind in ("all", *dict.fromkeys(question.kind for question in questions)):
-        chosen = [at for at, question in enumerate(questions) if kind in ("all", question.kind)]
+    for name, (known, chosen) in groups.items():
         interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
-        name = "accuracy" if kind == "all" else f"accuracy {kind}"
-        scores.append(baselines.score(name, interval, kind))
+        scores.append(baselines.score(name, interval, known))
+    listed = ", ".join(f"{words} {count:,}" for words, count in usual.items())
+    by_words = [f"questions by their first two words, where they are {FEWEST} or more: {listed}"] if usual else []
     first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
     left_out = [f"{unanswered} questions without answers are not scored"] if unanswered else []
-    notes = (first, *left_out, *baselines.notes)
+    notes = (first, *left_out, *by_words, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
 
 
@@ -324,6 +367,7 @@ VQA = TaskSpec(
         answers=Answers.of,
         begin=_start_from_words,
         notes=_outside,
+        calibrate=calibrate,
     ),
     scoring=TaskScoring(
         noun="answers",

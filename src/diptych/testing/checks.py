@@ -1,6 +1,7 @@
 """Check that a model can overfit a few samples, and reads no rows that its heads and objectives do not name."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from unittest.mock import patch
@@ -102,23 +103,33 @@ def rows_cut(run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> i
 
     with patch.object(Rows, "put", put):
         actual = run()
-    for one, other in zip(actual, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(list(actual), list(wanted), rtol=1e-4, atol=1e-5)
     return cut
 
 
 def check_masks(case: Case) -> int:
     """Check that each objective names in `request` all states its loss reads, and that no layer reads padding.
 
-    Losses and gradients must be the same with rubbish in all other rows. Returns the number of rows that were cut.
+    Losses and gradients must be the same with rubbish in all other rows, and with rubbish as padding of the batch.
+    Returns the number of rows that were cut: 0 for a model that computes all states whatever `batch.request` is.
     """
     case.model.train()
     cut = 0
     for update, _ in case.schedule.updates:
         batch = collate(update.prepare(list(case.samples), Random(0)))
         run = partial(costs, case.model, update, batch)
-        cut += rows_cut(run, uncut(run))
+        whole = uncut(run)
+        padded = uncut(partial(costs, case.model, update, rubbish_padded(batch)))
+        torch.testing.assert_close(padded, whole, rtol=1e-4, atol=1e-5, msg=lambda text: f"padding is read: {text}")
+        cut += rows_cut(run, whole)
     return cut
+
+
+def rubbish_padded(batch: Batch) -> Batch:
+    """Return the batch with other words and large features where it has padding."""
+    outside = ~batch.regions_present[..., None]
+    features = None if batch.features is None else batch.features.masked_fill(outside, 9.0)
+    return replace(batch, text=batch.text.masked_fill(~batch.text_present, 7), features=features)
 
 
 def check_heads(case: Case) -> int:

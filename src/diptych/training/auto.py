@@ -35,10 +35,7 @@ def largest(size: int, fits: Callable[[int], bool]) -> int:
     """The first of size, size / 2, size / 4, ... that fits. Raises TrainingError if none does."""
     while not fits(size):
         if size == 1:
-            raise TrainingError(
-                "not even one sample of a step fits into the GPU's memory: fewer regions (model.max_regions), a "
-                "smaller model, or another GPU"
-            )
+            raise TrainingError("not one sample fits into the GPU's memory: lower model.max_regions, or other sizes")
         size = -(-size // 2)
     return size
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from diptych.runtime.errors import CheckpointError, TrainingError
 from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, sync, text_of
+from diptych.runtime.weight_files import write_weights
 
 STATE = "state.json"
 FORMAT = 2  # 1 had no check of state.json itself
@@ -81,7 +82,7 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write a file of weights, complete or absent."""
     aside = path.with_name(_UNFINISHED + path.name)
     with _room_for(path.parent, "file of the final weights", [tensors], aside):
-        save_file(tensors, aside)
+        write_weights(tensors, aside)
         sync(aside)
         aside.replace(path)
         sync(path.parent)
@@ -117,7 +118,7 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
     files = {}
     for name, tensors in checkpoint.tensors.items():
         path = folder / f"{name}.safetensors"
-        save_file(tensors, path)
+        write_weights(tensors, path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
         sync(path)
     state = {"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}
@@ -157,9 +158,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or not {"format", "step", "files"} <= state.keys():
         raise DamagedError(path, "is not the state of a checkpoint")
     if state["format"] != FORMAT:
-        raise CheckpointError(
-            f"{path} has format {state['format']!r}, this Diptych reads {FORMAT}: use its version, or another folder"
-        )
+        raise CheckpointError(f"{path} has format {state['format']!r}, wanted {FORMAT}: give another folder")
     if state.pop("check", None) != sha256_of_json(state):
         raise DamagedError(path, "is not what was written (its check differs)")
     if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):

@@ -55,6 +55,8 @@ class OptimizerConfig(BaseModel):
     """Steps between two falls of the learning rate, of the step schedule, instead of milestones."""
     gamma: PositiveFloat = 0.1
     """What the learning rate is multiplied by at each fall of the step schedule."""
+    schedule_steps: PositiveInt | None = None
+    """Steps over which the learning rate rises and falls, where a run stops before or after; null: all of the run's."""
     lr_times_batch: bool = False
     """Whether lr is that of a batch of one and is multiplied by the batch (VL-BERT's code)."""
 
@@ -81,6 +83,8 @@ class TrainingConfig(BaseModel):
 
     steps: PositiveInt
     """Optimizer steps of the run."""
+    epochs: PositiveFloat | None = None
+    """Passes over the training samples, from which steps is computed before a run; null: steps is the length."""
     batch: PositiveInt
     """Samples of one step, over all processes."""
     micro_batch: PositiveInt | Literal["auto"] | None = None
@@ -96,11 +100,11 @@ class TrainingConfig(BaseModel):
     a CPU with batches and widths that are large enough."""
     compile: bool = False
     """Whether torch compiles the layers: the first steps take a minute, later ones on a GPU are faster."""
-    threads: PositiveInt | None = None
-    """Threads of torch; null: torch's default."""
-    loading_threads: Annotated[int, Field(ge=0)] = 1
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Threads of torch, at most 1024; null: torch's default."""
+    loading_threads: Annotated[int, Field(ge=0, le=1024)] = 1
     """Threads that make batches ahead; 0: the training thread makes them."""
-    loading_processes: Annotated[int, Field(ge=0)] | None = None
+    loading_processes: Annotated[int, Field(ge=0, le=1024)] | None = None
     """Processes that make batches ahead instead of threads; null: on a GPU one for each two free cores, at most 8,
     else none."""
     distributed: Literal["ddp", "fsdp"] = "ddp"
@@ -119,8 +123,8 @@ class TrainingConfig(BaseModel):
     """Decay of a running average of the weights, which is then what is saved; null: none."""
     validate_every: PositiveInt | None = None
     """Steps between two validations; null: none."""
-    average_best: PositiveInt = 1
-    """Number of best checkpoints whose mean is the final weights; 1: the best."""
+    average_best: Annotated[int, Field(ge=0)] = 1
+    """Number of best checkpoints whose mean is the final weights; 1: the best; 0: the last, whatever the scores."""
     patience: PositiveInt | None = None
     """Validations without a rise after which the run stops; null: it runs to its end."""
 

@@ -50,7 +50,13 @@ class PassRunner:
 
         `last` marks the last micro-batch of a step, after which gradients are reduced over ranks.
         """
-        return _backward(self.wrapped(passes, scales))
+        reached: Reached | None = self.wrapped(passes, scales)
+        if reached is None:
+            return None
+        total, sums = reached
+        if total is not None and total.requires_grad:
+            total.backward()  # type: ignore[no-untyped-call]
+        return sums
 
     def settle(self) -> None:
         """Called after the last backward of a pass, before the optimizer."""
@@ -181,15 +187,6 @@ def _leaves(total: Tensor | None) -> set[int]:
             reached.add(id(node.variable))
         waiting += [following for following, _ in node.next_functions if following is not None]
     return reached
-
-
-def _backward(reached: Reached | None) -> Losses | None:
-    if reached is None:
-        return None
-    total, sums = reached
-    if total is not None and total.requires_grad:
-        total.backward()  # type: ignore[no-untyped-call]
-    return sums
 
 
 def compile_layers(model: nn.Module) -> None:

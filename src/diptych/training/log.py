@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import parse_json, text_of
-from diptych.runtime.progress import SPARSE_SECONDS, time_left
+from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left
 
 METRICS = "metrics.jsonl"
 SMOOTHED = 20  # logged steps whose mean losses are shown to people
@@ -45,13 +45,16 @@ class Log:
         self.path, self.console, self.steps = folder / METRICS, console, steps
         folder.mkdir(parents=True, exist_ok=True)
         kept = _drop_lines(self.path, after)
-        self.recent = deque(map(_losses_of, kept[-SMOOTHED:]), SMOOTHED)
+        self.recent = deque(((read_line(text) or {}).get("losses", {}) for text in kept[-SMOOTHED:]), SMOOTHED)
         self.writer = _tensorboard(folder, after) if tensorboard else None
         self.file = self.path.open("a")
         self.bar: Progress | None = None
-        if console.is_terminal:
+        if console.is_jupyter and not console.quiet:
+            self.bar = NotebookBar(console)
+        elif console.is_terminal:
             columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
             self.bar = Progress(*columns, TextColumn("{task.description}"), console=console)
+        if self.bar is not None:
             self.task = self.bar.add_task("", total=steps, completed=after)
         self.shown_at, self.after, self.began = 0.0, after, time.monotonic()
 
@@ -150,9 +153,14 @@ def _texts(path: Path) -> list[str]:
     return text_of(path, "utf-8", "replace").splitlines()
 
 
-def _losses_of(text: str) -> dict[str, float]:
-    losses: dict[str, float] = (read_line(text) or {}).get("losses", {})
-    return losses
+def flat_line(line: LogLine) -> dict[str, Any]:
+    """Return the numbers of a line by flat names: step, total, lr, losses/NAME, validation/NAME, ..."""
+    return flat_numbers({name: value for name, value in vars(line).items() if name != "examples"})
+
+
+def flat_numbers(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Like `flat_line`, for a line that `read_lines` returned."""
+    return {"step": line["step"], **dict(_flat({name: value for name, value in line.items() if value is not None}))}
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:

@@ -59,7 +59,7 @@ class BertAdam(torch.optim.Optimizer):
 
 def learning_rate(config: OptimizerConfig, step: int, steps: int, batch: int) -> float:
     """The learning rate of step `step` (from 0) of `steps`, for a group with multiplier 1."""
-    return highest_rate(config, batch) * _factor(config, step, steps)
+    return highest_rate(config, batch) * _factor(config, step, config.schedule_steps or steps)
 
 
 def highest_rate(config: OptimizerConfig, batch: int) -> float:
@@ -98,9 +98,7 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
     ]:
         if not any(name.startswith(prefix) for name in names) and prefix.removesuffix(".") not in empty:
             tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
-            raise RecipeError(
-                f"optimizer.{key}: no trainable parameter starts with {prefix!r}: {nearest(prefix, tops)}"
-            )
+            raise RecipeError(f"optimizer.{key}: no trained parameter starts with {prefix!r}: {nearest(prefix, tops)}")
     groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:

@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from diptych.runtime.devices import Precision, autocast, choose_device
+from diptych.runtime.devices import Precision, autocast, choose_device, torch_unchanged
 from diptych.runtime.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
 from diptych.runtime.terminal import make_console
 from diptych.training import checkpoint as checkpoints
@@ -27,7 +27,7 @@ from diptych.training.checkpoint import Checkpoint
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.distribution import distribute, gather, sync_buffers
 from diptych.training.feeding import Batches, BatchPart, Sender, Updates, by_step, prefetched_parts
-from diptych.training.log import Log, LogLine, warn
+from diptych.training.log import Log, LogLine, flat_line, warn
 from diptych.training.optimizer import build_optimizer, highest_rate, learning_rate
 from diptych.training.ranks import Ranks, join_ranks
 from diptych.training.sharding import place
@@ -35,9 +35,10 @@ from diptych.training.step import PendingStep, Stepper, StepReport
 from diptych.training.stopping import StopRequest
 
 CHECKPOINTS = "checkpoints"
-WEIGHTS = "weights.safetensors"  # the final ones
+WEIGHTS = "weights.safetensors"
 READ_LATE = ("cuda",)  # devices whose numbers are read a step later (`PendingStep`)
 Validate = Callable[[nn.Module, int], dict[str, float]]
+OnLog = Callable[[dict[str, Any]], object]  # ends the run by returning False
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,24 @@ def train(
     fingerprint: str = "",
     console: Console | None = None,
     begin: Callable[[], None] | None = None,
+    on_log: OnLog | None = None,
 ) -> Result:
     """Train `module` in place, resuming from the latest checkpoint in `folder` if there is one.
 
     `validate(module, step)` returns scores, of which `score` should rise. `fingerprint` (a recipe's hash) must be the
-    same at a resume. `begin` is called after all checks, before anything is written. Raises Stopped after SIGTERM or
-    Ctrl-C, TrainingError, CheckpointError, RecipeError.
+    same at a resume. `begin` is called after all checks, before anything is written. `on_log` is called on the first
+    rank with each log line (`flat_line`), and ends the run by returning False, as `patience` does. The caller's threads
+    and random state are left as they were. Raises Stopped after SIGTERM or Ctrl-C, TrainingError, CheckpointError,
+    RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
         raise RecipeError("training.validate_every, a validation and the name of its score go together: all or none")
-    if training.threads is not None:
-        torch.set_num_threads(training.threads)
-    with join_ranks(choose_device(training.device)) as ranks:
+    with torch_unchanged(), join_ranks(choose_device(training.device)) as ranks:
+        if training.threads is not None:
+            torch.set_num_threads(training.threads)
         console = console or make_console()
         run = TrainerRun(
-            module.to(ranks.device), optimizer, training, folder, validate, score or "", fingerprint, ranks
+            module.to(ranks.device), optimizer, training, folder, validate, score or "", fingerprint, ranks, on_log
         )
         run.prepare(updates, batches)
         if begin is not None:
@@ -110,20 +114,19 @@ class TrainerRun:
     score: str
     fingerprint: str
     ranks: Ranks
+    on_log: OnLog | None = None
     step: int = 0  # steps done
     saved: int = 0  # the step of the last checkpoint
     history: list[Validation] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)  # the last of each since the previous log line
     unread: list[PendingStep] = field(default_factory=list)
+    ended: bool = False  # by on_log
 
     def prepare(self, updates: Updates, batches: Batches[Any]) -> None:
         """Prepare the optimizer, the distribution over processes, and micro-batches that fit. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
-            raise RecipeError(
-                f"training.batch: {training.batch} samples cannot be cut into {parts} parts for {ranks.world} processes"
-                ": raise the batch or start fewer processes"
-            )
+            raise RecipeError(f"training.batch: {training.batch} samples make no {parts} parts: raise the batch")
         # The first rank chooses, as ranks on different processors could measure different results.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
@@ -196,19 +199,21 @@ class TrainerRun:
             if self.ema is not None:
                 self.ema.update(self.step)
             scores = self._validate() if self._due(self.training.validate_every) else None
-            if log is not None and (scores is not None or self._due(self.training.log_every)):
+            if (due := scores is not None or self._due(self.training.log_every)) and log is not None:
                 now = time.monotonic()
                 speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
                 since, done = now, self.step
                 numbers = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
-                log.write(LogLine(*numbers, scores, report.examples or None))
+                line = LogLine(*numbers, scores, report.examples or None)
+                log.write(line)
                 self.losses = {}
-            if scores is not None or self._due(self.training.checkpoint_every) or report.stop:
+            if due and self.on_log is not None:
+                self.ended = self.ranks.from_first(log is not None and self.on_log(flat_line(line)) is False)
+            if scores is not None or self._due(self.training.checkpoint_every) or report.stop or self.ended:
                 self._save(log)
             if report.stop and not self._finished():
                 raise Stopped(
-                    f"stopped after step {self.step} of {self.training.steps}, which is saved in {self.folder}: "
-                    "the same command resumes from there"
+                    f"stopped after step {self.step} of {self.training.steps}; the same command resumes {self.folder}"
                 )
 
     def _read(self, all_of_it: bool) -> StepReport:
@@ -231,7 +236,7 @@ class TrainerRun:
         return every is not None and (self.step % every == 0 or self.step == self.training.steps)
 
     def _finished(self) -> bool:
-        return self.step >= self.training.steps or self._gave_up()
+        return self.step >= self.training.steps or self.ended or self._gave_up()
 
     # ---- validation ----------------------------------------------------------------------------------
 
@@ -323,10 +328,7 @@ class TrainerRun:
         if saved is None:
             return None
         if saved.state["fingerprint"] != self.fingerprint:
-            raise CheckpointError(
-                f"{self.root} belongs to another recipe, or began from other weights: name another run folder, "
-                "or delete this one"
-            )
+            raise CheckpointError(f"{self.root} is of another recipe, or began from other weights: give another folder")
         if self.training.precision == "auto":  # a run keeps its precision, on another machine too
             self.precision = self.distributed.pass_.precision = saved.state.get("precision", self.precision)
         put_tensors(saved.tensors["model"], named_tensors(self.module), str(self.root))
@@ -361,6 +363,7 @@ class TrainerRun:
         elif self.ema is not None:
             put_tensors({n: t.detach() for n, t in self.ema.average.items()}, self.ema.parameters, "the average")
         self.module.eval()
+        best = best if self.training.average_best else [self.step]
         weights = gather(named_tensors(self.module), self.ranks)
         self._on_first(lambda: checkpoints.save_weights(self.folder / WEIGHTS, weights))
         return Result(

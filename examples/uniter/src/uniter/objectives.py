@@ -14,7 +14,7 @@ from pydantic import NonNegativeFloat, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Model, Sample, StateRequest, States, Vocabulary
+from diptych.core import BIDIRECTIONAL, Batch, Capability, Sample, StateModel, StateRequest, States, Vocabulary
 from diptych.core.shares import Count, Share
 from diptych.objectives import (
     ImageTextMatching,
@@ -53,7 +53,7 @@ class WordRegionAlignment:
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(regions=batch.regions_present, text=batch.text_present, heads=self.heads)
 
-    def loss(self, model: Model, states: States, batch: Batch) -> Tensor:
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         with torch.autocast(states.text.device.type, enabled=False):
             found = self.distances(states, batch)
         return torch.where(batch.matched, found, -found).sum()

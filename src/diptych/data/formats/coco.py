@@ -1,5 +1,8 @@
 """COCO captions and instances (cocodataset.org/#format-data)."""
 
+import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -60,6 +63,7 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     A key is the image's name without its ending, as in all readers of sets with COCO's images.
     """
     content = file.json.read(_Captions)
+    wanted = _near(wanted, file, content.images)
     images, places = images_by_id(content.images, file.json)
     captions: dict[int, list[str]] = {number: [] for number in images}
     for at, note in enumerate(content.annotations):
@@ -78,6 +82,7 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
 def read_instances(wanted: Wanted, file: Source) -> list[Record]:
     """Read `instances_*.json`: one record an image, in the file's order. Boxes become fractions of the image."""
     content = file.json.read(_Instances)
+    wanted = _near(wanted, file, content.images)
     images, places = images_by_id(content.images, file.json)
     kinds, once = {kind.id: kind.name for kind in content.categories}, Once("annotation id")
     objects: dict[int, list[Object]] = {number: [] for number in images}
@@ -99,6 +104,15 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         fields: dict[str, Any] = {"size": image.size, "objects": things, "relations": relations}
         records.append(wanted.record(image.file_name, places[number], **fields))
     return records
+
+
+def _near(wanted: Wanted, file: Source, images: list[CocoImage]) -> Wanted:
+    """Look for the images of `captions_val2017.json` in `val2017` in or next to the wanted folder if it has none."""
+    folder, name = wanted.pictures, file.path.stem.rpartition("_")[2]
+    if not isinstance(folder, Path) or not images or os.path.isfile(folder / images[0].file_name):
+        return wanted
+    near = (one for one in (folder / name, folder.parent / name) if os.path.isfile(one / images[0].file_name))
+    return replace(wanted, pictures=next(near, folder))
 
 
 def images_by_id(images: list[CocoImage], file: JsonValue) -> tuple[dict[int, CocoImage], dict[int, str]]:

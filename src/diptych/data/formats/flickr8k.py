@@ -9,7 +9,7 @@ from diptych.core import Record
 from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Once, first_line, key_of_name, read_text
 from diptych.runtime.errors import DataError
-from diptych.vision.pictures import ENDINGS
+from diptych.vision.image_files import ENDINGS
 
 LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 HEAD = "image,caption"  # first line of Kaggle's version

@@ -32,7 +32,7 @@ from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, picture_at, read_json_lines
 from diptych.runtime.errors import DataError
-from diptych.vision.pictures import picture_size
+from diptych.vision.image_files import picture_size
 
 
 class Unreadable(DataError):

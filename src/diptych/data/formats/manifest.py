@@ -19,12 +19,12 @@ from typing import Any
 from diptych.core import Record
 from diptych.data.formats.format import Format, Source, Wanted, one_of
 from diptych.data.formats.parsing import Pictures, Skips, combined
+from diptych.data.formats.public import ABOUT, IMAGES, SETS, SPLIT
 from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError, nearest
 from diptych.vision.archives import is_there
 
 WHAT = "a manifest .json that names the files of a set"
-SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"
 OWN = (IMAGES, SPLIT, ABOUT)
 Formats = Mapping[str, Format]
 _Name: Any = Text
@@ -80,7 +80,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
     paths = _paths(images := entry.inner(IMAGES), folder)
     for path, where in paths:
         if need_pictures and not path.exists():
-            where.refuse(f"no folder {path}", "that of the pictures (or give it: --pictures FOLDER)")
+            where.refuse(f"no folder {path}", "that of the pictures (or give it: --images FOLDER)")
     if not paths:
         images.refuse("no folder", "at least one")
     return Pictures(tuple(path for path, _ in paths), need_pictures)

@@ -168,7 +168,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str) -> Path | 
     except OSError:  # a name too long for the file system
         there = False
     if not there:
-        raise DataError(f"{where}: found no picture {path}, wanted one; fetch it, or give another folder of pictures")
+        raise DataError(f"{where}: found no picture {path}, wanted one; fetch it, or name its folder (--images)")
     return path
 
 

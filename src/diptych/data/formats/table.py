@@ -31,7 +31,7 @@ from diptych.data.formats import (
 from diptych.data.formats.format import Format, Source, Wanted, drawn_split, not_known, one_of
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
-from diptych.vision.pictures import ENDINGS, find_pictures
+from diptych.vision.image_files import ENDINGS, find_pictures
 
 __all__ = ["FORMATS", "drawn_split", "forms", "read"]
 
@@ -61,38 +61,26 @@ def _is_refcoco(source: Source) -> bool:
     return pickled or source.has("images", "refs") or source.first_has("ref_id")
 
 
-def _objects(*names: str) -> Callable[[Source], bool]:
-    """Recognise a JSON object with these names."""
-    return lambda source: source.has(*names)
-
-
 def _lines(*names: str) -> Callable[[Source], bool]:
     """Recognise JSON lines whose first is an object with these names."""
-    return lambda source: source.has(*names, ending=".jsonl")
-
-
-def _first(name: str, list_of: str = "") -> Callable[[Source], bool]:
-    """Recognise a JSON list, or the list `list_of` in an object, whose first object has this name."""
-    return lambda source: source.first_has(name, list_of)
-
-
-def _ending(ending: str) -> Callable[[Source], bool]:
-    return lambda source: source.path.suffix.lower() == ending
+    return lambda s: s.has(*names, ending=".jsonl")
 
 
 FORMATS: dict[str, Format] = {
-    "mined": Format("a folder that `diptych mine run` made", lambda source: (source.path / MINED).is_file(), _mined),
+    "mined": Format("a folder that `diptych mine run` made", lambda s: (s.path / MINED).is_file(), _mined),
     "storybook": Format("a folder that `diptych storybook write` made",
-                        lambda source: (source.path / storybook.MANIFEST).is_file(),
+                        lambda s: (s.path / storybook.MANIFEST).is_file(),
                         lambda _, folder: storybook.read_all(folder.path)),
-    "karpathy": Format("Karpathy's dataset_NAME.json", _first("sentences", "images"), karpathy.read),
-    "instances": Format("a COCO instances .json", _objects("images", "annotations", "categories"), coco.read_instances),
-    "captions": Format("a COCO captions .json", _objects("images", "annotations"), coco.read_captions),
-    "vqa": Format("VQA v2's questions .json", _objects("questions", "data_subtype"), vqa2.read,
+    "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read),
+    "instances": Format("a COCO instances .json", lambda s: s.has("images", "annotations", "categories"),
+                        coco.read_instances),
+    "captions": Format("a COCO captions .json", lambda s: s.has("images", "annotations"), coco.read_captions),
+    "vqa": Format("VQA v2's questions .json", lambda s: s.has("questions", "data_subtype"), vqa2.read,
                   ("questions", "annotations")),
-    "gqa": Format("GQA's questions .json", lambda source: source.values_have("imageId", "question"), gqa.read),
-    "visual-genome": Format("Visual Genome's region_descriptions.json", _first("regions"), visual_genome.read_regions),
-    "visual-genome-qa": Format("its question_answers.json", _first("qas"), visual_genome.read_questions),
+    "gqa": Format("GQA's questions .json", lambda s: s.values_have("imageId", "question"), gqa.read),
+    "visual-genome": Format("Visual Genome's region_descriptions.json", lambda s: s.first_has("regions"),
+                            visual_genome.read_regions),
+    "visual-genome-qa": Format("its question_answers.json", lambda s: s.first_has("qas"), visual_genome.read_questions),
     "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances")),
     "vcr": Format("VCR's .jsonl", _lines("annot_id", "img_fn"), vcr.read, ("lines", "folder of the metadata")),
     "nlvr": Format("statements with NLVR2's names of one picture each, a .jsonl",
@@ -102,15 +90,15 @@ FORMATS: dict[str, Format] = {
     "snli-ve": Format("SNLI-VE's .jsonl", _lines("Flickr30K_ID", "gold_label", "sentence2"), snli_ve.read),
     "vl-bert": Format("VL-BERT's lines of Conceptual Captions", _lines("image", "caption", "frcnn"),
                       conceptual.read_lines),
-    "lines": Format("a .jsonl of your own", _ending(".jsonl"), jsonl.read),
+    "lines": Format("a .jsonl of your own", lambda s: s.path.suffix.lower() == ".jsonl", jsonl.read),
     "flickr8k": Format("Flickr8k's captions, a .token or Kaggle's captions.txt",
-                       lambda source: flickr8k.is_table(source.path), flickr8k.read),
+                       lambda s: flickr8k.is_table(s.path), flickr8k.read),
     "flickr30k": Format("Flickr30k Entities' folder of sentences, with a list of names",
-                        lambda source: source.endings >= {".txt"} and not source.endings & set(ENDINGS), flickr30k.read,
+                        lambda s: s.endings >= {".txt"} and not s.endings & set(ENDINGS), flickr30k.read,
                         ("folder of the sentences", "names", "folder of the boxes"), least=2),
-    "conceptual": Format("a Conceptual Captions .tsv", _ending(".tsv"), conceptual.read),
-    "web": Format("a folder of tars or folders that img2dataset made", lambda source: web.fits(source.path), web.read),
-    "pictures": Format("a folder of pictures", lambda source: source.path.is_dir(), _pictures),
+    "conceptual": Format("a Conceptual Captions .tsv", lambda s: s.path.suffix.lower() == ".tsv", conceptual.read),
+    "web": Format("a folder of tars or folders that img2dataset made", lambda s: web.fits(s.path), web.read),
+    "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures),
 }  # fmt: skip
 _OWN = frozenset(FORMATS)
 

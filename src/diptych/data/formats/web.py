@@ -10,7 +10,7 @@ from diptych.data.formats.format import Source, Wanted
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import members, read_member
-from diptych.vision.pictures import ENDINGS
+from diptych.vision.image_files import ENDINGS
 
 CAPTION = ".txt"
 

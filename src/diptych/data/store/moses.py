@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 
 def cut(text: str) -> list[str]:
     """Split a text into words: `isn't it?` -> isn 't it ?. Characters stay as they are; nothing is escaped."""
-    words: list[str] = _tools()[0].tokenize(text, escape=False)
-    return words
+    return cast(list[str], _tools()[0].tokenize(text, escape=False))
 
 
 def join(words: Sequence[str]) -> str:
     """Join words into a text, the inverse of `cut`."""
-    text: str = _tools()[1].detokenize(list(words), unescape=False)
-    return text
+    return cast(str, _tools()[1].detokenize(list(words), unescape=False))
 
 
 @lru_cache(maxsize=1)

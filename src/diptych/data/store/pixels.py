@@ -25,6 +25,7 @@ class Pixels:
     shorter: int = 600
     longer: int = 1000
     colours: Colours = "rgb"
+    blank: bool = False  # every image is the mean colour
 
     def of(self, record: Record) -> Float[Tensor, "3 H W"]:
         """Return the scaled, normalised image of a record. Raises DataError for an image that cannot be read."""
@@ -42,7 +43,7 @@ class Pixels:
             values = F.interpolate(values, size, mode="bilinear", align_corners=False, antialias=scale < 1)
         values = values[0] / 255 if self.colours == "rgb" else values[0].flip(0)
         mean, spread = (torch.tensor(t[self.colours])[:, None, None] for t in (MEANS, SPREADS))
-        return (values - mean) / spread
+        return torch.zeros_like(values) if self.blank else (values - mean) / spread
 
     def added_to(self, record: Record) -> Record:
         """Return the record with its pixels in its regions; a record without regions stays as it is."""

@@ -19,7 +19,7 @@ class SeveralStores(Store):
     """
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
-        self.stores = dict(stores)
+        self.stores, self.hides_images = dict(stores), False
         first, *others = self.stores.items()
         self.folder, self.contract = first[1].folder, first[1].contract
         for name, store in others:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -32,21 +33,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.data.store import shards
 from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.record_json import record_from_json, record_to_json
-from diptych.data.store.shards import (
-    LAYOUT,
-    PER_REGION,
-    TABLES,
-    ShardEntry,
-    ShardList,
-    check_columns,
-    check_tables,
-    index_check,
-    tensors_check,
-)
+from diptych.data.store.shards import LAYOUT, PER_REGION, TABLES, ShardEntry, ShardList
 from diptych.data.store.tensor_file import tensor_file
-from diptych.runtime.configs import first_problem
+from diptych.runtime.configs import first_problem, of_json
 from diptych.runtime.errors import DataError, Terminated
 from diptych.runtime.files import check_name, parse_json, refuse_endless, text_of, write_atomically
 from diptych.vision.detectors.weights import check_detector
@@ -66,6 +58,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.contract, self.shards = _read_index(folder)
+        self.hides_images = False
         self._join([_Shard(folder / one.name, one.records, one.check) for one in self.shards])
 
     def _join(self, parts: Sequence[_Shard | Store]) -> None:
@@ -97,7 +90,14 @@ class Store:
     def stored_regions(self, index: int) -> Regions:
         """Return the regions of a record as stored, with features and class probabilities in half precision."""
         part, row = self._locate(index)
-        return self._parts[part].stored_regions(row)
+        regions = self._parts[part].stored_regions(row)
+        return regions.blank() if self.hides_images else regions
+
+    def without_images(self) -> Store:
+        """Return the store with all regions blank (`Regions.blank`): a control that learns and answers from texts."""
+        hiding = copy(self)
+        hiding.hides_images = True
+        return hiding
 
     def region_count(self, index: int) -> int:
         part, row = self._locate(index)
@@ -177,7 +177,7 @@ class StoreWriter:
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
-        check = tensors_check({table: columns[table][0] for table in TABLES}) if records else 0
+        check = shards.tensors_check({table: columns[table][0] for table in TABLES}) if records else 0
         self._writing = self._thread.submit(self._write, tensor_file(columns), len(records), check)
 
     def _wait(self) -> None:
@@ -193,7 +193,8 @@ class StoreWriter:
         if not self._shards:
             return
         index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": msgspec.to_builtins(self._shards)}
-        write_atomically(self.folder / INDEX, json.dumps(index | {"check": index_check(index)}, indent=1).encode())
+        index["check"] = shards.index_check(index)
+        write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -232,12 +233,12 @@ class _Shard(PickledWithoutCaches):
             tables: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in (*TABLES, "words")}
         except SafetensorError as error:
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
-        if tensors_check({name: tables[name] for name in TABLES}) != self._check:
+        if shards.tensors_check({name: tables[name] for name in TABLES}) != self._check:
             raise DataError(
                 f"{self.path} is damaged (the checksum of its tables differs from {INDEX}); delete "
                 f"{self.path.parent} and extract again"
             )
-        check_tables(tables, self._records, self.path)
+        shards.check_tables(tables, self._records, self.path)
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
@@ -252,7 +253,7 @@ class _Shard(PickledWithoutCaches):
         """Memory-mapped tensors with a row per region. The library's own slices leak about 300 bytes a record."""
         there = {*PER_REGION, "whole"} & set(self._reader.keys())
         columns: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in sorted(there)}
-        check_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
+        shards.check_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
         return columns
 
     def region_count(self, row: int) -> int:
@@ -289,7 +290,7 @@ class _Shard(PickledWithoutCaches):
                 columns["whole"] = self._columns["whole"][row]
         width, height = self._tables["sizes"][row].tolist()
         if not self._verified[row]:
-            if tensors_check(columns) != int(self._tables["checks"][row]):
+            if shards.tensors_check(columns) != int(self._tables["checks"][row]):
                 raise DataError(
                     "its regions are not what was written; extract again", key=self.words(row).key, shard=self.path.name
                 )
@@ -321,7 +322,7 @@ def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, lis
     tables = {
         "ends": torch.tensor(np.cumsum([len(row["scores"]) for row in rows])),
         "sizes": torch.tensor([cast(Regions, record.regions).size for record in records]),
-        "checks": torch.tensor([tensors_check(row) for row in rows]),
+        "checks": torch.tensor([shards.tensors_check(row) for row in rows]),
         "words": torch.frombuffer(bytearray(b"".join(words)), dtype=torch.uint8),
         "word_checks": torch.tensor([zlib.crc32(word) for word in words]),
         "word_ends": torch.tensor(np.cumsum([len(word) for word in words])),
@@ -352,19 +353,21 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
     check_name(folder)
     path = folder / INDEX
     if not path.is_file():
-        raise DataError(f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA {folder}`")
+        raise DataError(
+            f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA --out {folder}`"
+        )
     try:
         index = parse_json(text_of(path))
         if index["format"] != FORMAT:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(
                 f"{path} has format {index['format']!r}, and this Diptych reads {FORMAT}; make the store again in a "
-                f"new folder: diptych extract DATA OUT --detector {detector} (with --features PATH where it was "
+                f"new folder: diptych extract DATA --out OUT --detector {detector} (with --features PATH where it was "
                 "made of features: --detector given)"
             )
-        if index["check"] != index_check(index):
+        if index["check"] != shards.index_check(index):
             raise ValueError("its checksum differs")
-        return FeatureContract.from_json(index["contract"]), msgspec.convert(index, ShardList).shards
+        return of_json(FeatureContract, index["contract"]), msgspec.convert(index, ShardList).shards
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{path} is damaged ({type(error).__name__}: {error}); delete the folder and extract again"

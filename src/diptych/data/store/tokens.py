@@ -65,7 +65,7 @@ class Tokens:
         """Read BERT's `vocab.txt`: one token a line, the line's number from 0 is its id.
 
         `lowercase` is False for bert-base-cased, True for -uncased. Also reads a `tokenizer.json`, or the folder that
-        holds one, as `diptych tokens` writes; these contain their case. Raises CheckpointError.
+        holds one, as `diptych tokenizer train` writes; these contain their case. Raises CheckpointError.
         """
         wanted = "wanted one token a line"
         if path.is_dir() and not (path / FILE).is_file():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from diptych.mining.fetch.hosts import Host, Robots, RobotsCache
 from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, numeric, parse_resolve
 from diptych.mining.pages import addresses
+from diptych.mining.pages.bodies import decoder
 from diptych.mining.pages.pages import forbids
 from diptych.mining.settings import Fetch
 from diptych.runtime.errors import RecipeError
@@ -99,10 +99,16 @@ class Fetcher:
             limit=settings.at_once, resolver=resolver, use_dns_cache=False, socket_factory=self.guard,
             enable_cleanup_closed=False,
         )  # fmt: skip
+        tracing = aiohttp.TraceConfig()
+
+        async def sending(_session: Any, context: Any, _request: Any) -> None:
+            await context.trace_request_ctx.sending()
+
+        tracing.on_request_headers_sent.append(sending)  # called just before they are
         self.session = aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False,
+            connector=connector, trace_configs=[tracing], cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
+            auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None),
             headers={"User-Agent": agent(settings), "Accept-Encoding": "gzip, deflate, br"},
-            timeout=aiohttp.ClientTimeout(total=None),
         )  # fmt: skip
         return self
 
@@ -189,7 +195,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(settings.whole):
                 async with asyncio.timeout(settings.first_byte) as first:
-                    response = await self.session.get(address, allow_redirects=False)
+                    response = await self.session.get(address, allow_redirects=False, trace_request_ctx=host)
                     first.reschedule(None)
                 try:
                     return await self._read(address, response, host, most, robots)
@@ -242,7 +248,7 @@ class Fetcher:
             except _Refused as error:  # not cached: it may be reachable tomorrow
                 why = error.reason if error.reason in _OF_THE_HOST else "robots unreachable"
                 robots = Robots(None, self.settings.agent, why)
-        host.every = max(host.every, min(robots.delay, self.settings.crawl_delay))
+        host.slower(min(robots.delay, self.settings.crawl_delay))
         return robots
 
     async def _robots_text(self, origin: str) -> str:
@@ -297,7 +303,10 @@ def _reason(error: Exception, client: Any) -> str:
 async def _bounded(response: Any, most: int, cut: bool = False) -> bytes:
     """The decoded body. Reading stops at the first byte over the bound, as received and as decoded."""
     received, body = 0, bytearray()
-    decode, fault = _decoder((response.headers.get("Content-Encoding") or "identity").strip().lower())
+    try:
+        decode, fault = decoder((response.headers.get("Content-Encoding") or "identity").strip().lower())
+    except LookupError as error:
+        raise _Refused("bad encoding", 200) from error
     async for chunk in response.content.iter_any():
         received += len(chunk)
         try:
@@ -311,32 +320,3 @@ async def _bounded(response: Any, most: int, cut: bool = False) -> bytes:
     if (length := response.content_length) is not None and received < length:
         raise _Refused("reset", response.status)
     return bytes(body)
-
-
-def _decoder(name: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
-    """A function of a chunk and of the most bytes that it may return for it, and the error for damaged chunks."""
-    if name in ("", "identity"):
-        return lambda chunk, most: chunk[:most], zlib.error
-    if name in ("gzip", "x-gzip", "deflate"):
-        reader: Any = zlib.decompressobj(31) if name != "deflate" else None
-
-        def inflate(chunk: bytes, most: int) -> bytes:
-            nonlocal reader
-            if reader is None:  # deflate comes with zlib's header, as the RFC demands, or without
-                reader = zlib.decompressobj(15 if chunk[:1] and chunk[0] & 15 == 8 else -15)
-            return bytes(reader.decompress(chunk, max(1, most)))
-
-        return inflate, zlib.error
-    if name == "br":
-        import brotli
-
-        unpacker = brotli.Decompressor()
-
-        def unpack(chunk: bytes, most: int) -> bytes:
-            made = bytearray(unpacker.process(chunk, output_buffer_limit=max(1, most)))
-            while not unpacker.can_accept_more_data() and len(made) < most:
-                made += unpacker.process(b"", output_buffer_limit=max(1, most - len(made)))
-            return bytes(made)
-
-        return unpack, brotli.error
-    raise _Refused("bad encoding", 200)

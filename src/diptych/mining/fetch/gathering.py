@@ -7,6 +7,7 @@ communication. A redirect to another host is fetched in a next round, by that ho
 import asyncio
 import errno
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from diptych.mining.checking import Object, Times, read_json
+from diptych.mining.checking import FetchJournal, Object, Times, read_json
 from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress
 from diptych.mining.layout import RunLayout
 from diptych.mining.pages import addresses, warc
@@ -24,29 +25,57 @@ from diptych.mining.pages.tars import HERE, tar_pictures
 from diptych.mining.settings import Fetch
 from diptych.mining.tables import Row, digest, write_json, write_shard
 from diptych.runtime.engine.outcome import Counts
-from diptych.runtime.errors import DiptychError
+from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
 
 HOSTS = 64  # of a bucket, so that slow ones do not leave a worker idle
 ADDRESSES = 1_000  # of a shard
+CHECKPOINT = 15.0  # seconds of fetching that a kill may cost
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
 
 
 class Blob:
-    """Image files one after the other in a partial file, which is renamed when `commit` writes its index."""
+    """Image files one after the other in a partial file, which is renamed when `commit` writes its index.
 
-    def __init__(self, layout: RunLayout, name: str) -> None:
-        self.layout, self.name, self.rows = layout, name, list[Row]()
-        self.path = layout.blob(name)
+    With `checkpoints`, what was added is kept every CHECKPOINT seconds, and a later Blob of that name begins with it.
+    """
+
+    def __init__(self, layout: RunLayout, name: str, checkpoints: bool = False) -> None:
+        self.layout, self.name, self.rows, self.times = layout, name, list[Row](), dict[str, float]()
+        self.path, self.checkpoints, self.kept_at = layout.blob(name), checkpoints, time.monotonic()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.partial = aside(self.path)
-        self.file: BinaryIO = self.partial.open("wb")
+        self.partial = self.path.with_suffix(".partial") if checkpoints else aside(self.path)
+        self.journal = self.path.with_suffix(".journal.json")
+        end = self._resumed() if checkpoints else 0
+        self.file: BinaryIO = self.partial.open("r+b" if end else "wb")
+        self.file.seek(end)
+        self.file.truncate()
 
-    def add(self, row: Row, body: bytes = b"") -> None:
+    def _resumed(self) -> int:
+        """Take over what a killed process kept. Returns where its last image ends; 0 if that is missing or damaged."""
+        try:
+            kept = read_json(self.journal, FetchJournal)
+            end = max((row.offset + row.length for row in kept.rows if row.length), default=0)
+            if self.partial.stat().st_size < end:
+                return 0
+        except (DataError, OSError):
+            return 0
+        self.rows, self.times = [row.model_dump() for row in kept.rows], kept.times
+        return end
+
+    def add(self, row: Row, body: bytes = b"", at: float = 0.0) -> None:
+        """Add an answer; `at` is when its body was fetched, in seconds since 1970."""
         offset = self.file.tell() if body else -1
         with self._disk_errors():
             self.file.write(body)
-        self.rows.append(_EMPTY | row | {"offset": offset, "length": len(body)})
+            self.rows.append(_EMPTY | row | {"offset": offset, "length": len(body)})
+            if body and at:
+                self.times[row["address"]] = at
+            if self.checkpoints and time.monotonic() >= self.kept_at + CHECKPOINT:
+                self.file.flush()
+                os.fsync(self.file.fileno())
+                write_json(self.journal, {"rows": self.rows, "times": self.times})
+                self.kept_at = time.monotonic()
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
@@ -59,17 +88,19 @@ class Blob:
             why = "the disk is full" if error.errno == errno.ENOSPC else f"cannot write {self.path}: {error.strerror}"
             raise DiptychError(f"{why}; make room for {self.path.parent} and give the same command again") from error
 
-    def commit(self, times: dict[str, float] | None = None) -> Counts:
+    def commit(self) -> Counts:
         with self._disk_errors():
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
             os.replace(self.partial, self.path)
-        if times:
-            write_json(self.layout.times(self.name), times)
+        if self.times:
+            write_json(self.layout.times(self.name), self.times)
         rows = sorted(self.rows, key=lambda row: str(row["address"]))
         counts = {"asked": len(rows), "had": sum(1 for row in rows if row["length"])}
-        return write_shard(self.layout, "index", self.name, rows, counts)
+        made = write_shard(self.layout, "index", self.name, rows, counts)
+        self.journal.unlink(missing_ok=True)
+        return made
 
 
 @dataclass(frozen=True)
@@ -161,16 +192,18 @@ class FetchBucket:
         return counts
 
     async def _shard(self, layout: RunLayout, name: str, wanted: list[WantedAddress], fetcher: Fetcher) -> Counts:
-        blob, times = Blob(layout, name), dict[str, float]()
+        blob = Blob(layout, name, checkpoints=True)
+        done = {row["address"] for row in blob.rows}
 
         def keep(answer: FetchedBody) -> None:
             row = {key: getattr(answer, key) for key in _EMPTY if key != "date"}
-            blob.add(row, answer.body)
-            if answer.body:
-                times[answer.address] = answer.at
+            blob.add(row, answer.body, answer.at)
 
-        await fetcher.all(wanted, keep)
-        return blob.commit(times)
+        try:
+            await fetcher.all([one for one in wanted if one.address not in done], keep)
+            return blob.commit()
+        finally:
+            blob.file.close()
 
 
 def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ class Host:
     name: str
     every: float  # seconds between two requests at the least
     next_at: float = 0.0
+    sent_at: float = 0.0  # of the last request
     complaints: int = 0  # 429 or 5xx in a row
     failures: int = 0  # of any kind, in a row
     left: str = ""  # why no more is requested from it
@@ -49,6 +50,18 @@ class Host:
             yield
         finally:
             gate.release()
+
+    async def sending(self) -> None:
+        """Wait just before a request is sent, since connecting may have delayed the last one."""
+        while (wait := self.sent_at + self.every - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
+        self.sent_at = time.monotonic()
+        self.next_at = max(self.next_at, self.sent_at + self.every)
+
+    def slower(self, every: float) -> None:
+        """Leave at least `every` seconds between requests, from the last one on."""
+        self.every = max(self.every, every)
+        self.next_at = max(self.next_at, self.sent_at + self.every)
 
     def rest(self, seconds: float) -> None:
         self.next_at = max(self.next_at, time.monotonic() + seconds)

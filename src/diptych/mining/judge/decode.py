@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from diptych.mining.checking import Measured, read_json
 from diptych.mining.judge.judges import judged, load_judge
@@ -22,12 +22,14 @@ from diptych.mining.pages import licences
 from diptych.mining.settings import PictureRules
 from diptych.mining.tables import Row, read_rows, write_shard
 from diptych.runtime.engine.outcome import Counts
+from diptych.runtime.errors import DataError
+from diptych.vision.decoder import shared_decoders
+from diptych.vision.image_files import ORIENTATION, TooManyPixels
 
 AT_ONCE = 64  # images in one call of a judge
 TYPES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tif"}
 MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour", "dhash", "file_licence", "realism",
             "nsfw", "why")  # fmt: skip
-ORIENTATION = 0x0112  # of EXIF
 
 
 def measure(content: bytes, rules: PictureRules) -> tuple[Row, list[str], Image.Image | None]:
@@ -45,10 +47,11 @@ def measure(content: bytes, rules: PictureRules) -> tuple[Row, list[str], Image.
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(content), formats=list(TYPES)) as image:
             return _measure(image, content, measures, fails, rules)
-    except Image.DecompressionBombError:
+    except (Image.DecompressionBombError, TooManyPixels):
         return measures, [*fails, "pixels"], None
     except Exception as error:  # Pillow raises many kinds of errors for damaged files
-        why = "not a picture" if isinstance(error, UnidentifiedImageError) else f"{type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        why = "not a picture" if isinstance(error, UnidentifiedImageError) else why
         measures["why"] = why[:200].encode("utf-8", "replace").decode()
         return measures, [*fails, "unreadable"], None
 
@@ -70,27 +73,16 @@ def _measure(
     measures["file_licence"] = licences.of_file(content)
     if fails:
         return measures, fails, None
-    measures["frames"] = getattr(image, "n_frames", 1)
+    pixels, measures["frames"] = shared_decoders().read_frames(content, "the file", rules.pixels)
     if rules.animation and measures["frames"] > 1:
         fails.append("animation")
-    image.seek(0)
-    image.load()
-    upright = _rgb(ImageOps.exif_transpose(image) if turned != 1 else image)
+    upright = Image.fromarray(pixels)
     extrema: Any = upright.getextrema()  # a pair a band
     measures["one_colour"] = all(low == high for low, high in extrema)
     measures["dhash"] = dhash(upright)
     if rules.one_colour and measures["one_colour"]:
         fails.append("one_colour")
     return measures, fails, upright
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "RGB":
-        return image
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    return image.convert("RGB")
 
 
 def dhash(image: Image.Image) -> int:

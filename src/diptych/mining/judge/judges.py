@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import json
-import math
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -31,27 +30,20 @@ class Judge(Protocol):
         ...
 
 
-def check_scores(judge: Judge, scores: Sequence[float], pictures: int) -> list[float]:
-    """The scores as floats. Raises DiptychError unless they are numbers from 0 to 1, one per image."""
-    numbers = [float(score) for score in scores]
-    if len(numbers) != pictures or not all(math.isfinite(score) and 0 <= score <= 1 for score in numbers):
-        why = f"gave {numbers[:3]} for {pictures} pictures; wanted one number from 0 to 1 each"
-        raise DiptychError(f"the judge {judge.name} {why}: mend it, or leave it out")
-    return numbers
-
-
 def judged(judge: Judge, images: Sequence[Any]) -> list[float]:
-    """Scores of PIL images. Raises DiptychError if the judge fails."""
+    """Scores of PIL images. Raises DiptychError if the judge fails, or gives other than numbers from 0 to 1."""
     from diptych.vision.pictures import to_picture
 
     pictures = [to_picture(image) for image in images]
     try:
-        return check_scores(judge, judge.judge(pictures), len(pictures))
-    except DiptychError:
-        raise
+        scores = [float(score) for score in judge.judge(pictures)]
     except Exception as error:
         why = f"failed on {len(pictures)} pictures: {type(error).__name__}: {error}"
         raise DiptychError(f"the judge {judge.name} {why}; mend it, or leave it out") from error
+    if len(scores) != len(pictures) or not all(0 <= score <= 1 for score in scores):
+        why = f"gave {scores[:3]} for {len(pictures)} pictures; wanted one number from 0 to 1 each"
+        raise DiptychError(f"the judge {judge.name} {why}: mend it, or leave it out")
+    return scores
 
 
 @cache

@@ -18,7 +18,8 @@ PARTS = 20  # of the range of scores
 def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:
     """Write `count` pairs of a finished run to `lines` with `"true": null`, as many from each part of the scores.
 
-    Pairs that the file has labels for keep them. Raises DataError if the run has kept no image.
+    Labels that the file has are kept, also of pairs that are not drawn again. Raises DataError if the run has kept no
+    image.
     """
     layout = RunLayout.finished(out)
     pairs = []
@@ -27,7 +28,7 @@ def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, 
             continue
         image = Path(os.path.relpath(picture, lines.parent)).as_posix()
         for text in row["texts"]:
-            if set(text["fails"]) <= {"score"}:
+            if set(text["fails"]) <= {"kinds", "score"}:
                 about = {key: row[key] for key in ("page", "title", "address")}
                 pairs.append({"image": image, "statement": text["text"], "true": None, "kind": text["kind"],
                               "score": text["score"], **about})  # fmt: skip
@@ -36,7 +37,8 @@ def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, 
     drawn = _evenly(pairs, count, Random(seed))
     before = _labels(lines)
     for pair in drawn:
-        pair["true"] = before.get((pair["image"], pair["statement"]))
+        pair["true"] = before.pop((pair["image"], pair["statement"]), pair)["true"]
+    drawn += [line for line in before.values() if line["true"] is not None]
     write_atomically(lines, lines_of(drawn))
     return drawn
 
@@ -55,11 +57,11 @@ def _evenly(pairs: Sequence[dict[str, Any]], count: int, rng: Random) -> list[di
     return drawn
 
 
-def _labels(lines: Path) -> dict[tuple[str, str], bool | None]:
+def _labels(lines: Path) -> dict[tuple[str, str], dict[str, Any]]:
     if not lines.exists():
         return {}
     try:
         labels = [parse_json(line) for line in text_of(lines).splitlines()]
-        return {(one["image"], one["statement"]): one["true"] for one in labels}
+        return {(one["image"], one["statement"]): one | {"true": one["true"]} for one in labels}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{lines} exists and holds no labels ({error!r}); give another --out") from error

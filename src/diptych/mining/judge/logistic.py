@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from diptych.runtime.errors import CheckpointError, DataError
-from diptych.runtime.files import refuse_endless
+from diptych.runtime.files import refuse_endless, write_atomically
 
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
@@ -63,7 +63,7 @@ class Logistic:
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {"mean": self.mean, "spread": self.spread, "weights": self.weights, "bias": np.array([self.bias])}
-        save_file(tensors, folder / WEIGHTS)
+        write_atomically(folder / WEIGHTS, save(tensors))
 
     @classmethod
     def load(cls, folder: Path, features: int) -> Logistic:

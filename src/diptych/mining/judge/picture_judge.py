@@ -76,7 +76,8 @@ def train_judge(
     `backbone`: a name of torchvision, timm, open_clip or the hub, as for `grid:`; it is saved with the judge.
     Raises DataError if `classes` lacks a subfolder of images to keep, or of others.
     """
-    from diptych.vision.pictures import find_pictures, open_picture, to_picture
+    from diptych.vision.image_files import find_pictures
+    from diptych.vision.pictures import open_picture, to_picture
 
     grid = Grid(Backbone.of(backbone, weights=weights)) if backbone is not None else None
     table, labels, test = [], [], []

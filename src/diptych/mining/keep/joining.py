@@ -166,6 +166,7 @@ class Join:
         answers = table.rows([row["address"] for row in open_rows], self.settings.fetch.redirects)
         for row, answer in zip(open_rows, answers, strict=True):
             row["fails"] += self._fails(row, answer)
+        self._choose([row for row in open_rows if not row["fails"]])
         if self.scorer is not None and self.load is not None:
             self._score(layout, self.load(self.scorer), [row for row in open_rows if not row["fails"]])
         counts = {"pictures": len(rows), "left": sum(1 for row in rows if not row["fails"])}
@@ -193,6 +194,16 @@ class Join:
         if self.lists.excluded.hold(row["sha256"], row["dhash"]):
             fails.append("exclude")
         return fails
+
+    def _choose(self, rows: list[Row]) -> None:
+        """Leave out texts of kinds that are not wanted: without --texts, sentences nearby if nothing scores them."""
+        wanted = self.settings.keep.kinds
+        for row in rows:
+            for text in row["texts"]:
+                if text["kind"] not in wanted if wanted else text["kind"] == "near" and self.scorer is None:
+                    text["fails"] = [*text["fails"], "kinds"]
+            if all(text["fails"] for text in row["texts"]):
+                row["fails"].append("kinds")
 
     def _score(self, layout: RunLayout, scorer: Scorer, rows: list[Row]) -> None:
         least = scorer.least if self.settings.keep.score is None else self.settings.keep.score

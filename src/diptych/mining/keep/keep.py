@@ -5,7 +5,6 @@ than ten images are dropped with all their pairs, then the best pair of each ima
 page, a total order (by hashes of the last two).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -36,37 +35,20 @@ class Pairs:
         return len(self.picture)
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The parts of `choose` that read all pairs. Daft's own (`keep_on_daft`) give the same results.
-
-    near_pairs  hashes N, bits -> two arrays E: the numbers of hashes that differ in at most `bits` bits
-    common      texts N, images N, most -> bool N: the text has more images than `most`
-    best        columns N, the primary key (the image) last -> the first row of each image
-    """
-
-    near_pairs: Callable[[U64, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
-    common: Callable[[U64, NDArray[np.int64], int], NDArray[np.bool_]]
-    best: Callable[[Ties], NDArray[np.intp]]
-
-
-def choose(
-    pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None, steps: Steps | None = None
-) -> NDArray[np.uint8]:
+def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None) -> NDArray[np.uint8]:
     """The verdict on each pair (N).
 
     `common`: images of a text at most; `near`: bits that two files of one image may differ in; `host_pairs`: pairs of a
     host at most. None switches a rule off.
     """
-    steps = steps or PLAIN
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
         return verdict
-    cluster = clusters(pairs.picture, pairs.dhash, near, steps.near_pairs)
+    cluster = clusters(pairs.picture, pairs.dhash, near)
     if common is not None:
-        verdict[steps.common(pairs.text, cluster, common)] = COMMON
+        verdict[_common(pairs.text, cluster, common)] = COMMON
     left = np.flatnonzero(verdict != COMMON)
-    best = left[steps.best(_ties(pairs, left, cluster))] if len(left) else left
+    best = left[_best(_ties(pairs, left, cluster))] if len(left) else left
     verdict[best] = KEPT
     if host_pairs is not None and len(best):
         order = best[np.lexsort((*_ties(pairs, best, cluster)[:-1], pairs.host[best]))]
@@ -100,24 +82,15 @@ def _common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool
     return common
 
 
-def clusters(
-    picture: U64, dhash: U64, near: int | None, pairs_within: Callable[[U64, int], Any] | None = None
-) -> NDArray[np.int64]:
+def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
     """A number for each row's image (N), equal for near images and, transitively, for those near to them."""
     _, first, number = np.unique(picture, return_index=True, return_inverse=True)
     if near is None:
         return number.astype(np.int64)
     hashes, of_hash = np.unique(dhash[first], return_inverse=True)
-    label = _connected(len(hashes), (pairs_within or near_pairs)(hashes, near))
+    label = _connected(len(hashes), near_pairs(hashes, near))
     # Files with one difference hash are one image; its number is that of the least of its near hashes.
     return np.asarray(label[of_hash][number], np.int64)
-
-
-def masks(bits: int) -> list[np.uint64]:
-    """Masks of BAND_MARGIN bands each: hashes that differ in at most `bits` bits agree under at least one mask."""
-    edges = np.linspace(0, 64, bits + BAND_MARGIN + 1).astype(int)
-    bands = [sum(1 << bit for bit in range(low, high)) for low, high in pairwise(edges.tolist())]
-    return [np.uint64(sum(some)) for some in combinations(bands, BAND_MARGIN)]
 
 
 def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -129,8 +102,10 @@ def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.in
     if bits == 0 or len(hashes) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     near: list[NDArray[np.int64]] = []
-    for mask in masks(bits):
-        key = hashes & mask
+    edges = np.linspace(0, 64, bits + BAND_MARGIN + 1).astype(int)
+    bands = [sum(1 << bit for bit in range(low, high)) for low, high in pairwise(edges.tolist())]
+    for some in combinations(bands, BAND_MARGIN):
+        key = hashes & np.uint64(sum(some))
         order = np.argsort(key, kind="stable")
         ordered = key[order]
         # Neighbours at distance 1, 2, ... up to the length of the longest run of equal keys.
@@ -158,6 +133,3 @@ def _connected(count: int, edges: tuple[NDArray[np.int64], NDArray[np.int64]]) -
         if np.array_equal(label, before):
             break
     return label
-
-
-PLAIN = Steps(near_pairs, _common, _best)

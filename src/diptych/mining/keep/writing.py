@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,11 @@ from diptych.mining.pages.reading import body_of
 from diptych.mining.pages.texts import KINDS
 from diptych.mining.rules import ORDER, VERSION
 from diptych.mining.tables import Row, lines_of, read_rows, write_json, write_rows
-from diptych.runtime.files import aside, bytes_of, sweep, write_atomically
+from diptych.runtime.files import MARKER, aside, bytes_of, sweep, write_atomically
+from diptych.runtime.outputs import claim, note, refuse_file
 
+PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
+SHARD = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")
 LINES = 10_000  # of a file of records
 IN_A_TAR = 1_000
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
@@ -128,14 +132,16 @@ def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
         write_atomically(layout.records / name, lines_of(record(row, by) for row in some))
     _remove_others(layout.records, names)
     for path in {*layout.pictures.glob("*/*")}.difference(paths):
-        path.unlink()
+        if PICTURE.fullmatch(path.name):
+            path.unlink()
 
 
 def write_tars(folder: Path, layout: RunLayout, kept: Sequence[Row], by: str) -> None:
     """Write WebDataset tars as img2dataset does: 00000.tar with 000000000.jpg, .txt and .json."""
-    folder.mkdir(parents=True, exist_ok=True)
+    claim(folder, "tars")
     for number, some in enumerate(_pieces(kept, IN_A_TAR)):
         path = folder / f"{number:05d}.tar"
+        refuse_file(path, noted=folder / MARKER)
         partial = aside(path)
         with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as tar:
             for place, row in enumerate(some):
@@ -146,6 +152,7 @@ def write_tars(folder: Path, layout: RunLayout, kept: Sequence[Row], by: str) ->
                 _member(tar, f"{key}.txt", line["captions"][0].encode())
                 _member(tar, f"{key}.json", json.dumps(about, ensure_ascii=False).encode())
         os.replace(partial, path)
+        note(path, folder / MARKER)
 
 
 def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
@@ -164,7 +171,7 @@ def _remove_others(folder: Path, names: set[str]) -> None:
     sweep(folder)
     if folder.is_dir():
         for path in folder.iterdir():
-            if path.name not in names and not path.name.startswith("."):
+            if path.name not in names and SHARD.fullmatch(path.name):
                 path.unlink()
 
 

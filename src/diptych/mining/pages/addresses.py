@@ -1,11 +1,23 @@
 """Addresses of pages and images: which are usable, and which of a tag's attributes has the image's."""
 
 import re
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 LONGEST = 2_000
-LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src")
-LAZY_SETS = ("data-srcset", "data-lazy-srcset")
+LAZY = (
+    "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src",
+    "data-lazyload", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file", "data-full-src",
+    "data-flickity-lazyload", "data-lazy-original", "data-actualsrc", "data-echo", "data-image", "data-high-res-src",
+)  # fmt: skip
+LAZY_SETS = ("data-srcset", "data-lazy-srcset", "data-ezsrcset", "data-cfsrcset", "data-flickity-lazyload-srcset")
+_NOTHING = frozenset({"", "null", "undefined", "none", "#", "about:blank", "false"})
+_ENDINGS = frozenset("jpg jpeg jfif png gif webp avif bmp tif tiff svg".split())  # noqa: SIM905
+UNSIZED = 1_000  # pixels: what a file without a size in its address counts as
+_IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
+_SETS = frozenset({"srcset", *LAZY_SETS})
+_SOURCES = _SETS.union(LAZY)
+LETTERS = 100  # of a file's name, from its end: the time to find a size in it grows with their square
+DISTINCT = 12  # letters of a file's name that distinguish it from all others of a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
 # Most addresses match, and need no urllib: a tenth of its time.
 _PLAIN = re.compile(
@@ -16,6 +28,25 @@ _PLAIN = re.compile(
 # Possessive, and tried only where the last match ended: linear in the length of the srcset.
 _IN_SET = re.compile(r"[\s,]*+(\S++)\s*+([^,]*+)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)[wxh]\b")
+# An address inside another, as resizers have it: /_next/image?url=%2Fk.jpg&w=640, /image/w=9/https://a.test/k.jpg.
+_INNER = re.compile(r"(?:[?&](?:url|src|image|img|u)=|/)((?:https?(?:://|%3a%2f%2f|:/)|%2f|/(?!/))[^&]+)", re.I)
+_WIDTHS = (
+    "100|120|150|160|200|240|250|300|320|350|360|400|450|480|500|550|600|620|640|650|660|700|720|750|768|780|800|828|"
+    "850|900|960|980|1000|1024|1050|1080|1100|1120|1200|1280|1300|1400|1440|1500|1536|1600|1800|1920|2000|2048|2560|3840"
+)
+_SIZE_OF_NAME = re.compile(
+    rf"(?:[-_@.](?:\d{{2,4}}x\d{{0,4}}|x\d{{2,4}}|\d{{2,4}}[wh]|[wh]\d{{2,4}}|[1-4]x|{_WIDTHS}|scaled|thumb(?:nail)?|small|"
+    r"medium|large|square|full|[smlbzo]|x{1,2}l|e\d{10,13}))+$|^\d{2,4}px-",
+    re.I,
+)
+_SIZE_OF_PART = re.compile(
+    r"(?:(?:w|h|c|q|f|g|s|o|fl|ar|dpr|width|height|max|min|fit|crop|resize|size|quality|format|thumb|smart|filters?)"
+    r"(?:[_:=-][\w.:=()-]*+|\d++)?[,;&]?)++|\d{2,4}(?:x\d{2,4})?|(?:\d+_){3}\d+",
+    re.I,
+)
+_SIZES_OF_QUERY = re.compile(
+    r"(?:^|[?&/,_=:-])(?:w|wid|width|max|fit|resize|s|imwidth)?[_:=/-]?(\d{2,4})(?=$|[^\d])", re.I
+)
 
 
 def usable(address: str) -> bool:
@@ -85,11 +116,55 @@ def sources(attributes: dict[str, str | None], sets: list[str]) -> str:
 
     The largest of its own srcset, else what a script would load later, else src, else the largest of a <source>.
     """
-    for name in ("srcset", *LAZY_SETS, *LAZY):
+    for name in _SOURCES.intersection(attributes) and ("srcset", *LAZY_SETS, *LAZY):
         value = attributes.get(name)
-        if value and not value.startswith("data:") and (address := value if name in LAZY else largest(value)):
+        address = largest(value) if value and name in _SETS else value
+        if address and address[:1] == "{" and (inner := _IN_JSON.search(address[:LONGEST])):
+            address = inner[1]
+        if address and not is_nothing(address):
             return address
     source = (attributes.get("src") or "").strip()
-    if source and source[:5].lower() != "data:":
+    if not is_nothing(source):
         return source
     return next(filter(None, map(largest, sets)), source)
+
+
+def is_nothing(address: str) -> bool:
+    """True for what is no address of an image: empty, `null`, `#`, or data: (a placeholder, or small)."""
+    return (
+        address[:5].lower() == "data:"
+        or address[:1] == "{"
+        or (len(address) < 12 and address.strip().lower() in _NOTHING)
+    )
+
+
+def picture_of(address: str) -> str:
+    """What the addresses of one picture have in common: its name, without size, host, ending and resizer.
+
+    A short name is ambiguous, so the path to it counts too, without the parts that are of the size.
+    """
+    inner = _INNER.search(address, 9)
+    if inner and ("://" in (whole := unquote(inner[1])) or "=" in inner[0][:8]):
+        address = whole
+    path, _, query = address.partition("?")
+    parts = [part for part in path.split("/")[3 if "://" in path[:9] else 0 :] if part]
+    name, dot, ending = (parts.pop() if parts else "").rpartition(".")
+    if ending.lower() not in _ENDINGS:  # a program's address: what it is asked for is the picture's name
+        rest = "&".join(sorted(one for one in query.split("&") if not _SIZE_OF_PART.fullmatch(one)))
+        name = f"{name}{dot}{ending}?{rest}" if query else f"{name}{dot}{ending}"
+    name = _SIZE_OF_NAME.sub("", name[-LETTERS:]) or name[-LETTERS:]
+    if (
+        len(parts) > 1 and parts[-1].rpartition(".")[0] and parts[-1] in name + "." + ending
+    ):  # /thumb/a/K.jpg/220px-K.jpg
+        parts.pop()
+    if len(name) >= DISTINCT and not name.isalpha():
+        return name.lower()
+    return "/".join([*(part for part in parts if not _SIZE_OF_PART.fullmatch(part)), name]).lower()
+
+
+def width_of(address: str) -> int:
+    """The greatest number in an address that may be a width, from 16 to 5,000 pixels; UNSIZED without one."""
+    return max(
+        (size for one in _SIZES_OF_QUERY.finditer(address[-300:]) if 16 <= (size := int(one[1])) <= 5_000),
+        default=UNSIZED,
+    )

@@ -5,9 +5,12 @@ Features and weights are ours: one table, set by hand on the even page templates
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
+
+from diptych.runtime.files import text_of
 
 WEIGHTS = {
     "large": 2.0,  # both declared sides of 300 pixels or more
@@ -23,28 +26,25 @@ WEIGHTS = {
     "hero": 1.5,  # named hero, featured, main-image, ...
     "name": -4.0,  # named logo, icon, avatar, ...
     "alike": -3.0,  # of three or more of one size in one list
+    "first": 1.0,  # of those in an article or a figure, if nothing speaks against it
     "order": -0.25,  # for each image before it, up to eight
 }
+NEAR = 3  # ancestors whose names count: for a hero's, and for the likeness of images in a list
 LEVELS = 14  # of ancestors that are read: a page may be 10,000 deep
 LETTERS = 1_000  # of a tag's classes, and of its id
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
-_ASIDE = re.compile(
-    r"(?<![a-z])(?:sidebar|related|recommend\w*|comments?|footer|masthead|navbar|menu|widget|advert\w*|"
-    r"ads?|promo|sponsor\w*|share|social|author|byline|breadcrumbs?|more-from|also-like)(?![a-z])",
+_DENIED = ("has-", "no-", "with-", "without-", "is-", "hide-", "not-")
+_PARTS = re.compile(  # a folder or a file of the address, named so as a whole
+    r"/(?:(?:(?:logos?|icons?|sprites?|avatars?|gravatar|banners?|pixel|badges?|buttons?|btn|emojis?|smilies|smil(?:ey|ie)s?"
+    r"|spacer|blank|arrow|loading|spinner|placeholder|tracking|favicons?|flags?|star|rating|ads?|adverts?|1x1)"
+    r"(?:[-_.@]?\d+x?\d*)?|[^/?]*[-_](?:logo|avatar|favicon|sprite|spacer|placeholder|spinner|btn|icon)|"
+    r"(?:logo|avatar|favicon|sprite|spacer|placeholder|spinner|btn|icon)[-_][^/?]*)(?:\.\w{2,4})?)(?=[/?#]|$)",
     re.I,
 )
-_HERO = re.compile(
-    r"(?<![a-z])(?:hero|featured?|lead|main[-_]?(?:image|photo|pic)|post[-_]?(?:image|thumbnail)|"
-    r"wp-post-image|article[-_]?image|entry[-_]?image|cover|full(?:image|size))(?![a-z])",
-    re.I,
-)
-_NAMES = re.compile(
-    r"(?<![a-z])(?:logos?|icons?|sprites?|avatars?|gravatar|banners?|pixel|badges?|buttons?|btn|emojis?|"
-    r"smil(?:ey|ies)|spacer|blank|arrow|loading|spinner|placeholder|tracking|favicon|flags?|star|rating|"
-    r"thumbs?|ads?|advert\w*)(?![a-z])",
-    re.I,
-)
+_NAMED = re.compile(r"(?:[\w.'&-]+ ){0,5}(?:logo|icon|avatar)|avatar (?:of|for) .{1,60}|advertisement", re.I)
+_AGAINST = frozenset({"small", "medium", "aside", "link", "name", "alike"})
+_FOR = frozenset({"article", "figure", "hero"})
 _PICTURE = re.compile(r"\.(?:jpe?g|png|webp|gif)(?:[?#]|$)", re.I)
 
 
@@ -62,92 +62,138 @@ class Features:
         return sum(WEIGHTS[name] * value for name, value in self.values.items())
 
 
-def features(node: Any, attributes: dict[str, str | None], order: int) -> Features:
-    """The features of an <img>; `order` is the number of images before it on the page."""
+def features(node: Any, attributes: dict[str, str | None], order: int, address: str, around: "Ancestors") -> Features:
+    """The features of an <img>; `order` is the number of images before it on the page, `address` its own."""
     declared = _side(attributes, "width"), _side(attributes, "height")
     known = [side for side in declared if side is not None]
     least = min(known, default=200)
-    called = _called(_classes(attributes))
-    source = (attributes.get("src") or "")[-200:].rsplit("/", 1)[-1]
+    called = called_by(classes(attributes))
     flags = {
-        "small": least < 100, "medium": 100 <= least < 200, "large": len(known) == 2 and least >= 300,
-        "name": "name" in called or _NAMES.search(source) or _NAMES.search((attributes.get("alt") or "")[:60]),
+        "small": least < 100 or attributes.get("width") == attributes.get("height") == "0",
+        "medium": 100 <= least < 200, "large": len(known) == 2 and least >= 300,
+        "name": "name" in called or _PARTS.search(address, 8) or _NAMED.fullmatch((attributes.get("alt") or "")[:80]),
         "hero": "hero" in called, "shared": (attributes.get("itemprop") or "").lower() in ("image", "contenturl"),
     }  # fmt: skip
     values = {name: 1.0 for name, true in flags.items() if true} | {"order": min(order, 8)}
-    result = Features(values, declared)
-    _ancestors(node, result)
-    return result
+    inside = around.of(node.parent)
+    values |= dict.fromkeys(inside.values, 1.0)
+    if inside.hero < NEAR:
+        values["hero"] = 1.0
+    return Features(values, declared, (*inside.signature, *declared), inside.figure)
 
 
-def _ancestors(node: Any, result: Features) -> None:
-    """Add what the tags and names around an image say, up to LEVELS ancestors."""
-    values, parent = result.values, node.parent
-    signature: list[str] = []
-    for level in range(LEVELS):
-        if parent is None:
-            break
-        tag = parent.tag
-        if tag in ("body", "html") or tag is None:
-            break
-        attributes = parent.attributes
-        called = _classes(attributes)
-        if tag in ("article", "main") or (attributes.get("role") or "") == "main":
-            values["article"] = 1
-        elif tag == "figure":
-            values["figure"] = 1
-            result.figure = result.figure or parent
-        elif tag in _ASIDE_TAGS and not (tag == "header" and _within(parent, ("article", "main"))):
-            values["aside"] = 1
-        elif tag == "a":
-            target = attributes.get("href") or ""
-            values["zoom" if _PICTURE.search(target) else "link"] = 1
-        if called:
-            names = _called(called)
-            if "aside" in names:
-                values["aside"] = 1
-            if level < 3 and "hero" in names:
-                values["hero"] = 1
-        if level < 3:
-            signature.append(f"{tag}.{called}")
-        parent = parent.parent
-    result.likeness = (*signature, *result.declared)
-    if "zoom" in values:
-        values.pop("link", None)
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a tag and its ancestors say of an image in it. `hero`: how many tags are between it and one named so."""
+
+    values: frozenset[str] = frozenset()
+    hero: int = LEVELS
+    figure: Any = None
+    signature: tuple[str, ...] = ()
 
 
-def _classes(attributes: dict[str, str | None]) -> str:
+@dataclass
+class Ancestors:
+    """Tags of a page that have images in them; each is read once."""
+
+    known: dict[int, Around] = field(default_factory=dict)
+
+    def of(self, node: Any) -> Around:
+        """What `node` and its ancestors say, up to LEVELS that are not known yet."""
+        unknown, around = [], Around()
+        for _ in range(LEVELS):
+            if node is None or node.tag in ("body", "html", None):
+                break
+            if (known := self.known.get(node.mem_id)) is not None:
+                around = known
+                break
+            unknown.append(node)
+            node = node.parent
+        for node in reversed(unknown):
+            around = self.known[node.mem_id] = _inside(node, around)
+        return around
+
+
+def _inside(node: Any, outer: Around) -> Around:
+    """What a tag adds, with what is known of the tags around it."""
+    attributes, tag = node.attributes, node.tag
+    called = classes(attributes) if attributes else ""
+    names = called_by(called) if called else ()
+    values = set(outer.values)
+    if tag in ("article", "main") or attributes.get("role") == "main":
+        values.add("article")
+    elif tag == "figure":
+        values.add("figure")
+    elif tag in _ASIDE_TAGS:
+        if tag != "header" or "article" not in values:
+            values.add("aside")
+    elif tag == "a":
+        values -= {"link", "zoom"}
+        values.add("zoom" if _PICTURE.search(attributes.get("href") or "") else "link")
+    if "aside" in names and "aside" not in values and not _holds_page(node):
+        values.add("aside")
+    figure = node if tag == "figure" else outer.figure
+    hero = 0 if "hero" in names else outer.hero + (tag not in ("a", "td", "tr", "tbody"))
+    return Around(frozenset(values), hero, figure, (f"{tag}.{called}", *outer.signature[: NEAR - 1]))
+
+
+def classes(attributes: dict[str, str | None]) -> str:
     """A tag's classes and id, cut to LETTERS: they are kept for every image of a page."""
     return f"{(attributes.get('class') or '')[:LETTERS]} {(attributes.get('id') or '')[:LETTERS]}".strip()
 
 
 @lru_cache(10_000)
-def _called(name: str) -> tuple[str, ...]:
-    """The kinds of names among classes and id. Cached: pages of one site share theirs."""
-    patterns = (("aside", _ASIDE), ("hero", _HERO), ("name", _NAMES))
-    return tuple(what for what, pattern in patterns if pattern.search(name))
+def called_by(name: str) -> tuple[str, ...]:
+    """The kinds of names among classes and id, by whole tokens. Cached: pages of one site share theirs."""
+    kinds = set()
+    for token in name.lower().replace("__", "-").replace("_", "-").split():
+        if not token.startswith(_DENIED):
+            kinds |= {what for what, pattern in _CALLED.items() if pattern.match(token)}
+    return tuple(kinds)
 
 
-def _within(node: Any, tags: tuple[str, ...]) -> bool:
-    for _ in range(LEVELS):
-        node = node.parent
-        if node is None or node.tag in tags:
-            return node is not None
-    return False
+_PREFIX = "(?:(?:c|l|m|o|js|u|td|wp|post|entry|article|site|page|block)-)?"
+_NAMES = dict(line.split(": ") for line in text_of(Path(__file__).with_name("class_names.txt")).splitlines())
+_CALLED = {  # a class or an id: alone, in front of `-` and more, or at the end after `-`
+    what: re.compile(f"{_PREFIX}(?:{_NAMES[what]})(?:-|s?$)|.*-(?:{_NAMES[what + ' at the end']})$")
+    for what in ("aside", "hero", "name")
+}
 
 
-def mark_alike(of_page: list[Features]) -> None:
-    """Mark three or more images of one size, with ancestors of one name: a gallery or a list, where none leads."""
+def _holds_page(node: Any) -> bool:
+    """True for a wrapper of the page: its name means nothing of an image in it."""
+    return node.css_first("main, h1 + p, h1 ~ * p") is not None
+
+
+def mark_lists(of_page: list[Features]) -> None:
+    """Mark three or more images of one size with ancestors of one name, a list where none leads; else the first one."""
     counts = Counter(one.likeness for one in of_page)
     for one in of_page:
-        if counts[one.likeness] >= 3:
+        if counts[one.likeness] >= 3 and "shared" not in one.values:
             one.values["alike"] = 1
+    shared = (one for one in of_page if "shared" in one.values)
+    plain = (one for one in of_page if not _AGAINST & one.values.keys() and _FOR & one.values.keys())
+    first = next(shared, None) or next(plain, None)
+    if first is not None:
+        first.values["first"] = 1
+
+
+def merged(copies: list[Features]) -> Features:
+    """The features of one picture that several tags show: what speaks for any of them, and against all of them."""
+    if len(copies) == 1:
+        return copies[0]
+    names = {name for one in copies for name in one.values if WEIGHTS[name] > 0}
+    names |= set.intersection(*(set(one.values) for one in copies))
+    best = max(copies, key=lambda one: (one.declared[0] or 0) * (one.declared[1] or 0))
+    values = {name: min(one.values.get(name, 1.0) for one in copies) for name in names}
+    figure = next((one.figure for one in copies if one.figure is not None), None)
+    return Features(values, best.declared, best.likeness, figure)
 
 
 def _side(attributes: dict[str, str | None], name: str) -> int | None:
     value = (attributes.get(name) or "").strip().lower().removesuffix("px")
     if value.isdecimal() and len(value) < 7:
-        return int(value)
+        return int(value) or None
     style = attributes.get("style") or ""
     match = re.search(rf"(?<![\w-]){name}\s*:\s*(\d{{1,5}})px", style) if style else None
     return int(match[1]) if match else None

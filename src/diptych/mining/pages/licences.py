@@ -21,7 +21,7 @@ def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
     """The licence near the image, else of the page, whose TELLING tags are given; else `unknown`."""
     if not telling:
         return UNKNOWN
-    parent = picture.parent
+    parent = picture.parent if picture is not None else None
     for _ in range(LEVELS):
         if parent is None or parent.tag in ("body", "html"):
             break

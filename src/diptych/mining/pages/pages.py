@@ -6,25 +6,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from diptych.mining.pages import addresses, licences
-from diptych.mining.pages.dominant import Features, features, mark_alike
-from diptych.mining.pages.surroundings import around
+from diptych.mining.pages import addresses, candidates, licences
+from diptych.mining.pages.bodies import too_slow
+from diptych.mining.pages.dominant import Features
+from diptych.mining.pages.surroundings import around, caption_of
 from diptych.mining.pages.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
 from diptych.mining.settings import MiningSettings, TextRules
 from diptych.runtime.extras import requires_extra
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
+_OPT_OUTS = frozenset({"robots", "tdm-reservation", *AGENTS})  # names of <meta>s, which are read however many there are
 # Directives with a value, which look like names of robots.
 VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
-SHARED = ("og:image", "twitter:image", "og:image:url")  # names of <meta>s with an image of the page
 MOST_METAS = 500  # of a page; the others are ignored
 MOST_PICTURES = 1_000  # of a page; the others are counted
-ENOUGH = 200  # letters of running text that show the language
+ENOUGH = 200  # letters of running text that mostly show the language; names may fill them
+MORE = 1_000  # letters that decide where the first ENOUGH are not of English
+DECLARED = 0.1  # probability of English that is enough on a page that declares it
 LITTLE = 20  # letters: to fewer, the page's title and the alt texts of its images are added
 OVERRULED = 0.98  # probability of English that overrides another language in `lang`
 TOGETHER = 100  # pages whose languages are classified together
+_NO_TEXT = frozenset({"script", "style", "template", "noscript", "select", "nav", "svg"})
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]{2,30})", re.I)
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 Row = dict[str, Any]
 
@@ -49,8 +54,11 @@ class Page:
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """The text of a page by the charset of header or page, else as UTF-8, else as Windows-1252. Never raises."""
-    declared = charset
+    """The text of a page by its byte order mark, the charset of header or page, else UTF-8, else Windows-1252.
+
+    Never raises.
+    """
+    declared = next((name for mark, name in _MARKS if body.startswith(mark)), charset)
     if not declared and (match := _CHARSET.search(body[:2048])):
         declared = match[1].decode("ascii", "replace")
     for name in (declared, "utf-8"):
@@ -87,6 +95,9 @@ def read_page(
 ) -> Page:  # fmt: skip
     """Read a page, except its language, which `settle` adds. Never raises for the content of a page."""
     page, html = Page(_plain(address)), decoded(body, charset)
+    if too_slow(html):
+        page.verdict = "too deep"
+        return page
     _read(page, html, headers, settings, vocabularies)
     return page
 
@@ -109,7 +120,7 @@ def _read(
         page.html = html if page.text and _declared_other(page) else ""
     if page.verdict or (first and page.html):
         for number, picture in enumerate(pictures):
-            page.rows.append(row_of(page, number, addresses.absolute(base, _source(picture))))
+            page.rows.append(row_of(page, number, _place(base, picture)))
     else:
         page.rows.clear()
         _pictures(tree, page, pictures, base, metas, telling, settings, vocabularies)
@@ -148,44 +159,36 @@ def _pictures(
     tree: Any, page: Page, pictures: list[Any], base: str, metas: list[dict[str, str | None]],
     telling: list[Any], settings: MiningSettings, vocabularies: Vocabularies,
 ) -> None:  # fmt: skip
-    shared = {
-        addresses.absolute(base, meta.get("content") or "")
-        for meta in metas
-        if (meta.get("property") or meta.get("name") or "").lower() in SHARED
-    }
-    images: list[tuple[Any, Features, str]] = []
-    for number, picture in enumerate(pictures):
-        seen, where = features(picture, picture.attributes, number), addresses.absolute(base, _source(picture))
-        if where in shared:
-            seen.values["shared"] = 1
-        images.append((picture, seen, where))
-    mark_alike([seen for _, seen, _ in images])
-    scores = [seen.score for _, seen, _ in images]
-    best, lead = _leading(scores, [where for _, _, where in images])
+    places = [_place(base, picture) for picture in pictures]
+    shared = candidates.Shared.of(base, metas, (one for one in telling if one.tag == "script"))
+    shown = candidates.candidates(pictures, places, shared)
+    best, lead = candidates.leading(shown)
     rules = settings.pages
-    for number, (picture, seen, where) in enumerate(images):
-        row = row_of(page, number, where, seen, scores[number])
-        row["lead"] = lead if number == best else None
+    if best is None or lead < (rules.dominant or 0.0) or best.score < rules.dominant_least:
+        only = shared.candidate(shown, len(pictures))
+        if only is not None:
+            best, lead = only, 99.0
+            shown.append(only)
+            places.append(only.address)
+    by_copy = {number: one for one in shown for number in one.copies}
+    for number, where in enumerate(places):
+        one = by_copy.get(number)
+        leads = one is best and one is not None and number == one.best
+        row = row_of(page, number, where, one.seen if one else None, one.score if one else None)
+        row["lead"] = lead if leads else None
         if rules.address and not addresses.usable(where):
             row["fails"].append("address")
-        least = rules.dominant_least
-        if rules.dominant is not None and (number != best or lead < rules.dominant or scores[number] < least):
+        if rules.dominant is not None and (
+            not leads or lead < rules.dominant or row["dominant"] < rules.dominant_least
+        ):
             row["fails"].append("dominant")
-        if number == best or rules.dominant is None:
-            row["texts"] = [vars(text) for text in _texts(picture, seen, settings, vocabularies)]
-            row["licence"] = licences.of_page(tree, picture, telling)
+        if one is not None and number == one.best and (leads or rules.dominant is None):
+            tags = [pictures[copy] for copy in one.copies if copy < len(pictures)]
+            row["texts"] = [vars(text) for text in _texts(tags, one, settings, vocabularies)]
+            row["licence"] = licences.of_page(tree, tags[0] if tags else None, telling)
             if all(text["fails"] for text in row["texts"]):
                 row["fails"].append("no_text")
         page.rows.append(row)
-
-
-def _leading(scores: list[float], places: list[str]) -> tuple[int, float]:
-    """The number of the best image, and its lead over the best one of another address (99 without one)."""
-    if not scores:
-        return -1, 0.0
-    best = scores.index(max(scores))
-    others = [score for score, where in zip(scores, places, strict=True) if where != places[best]]
-    return best, round(scores[best] - max(others), 4) if others else 99.0
 
 
 def row_of(
@@ -208,24 +211,27 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
-def _source(picture: Any) -> str:
-    parent = picture.parent
-    inside = parent is not None and parent.tag == "picture"
-    sets = [one.attributes.get("srcset") or "" for one in parent.css("source")] if inside else []
-    return addresses.sources(picture.attributes, sets)
+def _place(base: str, picture: Any) -> str:
+    return addresses.absolute(base, source) if (source := candidates.source_of(picture)) else ""
 
 
-def _texts(picture: Any, seen: Features, settings: MiningSettings, vocabularies: Vocabularies) -> list[Text]:
-    """The texts of an image in the order of KINDS, each once."""
-    attributes = picture.attributes
-    raw = [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
-    if seen.figure is not None and (caption := seen.figure.css_first("figcaption")) is not None:
+def _texts(
+    pictures: list[Any], one: candidates.PagePicture, settings: MiningSettings, vocabularies: Vocabularies
+) -> list[Text]:
+    """The texts of a picture in the order of KINDS, each once, from all tags that show it."""
+    raw = list(one.texts)
+    for picture in pictures:
+        attributes = picture.attributes
+        raw += [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
+    if one.seen.figure is not None and (caption := one.seen.figure.css_first("figcaption")) is not None:
         raw.append(("figcaption", caption.text(deep=True, separator=" ")))
-    raw += [("near", sentence) for sentence in around(picture)]
+    elif pictures:
+        raw.append(("figcaption", caption_of(pictures[0])))
+    raw += [("near", sentence) for picture in pictures[:1] for sentence in around(picture)]
     texts: dict[str, Text] = {}
     for kind, text in sorted(raw, key=lambda one: KINDS.index(one[0])):
-        if text and (one := judged(kind, text, settings.texts, vocabularies)) is not None:
-            texts.setdefault(one.text.casefold(), one)
+        if text and (judged_text := judged(kind, text, settings.texts, vocabularies)) is not None:
+            texts.setdefault(judged_text.text.casefold(), judged_text)
     return list(texts.values())
 
 
@@ -235,13 +241,14 @@ def _parts(tree: Any, address: str) -> tuple[list[dict[str, str | None]], list[A
     pictures: list[Any] = []
     telling: list[Any] = []
     base = ""
-    for node in tree.css(f"meta, img, amp-img, base[href], {licences.TELLING}"):
+    for node in tree.css(f"meta, img, amp-img, base[href], {candidates.BACKGROUNDS}, {licences.TELLING}"):
         if node.tag == "meta":
-            if len(metas) < MOST_METAS:
+            name = (node.attributes.get("name") or "").strip().lower()
+            if len(metas) < MOST_METAS or name in _OPT_OUTS:
                 metas.append(node.attributes)
         elif node.tag == "base":
             base = base or addresses.absolute(address, node.attributes.get("href") or "")
-        elif node.tag in ("img", "amp-img"):
+        elif node.tag in ("img", "amp-img") or candidates.has_background(node):
             pictures.append(node)
         else:
             telling.append(node)
@@ -282,20 +289,27 @@ def _declared_other(page: Page) -> bool:
 
 
 def _classify(page: Page, least: float | None) -> None:
-    """Drop pages whose probability of English is under `least`, or under 0.98 if they declare another language."""
-    page.language, _, page.english = english()(page.text)
-    page.english = round(page.english, 6)
-    if least is not None and page.english < (max(least, OVERRULED) if _declared_other(page) else least):
-        page.verdict = "language"
+    """Drop pages whose probability of English is under `least`, or under 0.98 if they declare another language.
+
+    A page that declares English has it from 0.1 on. Names decide over few letters: more are read before a page goes.
+    """
+    if least is not None:
+        wanted = max(least, OVERRULED) if _declared_other(page) else min(least, DECLARED) if page.declared else least
+    for length in (ENOUGH, MORE):
+        page.language, _, page.english = english()(page.text[:length])
+        page.english = round(page.english, 6)
+        if least is None or page.english >= wanted:
+            return
+        if len(page.text) <= length:
+            break
+    page.verdict = "language"
 
 
-def _paragraphs(tree: Any) -> Iterator[Any]:
-    """All <p> in order, lazily: collecting them takes longer than reading the first ones."""
-    node = tree.css_first("p")
+def _walk(node: Any, silent: frozenset[str] = frozenset()) -> Iterator[Any]:
+    """All nodes in order, lazily: collecting them takes longer than reading the first ones."""
     while node is not None:
-        if node.tag == "p":
-            yield node
-        after = node.first_child
+        yield node
+        after = node.first_child if node.tag not in silent else None
         while after is None and node is not None:
             after = node.next
             node = node.parent
@@ -303,17 +317,21 @@ def _paragraphs(tree: Any) -> Iterator[Any]:
 
 
 def running_text(tree: Any) -> str:
-    """The first ENOUGH letters of the paragraphs, or of the body if there are none."""
+    """The first MORE letters of the paragraphs, or of the body if they have fewer than ENOUGH."""
     parts: list[str] = []
     length = 0
-    for paragraph in _paragraphs(tree):
-        text = " ".join(paragraph.text(deep=True, separator=" ").split())
-        if len(text) > LITTLE or parts:
+    for paragraph in _walk(tree.css_first("p")):
+        if paragraph.tag == "p":
+            text = " ".join(paragraph.text(deep=True, separator=" ").split())
+            if len(text) > LITTLE or parts:
+                parts.append(text)
+                length += len(text)
+            if length >= MORE:
+                break
+    for node in _walk(tree.body, _NO_TEXT) if length < ENOUGH else ():
+        if node.tag == "-text" and (text := " ".join((node.text_content or "").split())):
             parts.append(text)
-            length += len(text)
-        if length >= ENOUGH:
-            break
-    if length < LITTLE and tree.body is not None:
-        tree.body.strip_tags(["script", "style", "template"])
-        parts.append(" ".join(tree.body.text(deep=True, separator=" ")[: 20 * ENOUGH].split()))
-    return " ".join(parts)[:ENOUGH]
+            length += len(text) + 1
+            if length >= MORE:
+                break
+    return " ".join(parts)[:MORE]

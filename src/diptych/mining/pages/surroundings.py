@@ -1,15 +1,34 @@
-"""The sentences before and after an image, in its own block: ImageBERT's "surrounding text", whose reach is ours."""
+"""The caption of an image by its class, and the sentences before and after it, in blocks of text.
 
+ImageBERT's "surrounding text"; its reach is ours.
+"""
+
+import re
 from typing import Any
 
+from diptych.mining.pages.dominant import called_by, classes
 from diptych.mining.pages.texts import sentences
 
+CAPTION_CLIMB = 3  # ancestors that may have a caption
+CAPTION_IMAGES = 2  # in an ancestor: an image and its placeholder
 CLIMB = 5  # ancestors whose siblings are read
 FAR = 12  # siblings that are skipped on each side
 LETTERS = 600  # of a block, on the side of the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
-_SILENT = frozenset({"script", "style", "noscript", "figcaption", "nav", "aside", "header", "footer", "template",
-                     "form"})  # fmt: skip
+_SILENT = re.compile(r"h[1-6]|script|style|noscript|figcaption|nav|aside|header|footer|template|form")
+
+
+def caption_of(picture: Any) -> str:
+    """The text of a block with a class such as `wp-caption-text` next to an image, or next to what is around it."""
+    node = picture
+    for _ in range(CAPTION_CLIMB):
+        node = node.parent
+        if node is None or node.tag in _ENDS or len(node.css("img")) > CAPTION_IMAGES:
+            break
+        for block in node.css("[class*=caption]"):
+            if text := " ".join(block.text(deep=True, separator=" ").split()):
+                return text
+    return ""
 
 
 def around(picture: Any) -> list[str]:
@@ -32,10 +51,12 @@ def _text_next_to(node: Any, side: str) -> str:
         node = getattr(node, side)
         if node is None or (node.tag or "") in ("img", "figure", "picture", "hr"):
             return ""
-        if node.tag in _SILENT:
+        if _SILENT.fullmatch(node.tag or "") or "aside" in called_by(classes(node.attributes or {})):
+            continue
+        if node.tag != "-text" and node.css_first("script, style") is not None:
             continue
         text = node.text(deep=True, separator=" ") if node.tag != "-text" else node.text_content or ""
         text = " ".join(text.split())
-        if text:
+        if text and (node.tag == "-text" or 2 * sum(len(one.text(deep=True)) for one in node.css("a")) < len(text)):
             return text
     return ""

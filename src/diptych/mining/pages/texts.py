@@ -25,17 +25,40 @@ LONGEST = 2_000  # letters that are read: a caption is no page
 _TAGS = re.compile(r"<[^<>]{0,500}>")
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
 _MAIL = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}\.\w+")
-_TELEPHONE = re.compile(r"(?<!\w)\+?\(?\d(?:[\s().-]{0,2}\d){8,}(?!\w)")
+_TELEPHONE = re.compile(  # as people write them, unlike dates, coordinates and ISBNs
+    r"(?<![\w.-])(?:(?:\+(?!\d{1,3}\.\d{4})\d|\(0?\d{2,4}\)\s?\d)(?:[\s().-]{0,2}\d){6,12}"
+    r"|(?:1[-. ])?\d{3}([-. ])\d{3}\1\d{4}"
+    r"|(?<=(?:tel|one|all|fax)[ :.])[ :.]{0,2}\d(?:[\s().-]{0,2}\d){6,12})(?![\w-])",
+    re.I,
+)
 _DIGIT = re.compile(r"\d")
 _LOOSE = re.compile(r" +([,;:.!?])(?=\s|$)")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]?[A-Z0-9])")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _HYPHENS = re.compile(r"['’-]")
 _FILE = re.compile(r"^[^\s/]*\.(?:jpe?g|png|gif|webp|bmp|tiff?|svg|avif|heic)$|\S+\.(?:jpe?g|png|gif|webp)$", re.I)
 _NUMBERED = re.compile(
     r"^(?:img|dsc[nf]?|p|pict?|image|photo|picture|screen ?shot|untitled|scan|file|mvc|gopr|wp|vlcsnap)?"
     r"[\s_#()-]*\d[\d\s_.()x-]*$"
-    r"|^(?=\S*\d)[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+$",
+    r"|^(?=\S*\d)[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+$|^[^\W_]+(?:_[^\W_]+)+$",
+    re.I,
+)
+# Names and dates. Possessive: linear in their number.
+_NAMES = r"(?:[\s/|,&–—-]++|(?-i:[A-Z©])[\w.'’()]*+|\d[\d:.]*+(?:[ap]m)?|(?:of|the|for|and|by|via|at|on)\b)*+"
+_AGENCY = r"getty|reuters|afp|associated press|ap(?= photo|/)|shutterstock|istock|alamy|epa|corbis|flickr|wikimedia"
+_BOILERPLATE = re.compile(
+    r"[^\w©]*+(?:"
+    r"(?:image|photo|picture) may contain\b.*"
+    r"|(?:click|tap|press)\b.{0,30}\b(?:enlarge|zoom|larger|full|view)\b.{0,40}"
+    r"|(?:file )?(?:photo(?:graph)?(?:er|s)?|image|picture|pic|illustration|video|credits?|source|courtesy)"
+    r"\s*+(?:credits?|source|by|courtesy|copyright|[:/|©(])(?:\W*+(?:by|of|credit|courtesy)\b)?"
+    rf"{_NAMES}"
+    rf"|(?:©|c\)|copyright\b).{{0,100}}|.{{0,80}}\ball rights reserved.{{0,30}}|(?=.*\b(?:{_AGENCY})\b){_NAMES}"
+    r"|(?:(?:written|posted|published|reported|updated|last (?:updated|modified))\b\W*+)?"
+    rf"(?:by|on|posted|published|updated)\b{_NAMES}"
+    r"|(?:(?:share|tweet|pin|e-?mail|print|like|comments?|follow|bookmark|save|facebook|twitter|linkedin|pinterest|reddit"
+    r"|whatsapp|google|copy|link|this|on|it|via|to|us|article|story|more|\d++)\b\W*+){2,}+"
+    r"|(?:advert\w*+|sponsored|related|topics|tags|categories|filed under)\b(?:\W*+$|:.*)"
+    r"|(?:read|see|show|load) (?:more|later|next)\b.*)\W*+",
     re.I,
 )
 _SPAM = tuple(
@@ -133,7 +156,10 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    return _SENTENCE.split(text)
+    """The sentences of an English text, by rules that know abbreviations; at least one, maybe empty."""
+    with requires_extra("diptych mine", "mine"):
+        from sentencex import segment
+    return [one.strip() for one in segment("en", text) if one.strip()] or [""]
 
 
 def words_of(text: str) -> list[str]:
@@ -149,6 +175,7 @@ def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) ->
     lower = [word.lower() for word in words]
     broken = (
         ("file_name", rules.file_name and bool(_FILE.search(text) or _NUMBERED.match(text))),
+        ("boilerplate", rules.boilerplate and bool(_BOILERPLATE.fullmatch(text[:200]))),
         ("short", rules.short is not None and len(words) < rules.short),
         ("long", rules.long is not None and len(words) > rules.long),
         ("bad_words", rules.bad_words and not vocabularies.bad.isdisjoint(lower)),

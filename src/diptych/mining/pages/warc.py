@@ -13,12 +13,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from diptych.mining.pages.bodies import kind_of, unpacked
 from diptych.runtime.extras import requires_extra
 
 MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
 PART = 64 * 2**20  # bytes of a file that one worker reads
 MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)
+_BLANK, _LINE = re.compile(rb"\r?\n\r?\n"), re.compile(r"\r?\n")
+_STATUS = re.compile(r"(?:HTTP/[\d.]+|ICY) +(\d{3})")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.I)
+HEAD = 2**16  # bytes in which the headers of an answer end
+PAGES = ("text/html", "application/xhtml+xml")
+UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "application/x-download")
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
 
 Kind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
@@ -26,7 +33,10 @@ Kind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
 
 @dataclass
 class WarcRecord:
-    """One record. `body` is decoded (chunks, gzip, br). It and `headers` are empty unless the kind was requested."""
+    """One record. `body` is decoded (chunks, gzip, deflate, br).
+
+    It and `headers` are empty unless the kind was requested.
+    """
 
     kind: Kind
     address: str = ""
@@ -106,7 +116,7 @@ def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[
     with path.open("rb") as stream:
         stream.seek(start)
         try:
-            for record in ArchiveIterator(stream, parse_http=True, auto_decode="all", fsspec_args=False):
+            for record in ArchiveIterator(stream, parse_http=False, auto_decode="none", fsspec_args=False):
                 yield record.stream_pos, _parsed(record, bodies)
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the body of the record before
             yield -1, str(error)
@@ -115,30 +125,47 @@ def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[
 def _parsed(record: Any, bodies: Container[Kind]) -> WarcRecord:
     kind = str(record.record_type)
     address = (record.headers.get("WARC-Target-URI") or "").strip("<>").strip()
-    http = record.http_headers if kind == "response" else None
-    if kind != "resource" and http is None:
+    media = record.headers.get("Content-Type") or ""
+    http = kind == "response" and media.strip().lower().startswith("application/http")
+    if kind != "resource" and not http:
         return WarcRecord("request" if kind == "request" else "revisit" if kind == "revisit" else "other", address)
-    status = (http.status_code or 0) if http is not None else 200
-    content_type = (record.http_content_type if http is not None else record.headers.get("Content-Type")) or ""
-    media = content_type.split(";")[0].strip().lower()
-    image = media.startswith("image/")
-    if status != 200 or not (image or media in ("text/html", "application/xhtml+xml")):
-        return WarcRecord("other", address, status)
-    parsed = WarcRecord(
-        "picture" if image else "page", address, status,
-        charset=record.http_charset if http is not None else None, date=record.headers.get("WARC-Date") or "",
-    )  # fmt: skip
-    if parsed.kind not in bodies:
-        return parsed
-    if http is not None:
-        parsed.headers = [(str(name), str(value)) for name, value in http.items()]
+    start = record.reader.read(HEAD)
+    status, headers, begin = _http(start) if http else (200, [("content-type", media)], 0)
+    known = {name.lower(): value for name, value in headers}
+    media, _, more = known.get("content-type", "").partition(";")
+    media, charset = media.strip().lower(), _CHARSET.search(more)
+    body_kind: Kind | None = "picture" if media.startswith("image/") else "page" if media in PAGES else None
+    if (
+        status != 200
+        or (body_kind is None and media not in UNTYPED)
+        or (body_kind is not None and body_kind not in bodies)
+    ):
+        return WarcRecord(body_kind if status == 200 and body_kind else "other", address, status)
+    raw = start[begin:] + record.reader.read(max(0, 2 * MOST_BODY - len(start)))
+    parsed = WarcRecord(body_kind or "other", address, status, headers if http else [], charset[1] if charset else None)
+    parsed.date = record.headers.get("WARC-Date") or ""
     try:
-        parsed.body = record.reader.read(MOST_BODY + 1)
-    except (OSError, ValueError, RuntimeError) as error:
+        chunked = "chunked" in known.get("transfer-encoding", "").lower()
+        parsed.body = unpacked(raw, chunked, known.get("content-encoding", ""), MOST_BODY + 1)
+    except ValueError as error:
         return WarcRecord("bad", address, status, why=f"its body: {error}")
-    if len(parsed.body) > MOST_BODY:
+    if body_kind is None:
+        parsed.kind = kind_of(parsed.body)
+        if parsed.kind not in bodies:
+            return WarcRecord(parsed.kind, address, status)
+    if len(parsed.body) > MOST_BODY or len(raw) >= 2 * MOST_BODY:
         return WarcRecord("large", address, status, why=f"over {MOST_BODY:,} bytes")
     return parsed
+
+
+def _http(start: bytes) -> tuple[int, list[tuple[str, str]], int]:
+    """Status, headers, and where the body begins, of an HTTP answer whose lines end as they may (ClueWeb's in LF)."""
+    end = _BLANK.search(start)
+    first, *lines = _LINE.split(start[: end.start() if end else HEAD].decode("utf-8", "replace"))
+    status = _STATUS.match(first)
+    pairs = (line.partition(":") for line in lines)
+    headers = [(name.strip(), value.strip()) for name, colon, value in pairs if colon]
+    return int(status[1]) if status else 0, headers, end.end() if end else len(start)
 
 
 def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:

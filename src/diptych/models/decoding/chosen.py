@@ -5,17 +5,19 @@ from typing import Any
 from diptych.models.decoding.options import DecodingOptions
 from diptych.runtime.configs import validated
 
+SAMPLING = {"temperature", "top_k", "top_p"}
 
-def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool, **given: Any) -> DecodingOptions:
+
+def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool = False, **given: Any) -> DecodingOptions:
     """The recipe's decoding options, changed by those that are given. Raises RecipeError for a contradiction.
 
-    Sampling replaces the recipe's search. N captions need at least N beams. Setting one of `length_penalty` and
-    `length_bonus` sets the other to 0.
+    Sampling replaces the recipe's search; `temperature`, `top_k` and `top_p` turn it on. N captions need at least N
+    beams. Setting one of `length_penalty` and `length_bonus` sets the other to 0.
     """
     values = decoding.model_dump() | {"captions": None if captions == 1 else captions}
-    if sample:
-        values |= {"sample": True, "beams": 1, "captions": captions}
     given = {name: value for name, value in given.items() if value is not None}
+    if sample or SAMPLING & given.keys():
+        values |= {"sample": True, "beams": 1, "captions": captions}
     values |= given
     if not values["sample"]:
         values["beams"] = max(values["beams"], captions)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from diptych.core.shares import PositiveShare
 from diptych.runtime.errors import RecipeError
+
+LEAST = 0.001  # of temperature and top_p: smaller ones overflow, and draw the likeliest token anyhow
 
 
 class DecodingOptions(BaseModel):
@@ -33,11 +34,11 @@ class DecodingOptions(BaseModel):
     """Whether the search for one text ends once no beam can overtake; the result is the same."""
     sample: bool = False
     """Whether tokens are drawn by chance instead of searched."""
-    temperature: PositiveFloat = 1.0
+    temperature: float = Field(default=1.0, ge=LEAST)
     """Temperature of drawn tokens; below 1 likely ones become likelier."""
     top_k: PositiveInt | None = None
     """Tokens are drawn from this many likeliest ones; null: from all."""
-    top_p: PositiveShare | None = None
+    top_p: float | None = Field(default=None, ge=LEAST, le=1)
     """Tokens are drawn from the fewest that have this probability together; null: from all."""
     captions: PositiveInt | None = None
     """Texts a picture, the best first; null: all beams that ended, or one drawn text."""

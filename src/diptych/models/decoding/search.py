@@ -44,9 +44,8 @@ class Frames:
 
     def on_host(self) -> Frames:
         """A copy on the CPU, in one transfer per field."""
-        words, scores, parents = (
-            list(torch.stack(part).cpu().unbind()) for part in (self.words, self.scores, self.parents)
-        )
+        chosen = (self.words, self.scores, self.parents)
+        words, scores, parents = (list(torch.stack(part).cpu().unbind()) for part in chosen)
         return Frames(words, scores, parents)
 
 
@@ -63,14 +62,12 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
     options.fit(model.vocabulary.size)
     first, memory = model.begin(batch, options.max_words)
     scores, frames = first[:, None], Frames()
-    several = (
-        not options.sample and (options.captions or 1) > 1
-    )  # then the search continues after the best text has ended
-    early = options.stop_early and not several
+    # For several texts the search continues after the best has ended.
+    early = options.stop_early and (options.sample or (options.captions or 1) == 1)
     while True:
         logs = _refuse(scores.float().log_softmax(-1), frames, model.vocabulary, options)
         if options.sample:
-            _draw(logs, frames, model.vocabulary, options, batch.seeds)
+            _draw(logs, frames, model.vocabulary, options, batch)
         else:
             _choose(logs, frames, model.vocabulary, options)
         # The check waits for a GPU, so it is made only now and then. Words after the end do not change the result.
@@ -116,14 +113,10 @@ def _choose(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary
 
 
 def _draw(
-    logs: Float[Tensor, "B J V"],
-    frames: Frames,
-    vocabulary: Vocabulary,
-    options: DecodingOptions,
-    seeds: Int[Tensor, "B"] | None,
+    logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions, batch: Batch
 ) -> None:
     """Sample a word for each text; ended texts write [PAD] at score 0. Scores ignore the temperature."""
-    count = options.width
+    count, seeds = options.width, batch.seeds
     logs = logs.expand(-1, count, -1)
     refused = logs <= REFUSED
     refused = refused & ~refused.all(-1, keepdim=True)

@@ -16,7 +16,7 @@ from rich.console import Console
 from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.folder import open_model
-from diptych.runs.run import Run, evaluate, fit_to, run
+from diptych.runs.run import FinishedRun, evaluate, fit_to, run
 from diptych.runtime.files import text_of, write_atomically
 from diptych.systems import find_recipe
 
@@ -83,7 +83,7 @@ def run_cell(cell: Cell) -> ComparisonRow:
     return row
 
 
-def train_cell(cell: Cell, store: Store) -> Run:
+def train_cell(cell: Cell, store: Store) -> FinishedRun:
     """Train a cell, without reading the test split: learning rates are chosen by this."""
     torch.set_num_threads(1)
     start = open_model(Path(cell.start)) if cell.start is not None else None

@@ -21,8 +21,8 @@ from rich.console import Console
 from diptych.data.formats.table import read
 from diptych.data.store.store import DETECTOR, Store, iterate
 from diptych.runs.demo.comparison import Cell, ComparisonRow, compare, read_predictions
-from diptych.runs.demo.measure import MeasuredScores, measure, report_arms
-from diptych.runs.demo.page import TITLE
+from diptych.runs.demo.measure import MeasuredScores, measure
+from diptych.runs.demo.page import TITLE, demo_report
 from diptych.runs.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.runs.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import in_process, together
@@ -33,6 +33,7 @@ from diptych.runs.reports.html import link_pages, write_report
 from diptych.runs.reports.report import Report
 from diptych.runs.reports.tables import score_table
 from diptych.runs.run import run
+from diptych.runtime import outputs
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.files import text_of, write_atomically
 from diptych.runtime.processes import PROCESSES, peak_memory
@@ -107,7 +108,7 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
         times = times.for_system(home / "stages.json")
     with times.stage("pre-train"):
         start = pretrain(pretraining(config, config.seed, system), store, home / "pretrain")
-    cells = _cells(config, store, start, home, system)
+    cells = cells_of(config, store, start, home, system)
     with times.stage("fine-tune"):
         rows = run_cells(cells, console)
     with times.stage("evaluate"):
@@ -158,7 +159,7 @@ def claim(out: Path, config: DemoConfig) -> None:
     if (out / DEMO).exists():
         refuse_other(out, "a demo of another size", differences(mine, json.loads(text_of(out / DEMO))))
         return
-    out.mkdir(parents=True, exist_ok=True)
+    outputs.claim(out, "demo")
     write_atomically(out / DEMO, (json.dumps(mine, indent=2) + "\n").encode())
 
 
@@ -183,7 +184,7 @@ def _train_detector(recipe: DetectorRecipe, folder: Path) -> None:
     train_detector(recipe, folder)
 
 
-def _cells(config: DemoConfig, store: Store, start: Path, home: Path, system: str) -> list[Cell]:
+def cells_of(config: DemoConfig, store: Store, start: Path, home: Path, system: str) -> list[Cell]:
     """List the cells, VQA first: it takes longest, so it should not run alone at the end."""
     few, cells = arm_settings(config, config.labels, system), []
     for task in sorted(tasks_of(system), key="vqa".__ne__):
@@ -221,7 +222,7 @@ def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> MeasuredS
 def _report(
     home: Path, measured: MeasuredScores, rows: list[ComparisonRow], cells: list[Cell], store: Store, times: Times,
     shared: Mapping[str, Path], configuration: dict[str, Any],
-) -> Path:  # fmt: skip
+) -> None:  # fmt: skip
     runs: dict[str, dict[str, Path]] = {name: {"": folder} for name, folder in shared.items()}
     runs["pretrain"] = {"": home / "pretrain"}
     notes: dict[str, dict[str, str]] = {}
@@ -232,10 +233,11 @@ def _report(
         row_text = (
             f"{row.labels} labelled scenes; learning rate {row.lr:g}, {chosen}; best on val after {row.best_step} steps"
         )
-        notes.setdefault(cell.task, {})[cell.arm] = row_text
-    names, seconds = store.contract.class_names, times.seconds
+        calibration = open_model(cell.folder).calibration
+        notes.setdefault(cell.task, {})[cell.arm] = "; ".join(filter(None, [row_text, calibration]))
     title = TITLE if system == DEFAULT else f"{TITLE}: {SYSTEMS[system].title}"
-    return report_arms(home, measured, names, runs, seconds, configuration, notes, times.memory, title=title)
+    names, seconds, memory = store.contract.class_names, times.seconds, times.memory
+    write_report(home, demo_report(measured, names, runs, seconds, memory, configuration, notes, title))
 
 
 def _link(out: Path) -> None:
@@ -277,7 +279,7 @@ def sizes(config: DemoConfig, system: str) -> tuple[str, ...]:
     """Return the settings of a model's size."""
     return (
         f"model.width={config.width}", *layers_of(system, config.layers), f"model.ffn={4 * config.width}",
-        f"training.batch={config.batch}",
+        f"training.batch={config.batch}", "data.validation_records=200",
     )  # fmt: skip
 
 
@@ -295,7 +297,8 @@ def _show(measured: MeasuredScores, times: Times, console: Console) -> None:
             console.print(score_table(scores))
     for task, gain in measured.gains.items():
         console.print(f"{task}: pre-training gains {gain.value:+.1f} {gain.name} ({gain.low:.1f} to {gain.high:.1f})")
-    console.print(f"all stages took {sum(times.seconds.values()):.0f} s: " + times.summary())
+    stages = ", ".join(f"{name} {seconds:.0f}" for name, seconds in times.seconds.items())
+    console.print(f"all stages took {sum(times.seconds.values()):.0f} s: {stages}")
 
 
 class Times:
@@ -328,6 +331,3 @@ class Times:
                 self.memory[name] = round(max(peak[0], self.memory.get(name, 0)))
                 kept = {"seconds": self.seconds, "memory_mib": self.memory}
                 write_atomically(self.path, json.dumps(kept).encode())
-
-    def summary(self) -> str:
-        return ", ".join(f"{name} {seconds:.0f}" for name, seconds in self.seconds.items())

@@ -2,24 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from diptych.core import Question, Record
 from diptych.metrics.captions import caption_items
 from diptych.metrics.vqa import answer_accuracy, normalise_answer
 from diptych.runs.reports.report import Answered, Box, ShownPicture, Word
-from diptych.storybook.grammar import plural
-from diptych.storybook.kinds import KINDS
+from diptych.storybook.kinds import names_of_kinds
 
-Kinds = Mapping[str, Collection[str]]  # a kind of thing -> the words that name it, in lower case
+Kinds = Mapping[str, str]  # a word, in lower case -> the kind of thing that it names
 
 Item = TypeVar("Item")
 
-STORYBOOK: Kinds = {
-    kind.name: frozenset(form for word in (kind.name, *kind.synonyms) for form in (word, plural(kind.name, word)))
-    for kind in KINDS.values()
-}
+STORYBOOK: Kinds = names_of_kinds()
 _PIECES = re.compile(r"[^\W_]+|[\W_]+")
 
 
@@ -86,8 +82,7 @@ def words(caption: str, record: Record, kinds: Kinds | None) -> tuple[Word, ...]
 
 def named_kinds(text: str, kinds: Kinds) -> dict[str, str]:
     """Return the kind of each word that names one."""
-    by_word = {word: kind for kind, named in kinds.items() for word in named}
-    return {piece: by_word[piece] for piece in _PIECES.findall(text.lower()) if piece in by_word}
+    return {piece: kinds[piece] for piece in _PIECES.findall(text.lower()) if piece in kinds}
 
 
 def absent_words(caption: str, record: Record, kinds: Kinds) -> dict[str, str]:

@@ -4,57 +4,71 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.core import Question, Record
+from diptych.core import Record
 from diptych.runs.demo.findings import find
 from diptych.runs.demo.gallery import STORYBOOK, evenly, shown
+from diptych.runs.demo.measure import MeasuredScores
 from diptych.runs.reports.charts import chart
-from diptych.runs.reports.report import Arm, Chart, Comparison, Report, TimedStage
-from diptych.tasks import TASKS, find_task
+from diptych.runs.reports.report import Arm, Chart, Comparison, Headline, Report, TimedStage
+from diptych.tasks import CAPTION, TASKS, TaskSpec, find_task
 from diptych.tasks.scores import Score, Scores
+from diptych.tasks.vqa import answered_questions
 
 TITLE = "Diptych: a drawn world, learnt"
+PICTURES = 12  # of the gallery
 
 
 def demo_report(
-    *,
-    title: str = TITLE,
-    lead: str = "",  # by default the main scores in a sentence
-    scores: Mapping[str, Mapping[str, Scores]],  # task -> arm -> scores
-    notes: Mapping[str, Mapping[str, str]] | None = None,  # task -> arm -> how it was trained
-    gains: Mapping[str, Score] | None = None,  # task -> the second arm minus the first, paired
-    runs: Mapping[str, Mapping[str, Path]],  # "detector", "pretrain", "caption", "vqa" -> arm -> folder of the run
-    records: Sequence[Record],  # the test split, with regions
+    measured: MeasuredScores,
     class_names: Sequence[str],
-    captions: Mapping[str, str],  # of the arm that the gallery shows, by record
-    answers: Mapping[str, str],  # likewise, by question
-    training: Sequence[Question] = (),
+    runs: Mapping[str, Mapping[str, Path]],
     seconds: Mapping[str, float],
-    memory_mib: Mapping[str, float] | None = None,
-    configuration: Mapping[str, object] | None = None,
-    speaker: str = "the pre-trained model",
-    pictures: int = 12,
-    footer: str = "",
+    memory_mib: Mapping[str, float],
+    configuration: Mapping[str, object],
+    notes: Mapping[str, Mapping[str, str]],
+    title: str = TITLE,
 ) -> Report:
-    """Return the contents of the page; `write_report(folder, ...)` writes it."""
+    """Return the contents of the page; `write_report(folder, ...)` writes it. Images show the last arm.
+
+    `runs`: task, "detector" or "pretrain" -> arm -> folder of the run. `notes`: task -> arm -> how it was trained.
+    `seconds` and `memory_mib`: of each stage.
+    """
+    last = {task: list(by_arm.items())[-1] for task, by_arm in measured.predictions.items()}
+    specs = [find_task(task) for task in last]
+    captions = last[CAPTION.name][1] if CAPTION.name in last else {}
+    answers: dict[str, str] = {}
+    for spec in specs:
+        if spec.scoring.answered is not None:
+            answers |= spec.scoring.answered(last[spec.name][1])
+    records = [_with_queries(record, specs) for record in measured.records]
+    training = answered_questions([_with_queries(record, specs) for record in measured.training])
     everything = shown(records, class_names, captions, answers, STORYBOOK)
     scored = [replace(one, answers=()) for one in everything if one.cider is not None]
+    speaker = " and ".join(dict.fromkeys(f"the arm “{arm}”" for arm, _ in last.values()))
     return Report(
         title=title,
-        lead=lead or _lead(scores),
-        configuration={name: str(value) for name, value in (configuration or {}).items()},
+        lead=_lead(measured.scores),
+        headlines=tuple(_headline(task, measured.scores[task], gain) for task, gain in measured.gains.items()),
+        configuration={name: str(value) for name, value in configuration.items()},
         comparisons=tuple(
-            _comparison(task, arms, (notes or {}).get(task, {}), (gains or {}).get(task))
-            for task, arms in scores.items()
+            _comparison(task, arms, notes.get(task, {}), measured.gains.get(task))
+            for task, arms in measured.scores.items()
         ),
         charts=tuple(_charts(runs)),
-        gallery=tuple(evenly(everything, pictures)),
+        gallery=tuple(evenly(everything, PICTURES)),
         gallery_text=f"Pictures at equal distances through the test split, not hand-picked. Boxes and names are the "
         f"detector's, words are from {speaker}. A waved line marks a thing that is not in the picture.",
         findings=find(records, class_names, captions, answers, training, STORYBOOK),
         worst=tuple(sorted(scored, key=lambda one: (one.cider or 0.0, one.key))[:6]),
-        stages=tuple(TimedStage(name, time, (memory_mib or {}).get(name)) for name, time in seconds.items()),
-        footer=footer,
+        stages=tuple(TimedStage(name, time, memory_mib.get(name)) for name, time in seconds.items()),
     )
+
+
+def _with_queries(record: Record, tasks: Sequence[TaskSpec]) -> Record:
+    """Add the queries of the tasks to the questions of a record."""
+    queries = [spec.scoring.questions for spec in tasks]
+    more = [question for query in queries if query is not None for question in query(record)]
+    return replace(record, questions=tuple(dict.fromkeys((*record.questions, *more))))
 
 
 def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
@@ -83,6 +97,13 @@ def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str],
         drawn,
         "" if gain is None else gain_of(list(arms), gain),
     )
+
+
+def _headline(task: str, arms: Mapping[str, Scores], gain: Score) -> Headline:
+    first, second = list(arms)[:2]
+    interval = "" if gain.low is None or gain.high is None else f", 95% interval {gain.low:+.1f} to {gain.high:+.1f}"
+    values = ", ".join(f"{arm} {arms[arm][gain.name].value:.1f}" for arm in (second, first))
+    return Headline(f"{gain.value:+.0f} {gain.name}", f"{find_task(task).title}: {values}{interval}")
 
 
 def gain_of(arms: Sequence[str], gain: Score) -> str:

@@ -22,10 +22,12 @@ from diptych.runs.prepare import in_split
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.files import copy_folder, parse_json, sweep, text_of, write_atomically
+from diptych.runtime.files import parse_json, sweep, text_of, write_atomically
+from diptych.runtime.outputs import claim, copy_folder
 from diptych.runtime.progress import bar
-from diptych.tasks.caption import Captioning
+from diptych.tasks.caption import CAPTION, Captioning
 from diptych.training.ranks import seed_part
+from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 
 FILE = "augmented.json"  # in the new store: settings and counts
 BATCH = 50  # images per batch; sampled captions depend on it
@@ -79,10 +81,14 @@ def augment(
     writer: Any = model.model
     if not isinstance(writer, Writer):
         raise RecipeError(f"{model.architecture.system} cannot caption: it has no decoder; choose another model")
+    trained_for = model.recipe.task if model.recipe is not None else None
+    if not CAPTION.offered_by(writer, trained_for):
+        raise RecipeError(f"{model.folder} was trained for {trained_for}, not for captions; choose another model")
     model.accept(store.contract, store.folder)
     in_split(store, split, "--split")
     detector = store.detector()
-    settings = Augmentation(_author(model), captions, split, seed, decoding.model_dump(mode="json"))
+    by = f"{model.architecture.system}/{digest(model.model)[:12]}"
+    settings = Augmentation(by, captions, split, seed, decoding.model_dump(mode="json"))
     counts = _claim(out, settings)
     with StoreWriter(out, store.contract, SHARD) as written, bar("pictures") as progress:
         task = progress.add_task("writing", total=len(store))
@@ -98,8 +104,8 @@ def augment(
             if not (start + BATCH) % SHARD:
                 _keep(out, settings, counts)
             progress.advance(task, len(indices))
-    if detector is not None:
-        copy_folder(detector, out / DETECTOR)
+    if detector is not None and not (out / DETECTOR / DESCRIBED).exists():
+        copy_folder(detector, out / DETECTOR, "detector")
     _keep(out, settings, counts)
     return sum(counts.values(), start=Tally())
 
@@ -164,16 +170,12 @@ def _goes_round(words: Sequence[str]) -> bool:
     return len(set(threes)) < len(threes)
 
 
-def _author(model: ModelFolder) -> str:
-    return f"{model.architecture.system}/{digest(model.model)[:12]}"
-
-
 def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
     """Claim the folder for these settings, or raise RecipeError with the difference; return the counts by batch."""
+    claim(out, "store")
     if not (out / FILE).is_file():
         if (out / INDEX).exists():
             raise DataError(f"{out} holds a store that augmentation did not write; give another folder")
-        out.mkdir(parents=True, exist_ok=True)
         _keep(out, settings, {})
     sweep(out)
     known = parse_json(text_of(out / FILE))

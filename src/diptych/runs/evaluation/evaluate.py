@@ -19,12 +19,13 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.run import predict
 from diptych.runs.supervised import more_regions
 from diptych.runs.tasks import task_of
+from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import tell
 from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning, caption_baselines, extra_caption_scores, score_captions
-from diptych.tasks.scores import Baselines, Scores
-from diptych.tasks.spec import TaskScoring
+from diptych.tasks.scores import Baselines, Score, Scores
+from diptych.tasks.spec import Predicted, TaskScoring, TaskSpec
 from diptych.tasks.vqa import score_vqa, vqa_baselines
 
 
@@ -38,48 +39,61 @@ def score_model(
     pairs: Path | None = None,
     decoding: DecodingOptions | None = None,
     console: Console | None = None,
+    without_images: bool = False,
 ) -> tuple[list[dict[str, Any]], Scores]:
     """Predict on a split; return predictions and scores. The blind baseline is fitted to the model's training split.
 
     `task`: another task than the model was trained for; a pre-trained model that matches pairs can search. `extent` and
-    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. Raises RecipeError.
+    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. `without_images`: with
+    blank regions, and, where the task pairs predictions, also the gain by the images. Raises RecipeError.
     """
     console = console or Console(quiet=True)
+    seeing = model
+    if without_images:
+        if model.recipe is None:
+            raise RecipeError(f"{model.folder} was imported and has no task yet; fine-tune it, or evaluate with images")
+        model = replace(model, recipe=derive(model.recipe, data={"images": False}))
     _runnable(extra_metrics)
     trained_for = task or (model.recipe.task if model.recipe is not None else None)
     spec = find_task(trained_for) if trained_for is not None else None
     if spec is not None and spec.scoring.extra_scores is None and extra_metrics:
         raise RecipeError(
-            f"{', '.join(extra_metrics)} score captions, and {model.folder} is scored for {spec.name}; leave out "
-            "--extra-metrics"
+            f"{', '.join(extra_metrics)} score captions, not {spec.name} ({model.folder}); leave them out"
         )
     if decoding is not None and not isinstance(built := task_of(model, task), Captioning):
-        raise RecipeError(
-            f"--beams and its like say how captions are written, and {model.folder} is scored for {built.name}; leave "
-            "them out"
-        )
+        raise RecipeError(f"--beams and its like are of captions, not {built.name} ({model.folder}); leave them out")
     if spec is not None and spec.scoring.gallery and spec.head in model.model.heads:
         return retrieve(model, store, split, extent, pairs, console)
     if extent is not None or pairs is not None:
         raise RecipeError(
-            "--asks, --queries, --shortlist, --folds and --pairs are of retrieval by a model that reads pairs (with a "
-            "head 'match'); say --task retrieval, or leave them out"
+            "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
         )
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
     spec = find_task(answered.name)  # of a pre-trained model: captions
     tell(console, f"scoring {len(predictions)} {spec.scoring.noun}, with intervals and baselines")
     predicted = spec.by_key(predictions)
-    scores = spec.scoring.score(predicted, records, _baselines(spec.scoring, model, store, split, records))
+    baselines = _baselines(spec.scoring, model, store, split, records)
+    scores = spec.scoring.score(predicted, records, baselines)
+    gains = (
+        [] if seeing is model else list(_gain_by_images(seeing, predicted, records, store, split, task, decoding, spec))
+    )
+    gains += list(_gain_over_blind(spec.scoring, predicted, baselines, records))
     more = spec.scoring.extra_scores
     extra = more(predicted, records, extra_metrics) if more is not None and extra_metrics else []
     most = model.architecture.config.max_regions
     notes = (
+        *(
+            ("predicted without images: all regions are blank",)
+            if model.recipe and not model.recipe.data.images
+            else ()
+        ),
         *_written(model, decoding),
+        *filter(None, [model.calibration]),
         *_left_out(damaged),
         *more_regions(store, store.split(split), most),
         *_unseen(records),
     )
-    return predictions, replace(scores, scores=(*scores.scores, *extra), notes=(*scores.notes, *notes))
+    return predictions, replace(scores, scores=(*scores.scores, *gains, *extra), notes=(*scores.notes, *notes))
 
 
 def _baselines(
@@ -94,6 +108,26 @@ def _baselines(
         numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
     return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])
+
+
+def _gain_over_blind(
+    scoring: TaskScoring, predicted: Predicted, baselines: Baselines | None, records: Sequence[Record]
+) -> Iterator[Score]:
+    """Yield the paired difference to the predictions of the blind baseline, where the task pairs predictions."""
+    if scoring.gain is not None and baselines is not None and baselines.predicted is not None:
+        gain = scoring.gain(baselines.predicted, predicted, records)
+        yield replace(gain, name=f"{gain.name} above blind")
+
+
+def _gain_by_images(
+    model: ModelFolder, blind: Predicted, records: Sequence[Record], store: Store, split: str, task: str | None,
+    decoding: DecodingOptions | None, spec: TaskSpec,
+) -> Iterator[Score]:  # fmt: skip
+    """Yield the paired difference of a model with images to its own predictions without."""
+    if spec.scoring.gain is not None:
+        seen = spec.by_key(predict(model, store, split, task, decoding).predictions)
+        gain = spec.scoring.gain(blind, seen, records)
+        yield replace(gain, name=f"{gain.name} gained by images")
 
 
 def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[str]:
@@ -139,7 +173,7 @@ def score_file(
         if extra_metrics or training:
             raise RecipeError("--extra-metrics and --training go with captions (--references); leave them out")
         return _answer_file(results, questions, annotations, allow_missing)
-    raise RecipeError("--results needs --references (captions), or --questions and --annotations (VQA)")
+    raise RecipeError("a file of results needs --references (captions), or --questions and --annotations (VQA)")
 
 
 def _caption_file(

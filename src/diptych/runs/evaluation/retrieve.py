@@ -12,16 +12,15 @@ import numpy as np
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.data.store.pixels import Pixels
 from diptych.data.store.store import Store, splits_in
 from diptych.metrics.retrieval import RECALLS
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import in_split
-from diptych.runs.tasks import pixels_of
+from diptych.runs.tasks import pixels_of, shown_to
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import bar
-from diptych.tasks.gallery import Cells, Records, RetrievalGallery, joined, open_table
+from diptych.tasks.gallery import Cells, RetrievalGallery, joined, open_table
 from diptych.tasks.matching import Retrieval, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.scores import Scores
@@ -68,7 +67,8 @@ def retrieve(
         raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
     if extent.folds > 1 and (extent.queries or extent.shortlist):
         raise RecipeError("--folds ranks every pair of a fold; leave out --queries and --shortlist")
-    gallery = RetrievalGallery.of(*_records(model, store, in_split(store, split, "--split")))
+    store = shown_to(model.recipe, store)
+    gallery = _gallery(model, store, in_split(store, split, "--split"))
     task = _task(model)
     table = open_table(gallery, folder, fingerprint(model))
     sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
@@ -106,23 +106,15 @@ def _task(model: ModelFolder) -> Retrieval:
     return Retrieval(model.tokens, min(words, config.max_text - 1), config.max_regions)
 
 
-class _Lazy:
-    """Records of a store, with their pixels if the model reads them; read on access."""
-
-    def __init__(self, store: Store, indices: Sequence[int], pixels: Pixels | None = None) -> None:
-        self.store, self.indices, self.pixels = store, indices, pixels
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, row: int, /) -> Record:
-        record = self.store.record(self.indices[row])
-        return record if self.pixels is None else self.pixels.added_to(record)
-
-
-def _records(model: ModelFolder, store: Store, indices: Sequence[int]) -> tuple[Records, list[Record]]:
+def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> RetrievalGallery:
+    """Return the gallery of some records, which have pixels if the model reads them."""
     pixels = pixels_of(model.recipe) if model.recipe is not None else None
-    return _Lazy(store, indices, pixels), [store.words(index) for index in indices]
+
+    def read(row: int) -> Record:
+        record = store.record(indices[row])
+        return record if pixels is None else pixels.added_to(record)
+
+    return RetrievalGallery.of([store.words(index) for index in indices], read)
 
 
 def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
@@ -184,7 +176,7 @@ def _shortlist(
         return _shortlister(model, store, split).choose(gallery, most)
     by.accept(store.contract, store.folder)
     config = by.architecture.config
-    records = (gallery.records[row].best_regions(config.max_regions) for row in range(len(gallery.keys)))
+    records = (gallery.record(row).best_regions(config.max_regions) for row in range(len(gallery.keys)))
     texts = [caption.text for caption in gallery.captions]
     words = by.recipe.data.max_words if by.recipe is not None else 20
     return choose(by.model, by.tokens, records, texts, most, min(words, config.max_text - 1))

@@ -1,4 +1,4 @@
-"""Predictions in the formats of evaluation servers: `diptych evaluate --submit`.
+"""Predictions in the formats of evaluation servers: `diptych evaluate --format`.
 
 coco   [{"image_id": 1, "caption": "a red kite"}, ...]          captions_SPLIT_NAME_results.json
 vqa    [{"question_id": 1, "answer": "two"}, ...]               one for every question of the split
@@ -75,7 +75,7 @@ def submit(
     is missing: a server takes all of a split or nothing.
     """
     if form not in FORMS:
-        raise RecipeError(f"--submit {form}: no server's form is called so; {nearest(form, FORMS)}")
+        raise RecipeError(f"--format {form}: no server's form is called so; {nearest(form, FORMS)}")
     task, write = FORMS[form]
     built = task_of(model, task)
     if isinstance(built, Vcr):
@@ -121,9 +121,7 @@ def _image_id(key: str) -> int:
 
 def _number(key: str) -> int:
     if not _QUESTION_ID.fullmatch(key):
-        raise DataError(
-            "it is no number of up to 18 digits, as VQA's questions have; --submit vqa is for VQA v2", key=key
-        )
+        raise DataError("no number of up to 18 digits, as VQA's questions have; --format vqa is for VQA v2", key=key)
     return int(key)
 
 

@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from diptych.runs.reports.report import Chart, Curve
 from diptych.training.log import METRICS, read_lines
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins for the numbers of the axes
+DOTS = 60  # most points of a curve that show their values
 STEPS = (1, 2, 2.5, 5, 10)  # round steps of an axis
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
@@ -25,28 +25,17 @@ class Logged:
     scores: dict[str, list[Point]] = field(default_factory=dict)  # by name, such as CIDEr
     course: dict[str, list[Point]] = field(default_factory=dict)  # by the name that COURSE gives a field
 
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Add one line, as `read_lines` returns it."""
-        step = float(line["step"])
-        total = {LOSS: line["total"]} if "total" in line else {}
-        for name, value in {**total, **line.get("losses", {})}.items():
-            _add(self.losses, name, step, value)
-        for name, value in line.get("validation", {}).items():
-            _add(self.scores, name, step, value)
-        for key, name in COURSE.items():
-            if key in line:
-                _add(self.course, name, step, line[key])
-
-
-def _add(series: dict[str, list[Point]], name: str, step: float, value: float) -> None:
-    series.setdefault(name, []).append((step, float(value)))
-
 
 def read_log(run: Path) -> Logged:
     """Read the log in a run's folder; empty if there is none."""
     logged = Logged()
     for line in read_lines(run / METRICS):
-        logged.add(line)
+        losses = ({LOSS: line["total"]} if "total" in line else {}) | line.get("losses", {})
+        course = {name: line[key] for key, name in COURSE.items() if key in line}
+        groups = (logged.losses, losses), (logged.scores, line.get("validation", {})), (logged.course, course)
+        for series, values in groups:
+            for name, value in values.items():
+                series.setdefault(name, []).append((float(line["step"]), float(value)))
     return logged
 
 
@@ -75,7 +64,8 @@ class ChartLine:
     points: str  # of an SVG polyline
     last: tuple[float, float]
     value: str  # at its end
-    dots: tuple[tuple[float, float], ...]  # of a curve with few points
+    few: bool  # True: its points are drawn
+    dots: tuple[tuple[float, float, str], ...]  # with values, shown when the mouse is over them
 
 
 @dataclass(frozen=True)
@@ -98,25 +88,30 @@ def draw(chart: Chart) -> ChartDrawing:
     xs = [x for curve in chart.curves for x, _ in curve.points] or [0.0, 1.0]
     ys = [y for curve in chart.curves for _, y in curve.points] or [0.0, 1.0]
     least, most = min(ys), max(ys)
-    if least > 0 and (chart.from_zero or least < 0.6 * most):
+    log = chart.log and least > 0
+    if not log and least > 0 and (chart.from_zero or least < 0.6 * most):
         least = 0.0
-    up, across = _ticks(least, most), _ticks(0.0, max(xs))
-    low, high = min(up[0], least), max(up[-1], most)
+    scale = math.log10 if log else float
+    up, across = _log_ticks(least, most) if log else _ticks(least, most), _ticks(0.0, max(xs))
+    low, high = scale(min(up[0], least)), scale(max(up[-1], most))
 
     def place(x: float, y: float) -> tuple[float, float]:
         wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-        shown = LEFT + wide * x / (max(xs) or 1), TOP + tall * (1 - (y - low) / ((high - low) or 1))
+        shown = LEFT + wide * x / (max(xs) or 1), TOP + tall * (1 - (scale(y) - low) / ((high - low) or 1))
         return round(shown[0], 1), round(shown[1], 1)
 
     lines = []
     for curve in chart.curves:
         places = tuple(place(x, y) for x, y in curve.points)
-        few = places if len(places) <= 30 else ()
+        every = -(-len(places) // DOTS)
+        dots = [(*spot, f"{_short(x)}: {y:.4g}") for spot, (x, y) in zip(places, curve.points, strict=True)][::every]
         joined = " ".join(f"{x},{y}" for x, y in places)
-        lines.append(ChartLine(curve.name, joined, places[-1], _short(curve.points[-1][1]), few))
+        lines.append(
+            ChartLine(curve.name, joined, places[-1], _short(curve.points[-1][1]), len(places) <= 30, tuple(dots))
+        )
     return ChartDrawing(
-        chart.title, chart.x, chart.y,
-        tuple(Tick(place(x, low)[0], _short(x)) for x in across if x <= max(xs)),
+        chart.title, chart.x, chart.y + (", log axis" if log else ""),
+        tuple(Tick(place(x, least or up[0])[0], _short(x)) for x in across if x <= max(xs)),
         tuple(Tick(place(0, y)[1], _short(y)) for y in up), tuple(lines),
     )  # fmt: skip
 
@@ -129,6 +124,15 @@ def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
     return [round(number * step, 10) for number in range(first, max(last, first + 1) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return powers of 10 that cover the range; with 2 and 5 times them if it is short."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1, 2, 5) if last - first <= 2 else (1,)
+    ticks = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+    below, above = [tick for tick in ticks if tick <= low], [tick for tick in ticks if tick >= high]
+    return [tick for tick in ticks if below[-1] <= tick <= above[0]]
 
 
 def _short(value: float) -> str:

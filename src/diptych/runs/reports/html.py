@@ -82,7 +82,6 @@ class Bar:
     value: float
     low: float
     high: float
-    seeds: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
     scores = [(arm, arm.scores[name]) for arm in comparison.arms]
     blind = next((score.blind for _, score in scores if score.blind is not None), None)
     ceiling = next((score.ceiling for _, score in scores if score.ceiling is not None), None)
-    ends = [end for _, score in scores for end in (score.value, score.high, *score.seeds)]
+    ends = [end for _, score in scores for end in (score.value, score.high)]
     longest = 1.04 * max([end for end in (*ends, blind, ceiling) if end is not None] or [1.0]) or 1.0
 
     def at(value: float | None) -> float:
@@ -109,7 +108,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
 
     bars = tuple(
         Bar(arm, score, at(score.value), at(score.value if score.low is None else score.low),
-            at(score.value if score.high is None else score.high), tuple(map(at, score.seeds)))
+            at(score.value if score.high is None else score.high))
         for arm, score in scores
     )  # fmt: skip
     return Bars(name, blind, ceiling, at(blind), at(ceiling), bars)

@@ -41,6 +41,7 @@ class Chart:
     x: str = "step"
     y: str = ""
     from_zero: bool = False  # y axis from 0, so that small differences of scores look small
+    log: bool = False  # logarithmic y axis, unless a value is 0 or less
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,14 @@ class TimedStage:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """A main result in a few words: "+72 CIDEr", "from pre-training"."""
+
+    figure: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Report:
     title: str
     lead: str  # two sentences: method and result
@@ -128,4 +137,4 @@ class Report:
     findings: tuple[ReportFinding, ...] = ()
     worst: tuple[ShownPicture, ...] = ()  # the lowest-scoring captions
     stages: tuple[TimedStage, ...] = ()
-    footer: str = ""  # command, version, machine
+    headlines: tuple[Headline, ...] = ()  # the main results, in large figures

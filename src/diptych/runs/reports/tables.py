@@ -18,7 +18,8 @@ def score_table(scores: Scores) -> Group:
         table.add_column(column, justify="right", no_wrap=True)
     for score in scores.scores:
         table.add_row(*score_row(score))
-    return Group(Text(of + covered, style="bold"), table, *(Text(note, style="dim") for note in scores.notes))
+    warning = [Text(f"warning: {scores.warning}", style="yellow")] if scores.few else []
+    return Group(Text(of + covered, style="bold"), *warning, table, *(Text(note, style="dim") for note in scores.notes))
 
 
 def score_row(score: Score) -> tuple[str, ...]:

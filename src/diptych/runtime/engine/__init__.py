@@ -1,4 +1,4 @@
-"""Apply a function to the names of shards: in processes of this machine, under Daft, or on a Ray cluster.
+"""Apply a function to the names of shards: in processes of this machine, or on a Ray cluster.
 
 The function writes its shard's result itself, whole or not at all, and returns its counts. The caller leaves out shards
 that exist. So a kill costs only unfinished shards on every engine, and making a shard twice (Ray does so when a worker
@@ -12,16 +12,15 @@ from diptych.runtime.engine.outcome import Counts, Work
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.processes import LOADED_ONCE, map_in_processes
 
-ENGINES = ("local", "daft", "ray")
+ENGINES = ("local", "ray")
 
 
 def quiet() -> None:
-    """Switch off the usage reports of Daft and Ray, and give each worker one BLAS thread.
+    """Switch off the usage reports of Ray, and give each worker one BLAS thread.
 
     Ray's environments for `uv run` are off too: it would build one per worker from a copy of the working folder.
     """
-    for name, value in (("DO_NOT_TRACK", "1"), ("DAFT_ANALYTICS_ENABLED", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
-        os.environ[name] = value
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
@@ -41,10 +40,6 @@ def run(
     match engine:
         case "local":
             yield from map_in_processes(work, names, min(workers, len(names)), loaded)
-        case "daft":
-            from diptych.runtime.engine.on_daft import run_on_daft
-
-            yield from run_on_daft(work, names, workers)
         case "ray":
             from diptych.runtime.engine.on_ray import run_on_ray
 

@@ -31,7 +31,7 @@ REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole"
 class Detect(nn.Module):
     """The Storybook detector up to its candidates; the runner selects the regions.
 
-    `reduced`: compute in bfloat16, as `StorybookDetector.detect` does; else in single precision.
+    `reduced`: compute in bfloat16, as on some processors `StorybookDetector.detect` does; else in single precision.
     """
 
     def __init__(self, detector: StorybookDetector, candidates: int, reduced: bool) -> None:

@@ -1,11 +1,12 @@
 """Run an exported model: python run.py PICTURE [QUESTION].
 
 It needs numpy, Pillow, tokenizers, and onnxruntime or torch, and no code of Diptych.
-Its folder holds program.json, tokenizer.json and the programs.
+Its folder holds program.json, tokenizer.json, the programs, and `.diptych` with the SHA-256 of each.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -45,11 +46,15 @@ class Program:
 
 
 class ExportedModel:
-    """The programs of a folder, with the facts in program.json and the tokeniser."""
+    """The programs of a folder, with the facts in program.json and the tokeniser.
+
+    Raises ValueError for a folder with a damaged or missing file.
+    """
 
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer
 
+        check_files(folder)
         self.facts = json.loads((folder / "program.json").read_text("utf-8"))
         self.tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.programs = {name: Program(folder, name, self.facts["format"]) for name in self.facts["programs"]}
@@ -134,6 +139,21 @@ class ExportedModel:
             "boxes": padded[0], "scores": padded[1], "sizes": sizes, "present": present, "features": padded[2],
             "classes": padded[3], "whole": np.stack([row[4] for row in rows]),
         }  # fmt: skip
+
+
+def check_files(folder: Path) -> None:
+    """Compare the files with their SHA-256 in `.diptych`. Raises ValueError for one that differs."""
+    try:
+        first, *lines = (folder / ".diptych").read_text("utf-8", errors="replace").split("\n")
+    except OSError:
+        raise ValueError(f"{folder}: found no .diptych, which has the SHA-256 of each file; copy it too") from None
+    noted = {name: digest for digest, _, name in (line.partition("  ") for line in lines if line)}
+    if first != "diptych programs" or not {"program.json", "tokenizer.json"} <= noted.keys():
+        raise ValueError(f"{folder / '.diptych'} is damaged; copy or export the folder again")
+    for name, digest in noted.items():
+        path = folder / name
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            raise ValueError(f"{path} is missing or damaged; copy or export the folder again")
 
 
 def open_picture(path: str | Path) -> Array:
@@ -229,8 +249,10 @@ def pad(rows: Array, most: int) -> Array:
 def main() -> None:
     if len(sys.argv) < 2:
         raise SystemExit("usage: python run.py PICTURE [QUESTION]")
-    model = ExportedModel(Path(__file__).parent)
-    picture = open_picture(sys.argv[1])
+    try:
+        model, picture = ExportedModel(Path(__file__).parent), open_picture(sys.argv[1])
+    except (OSError, ValueError) as error:
+        raise SystemExit(str(error)) from None
     if "answer" in model.programs:
         if len(sys.argv) < 3:
             raise SystemExit("this model answers: python run.py PICTURE QUESTION")

@@ -6,6 +6,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +17,11 @@ from torch import Tensor, nn
 from diptych.core import Writer
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.folder import ModelFolder
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.devices import choose_precision
+from diptych.runtime.errors import ServingError
 from diptych.runtime.extras import requires_extra
-from diptych.runtime.files import check_name, holds_something, whole_folder
+from diptych.runtime.files import check_name
+from diptych.runtime.outputs import refuse_replaced, whole_folder
 from diptych.serving.export.programs import (
     REGIONS,
     AnswerProgram,
@@ -47,18 +50,17 @@ INLINE = 2**30  # bytes of weights; larger ONNX models keep them in a second fil
 def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str], object] = print) -> list[str]:
     """Write the programs of a model that captions or answers, and return their names.
 
-    Raises ServingError for a model that cannot be exported, DataError if `out` holds something else.
+    Raises ServingError for a model that cannot be exported, OutputError if `out` holds something else.
     """
     check_name(out)
     task = _task(folder)
     check_exportable(folder.architecture.config, folder.folder)
     detector = _detector(folder)
-    if holds_something(out) and not (out / FACTS).is_file():
-        raise DataError(f"{out} exists and is not a folder of `diptych export`; choose another")
+    refuse_replaced(out, "programs")
     if form == "onnx":
         with requires_extra("--format onnx", "export"):
             import onnxscript  # noqa: F401
-    with whole_folder(out) as temporary:
+    with whole_folder(out, "programs") as temporary:
         made = []
         for name, program, inputs, names, dynamic in _programs(folder, detector, task, form):
             report(f"tracing {name}")
@@ -113,7 +115,7 @@ def _detect(detector: StorybookDetector | Grid, form: Format) -> tuple[nn.Module
     if isinstance(detector, Grid):
         return DetectGrid(detector), detector.backbone.side
     candidates = max(CANDIDATES, 2 * detector.selection.least)
-    reduced = form == "torch"  # onnxruntime has no bfloat16 on a CPU
+    reduced = form == "torch" and choose_precision("auto", torch.device("cpu")) == "bf16"  # onnxruntime has no bf16
     return Detect(detector, candidates, reduced), detector.network.shape.side
 
 
@@ -200,6 +202,6 @@ def _facts(folder: ModelFolder, detector: StorybookDetector | Grid) -> dict[str,
         "max_regions": config.max_regions,
         "detector": {"side": detector.backbone.side, "cells": detector.cells}
         if isinstance(detector, Grid)
-        else {"side": detector.network.shape.side, "selection": detector.selection.to_json()},
+        else {"side": detector.network.shape.side, "selection": asdict(detector.selection)},
         "contract": folder.contract.to_json(),
     }

@@ -2,25 +2,27 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import parse_json, sha256_of, text_of, write_atomically
-from diptych.vision.pictures import ENDINGS, find_pictures
+from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, text_of, write_atomically
+from diptych.vision.image_files import ENDINGS, find_pictures
 
 FILE = "contents.json"
 SHA256 = re.compile("[0-9a-f]{64}")
+SETTLED = 2 * 10**9  # ns since the last change, after which another change gets another time
 
 
 def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Path, str]]:
     """Return the SHA-256 of each image below a folder, in order, and the reason for each unreadable one.
 
-    A file is hashed again if its size or modification time has changed; the cache stores them. Raises DataError for a
-    folder without images.
+    A file is hashed again if its size, times or inode have changed; the cache stores them, with a checksum, for files
+    that were not changed just now. Raises DataError for a folder without images.
     """
     if not pictures.is_dir():
-        raise DataError(f"no folder {pictures}; give one with images: --pictures DIR")
+        raise DataError(f"no folder {pictures}; give one with images: --images DIR")
     paths = find_pictures(pictures)
     if not paths:
         raise DataError(f"an empty gallery: no images in {pictures}; wanted files ending in {', '.join(ENDINGS)}")
@@ -31,27 +33,30 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
     for path in paths:
         name = str(path.relative_to(pictures))
         try:
-            state = path.stat()
-            known = before.get(name, [])
-            same = known[:2] == [state.st_size, state.st_mtime_ns]
-            content = str(known[2]) if same else sha256_of(path)
+            settled, stat = time.time_ns() - SETTLED, path.stat()
+            state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+            *same, content = before.get(name, [""])
+            content = str(content) if same == state else sha256_of(path)
         except OSError as error:
             refused[path] = f"cannot read the image {path}: {error.strerror}"
             continue
-        contents[path], states[name] = content, [state.st_size, state.st_mtime_ns, content]
+        contents[path] = content
+        if stat.st_ctime_ns < settled:
+            states[name] = [*state, content]
     if states != before:
         cache.mkdir(parents=True, exist_ok=True)
-        write_atomically(cache / FILE, json.dumps(states).encode())
+        write_atomically(cache / FILE, json.dumps([sha256_of_json(states), states]).encode())
     return contents, refused
 
 
 def _saved(path: Path) -> dict[str, list[str | int]]:
     try:
-        saved = parse_json(text_of(path))
-    except (OSError, ValueError):
+        check, states = parse_json(text_of(path))
+        sound = check == sha256_of_json(states) and all(map(_is_state, states.values()))
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}
-    return {name: state for name, state in saved.items() if _is_state(state)} if isinstance(saved, dict) else {}
+    return states if sound else {}
 
 
 def _is_state(state: Any) -> bool:
-    return isinstance(state, list) and len(state) == 3 and SHA256.fullmatch(str(state[2])) is not None
+    return isinstance(state, list) and len(state) == 5 and SHA256.fullmatch(str(state[4])) is not None

@@ -1,34 +1,55 @@
-// The page: an image, a task and its fields; the models' answers; the requests of this visit; a link to the settings.
+// The page: an image, a task and its fields; the models' answers; earlier answers; a link to the settings.
 // It knows no task by name: /v1/forms lists the fields of each task, and answers arrive arranged for display (PageView).
-import { element, shown } from "/view.js";
+import { readHistory, thumbnail, writeHistory } from "/history.js";
+import { byId, element, showPicture, shown } from "/view.js";
 
 const VIEW = "application/vnd.diptych.page+json";
+const state = { forms: {}, models: [], task: null, picture: null, asking: null, history: [], files: new Map() };
 
-const byId = (name) => document.getElementById(name);
-const state = { forms: {}, models: [], task: null, picture: null, address: null, asking: null };
-
-function say(text) { byId("status").textContent = text; }
+// `unseen` is read aloud only.
+function say(text, unseen = "") { byId("status").replaceChildren(text, element("span", { class: "unseen" }, unseen)); }
 function complain(text) { byId("error").textContent = text; if (text) say(""); }
+const capable = (task) => state.models.filter((model) => model.tasks.includes(task));
 
-// The picture
+// The image
 
 function take(file) {
-  if (!file) return;
-  if (file.type && !file.type.startsWith("image/")) { complain(`“${file.name}” is not a picture; choose a JPEG, PNG or WebP.`); return; }
+  if (!file) return false;
+  if (file.type && !file.type.startsWith("image/")) { complain(`“${file.name}” is not an image; choose a JPEG, PNG or WebP.`); return false; }
   complain("");
+  stop();
+  if (state.picture) URL.revokeObjectURL(byId("chosen").src);
   state.picture = file;
-  state.address = URL.createObjectURL(file);
-  const chosen = byId("chosen");
-  chosen.src = state.address;
-  chosen.alt = `The chosen picture, ${file.name || "pasted"}`;
-  chosen.hidden = false;
-  say("The picture is loaded.");
+  showPicture(URL.createObjectURL(file), `The chosen image, ${file.name || "pasted"}`);
+  byId("results").replaceChildren();
+  markExample(null);
+  say("The image is loaded.");
+  return true;
 }
 
-async function takeExample(name, address) {
-  const found = await fetch(address);
-  if (!found.ok) { complain("The example could not be loaded."); return; }
-  take(new File([await found.blob()], name));
+function removePicture() {
+  stop();
+  state.picture = null;
+  showPicture(null, "");
+  byId("results").replaceChildren();
+  markExample(null);
+  say("The image was removed.");
+  byId("file").focus();
+}
+
+function markExample(chosen) {
+  for (const one of byId("examples").children) one.setAttribute("aria-pressed", one === chosen);
+}
+
+// Take an example and ask at once, unless a field has to be filled in first.
+async function takeExample(button, name, address) {
+  let found = null;
+  try { found = await fetch(address); } catch { /* the service is gone: the next line reports it */ }
+  if (!found?.ok) { complain("The example could not be loaded."); return; }
+  take(new File([await found.blob()], `${name}.${found.headers.get("Content-Type") === "image/jpeg" ? "jpg" : "png"}`));
+  markExample(button);
+  const missing = missingField();
+  if (missing) byId(`field-${missing.name}`).focus(); else await ask();
 }
 
 function listenForPictures() {
@@ -41,33 +62,46 @@ function listenForPictures() {
     const file = [...event.clipboardData.files].find((one) => one.type.startsWith("image/"));
     if (file) { event.preventDefault(); take(file); }
   });
+  byId("chosen").addEventListener("load", ({ target }) => byId("stage").style.setProperty("--ratio", target.naturalWidth / target.naturalHeight));
+  byId("chosen").addEventListener("error", () => { if (state.picture) say("This browser cannot show the image; the models may still read it."); });
+  byId("remove").addEventListener("click", removePicture);
+  byId("regions").addEventListener("click", () => byId("regions").setAttribute("aria-pressed", !byId("stage").classList.toggle("bare")));
 }
 
 function showExamples(names) {
-  const strip = byId("examples");
-  strip.hidden = !names.length;
+  byId("examples").hidden = !names.length;
   names.forEach((name, row) => {
     const address = `/v1/pictures/${name}`;
-    strip.append(element("button", { type: "button", "aria-label": `Example ${row + 1}`, onclick: () => takeExample(`example-${row + 1}`, address) }, element("img", { src: address, alt: "" })));
+    const button = element("button", { type: "button", "aria-pressed": "false", "aria-label": `Example ${row + 1}`, onclick: () => takeExample(button, `example-${row + 1}`, address) }, element("img", { src: address, alt: "" }));
+    byId("examples").append(button);
   });
 }
 
 // The task and its fields
 
-function offered() { return Object.keys(state.forms).filter((task) => state.models.some((model) => model.tasks.includes(task))); }
+function offered() { return Object.keys(state.forms).filter((task) => capable(task).length); }
 
 function showTasks() {
   const tabs = offered().map((task) => element("button", {
     type: "button", role: "tab", id: `tab-${task}`, "aria-controls": "panel", onclick: () => choose(task),
     onkeydown: (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step) return;
-      const all = offered();
-      choose(all[(all.indexOf(task) + step + all.length) % all.length]);
+      const all = offered(), at = all.indexOf(task);
+      const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + all.length, Home: 0, End: all.length - 1 }[event.key];
+      if (next === undefined) return;
+      event.preventDefault();
+      choose(all[next % all.length]);
       byId(`tab-${state.task}`).focus();
     },
   }, state.forms[task].name));
   byId("tasks").replaceChildren(...tabs);
+}
+
+function showUnserved() {
+  const rest = Object.values(state.forms).filter(({ task }) => !capable(task).length);
+  const [summary, list] = byId("unserved").children;
+  byId("unserved").hidden = !rest.length;
+  summary.textContent = `Not served here: ${rest.map(({ name }) => name).join(", ")}`;
+  list.replaceChildren(...rest.flatMap(({ name, help, serve }) => [element("dt", {}, element("b", {}, name), ` ${help}`), element("dd", {}, ...serve.map((line) => element("pre", { tabindex: 0 }, line)))]));
 }
 
 function field({ name, label, type = "text", hint, wanted, value, min, max }) {
@@ -85,42 +119,50 @@ function choose(task, values = {}) {
     tab.tabIndex = chosen ? 0 : -1;
   }
   byId("panel").setAttribute("aria-labelledby", `tab-${task}`);
-  const { fields, pictured } = state.forms[task];
+  const { fields, pictured, name } = state.forms[task];
   const more = fields.filter((one) => one.more);
   byId("fields").replaceChildren(...fields.filter((one) => !one.more).map(field));
   if (more.length) byId("fields").append(element("details", {}, element("summary", {}, "More settings"), ...more.map(field)));
-  for (const [name, value] of Object.entries(values)) {
-    const input = byId(`field-${name}`);
+  for (const [key, value] of Object.entries(values)) {
+    const input = byId(`field-${key}`);
     if (!input) continue;
-    if (input.type === "checkbox") input.checked = value === "true"; else input.value = value;
+    if (input.type === "checkbox") input.checked = value === "true"; else input.value = [value].flat().join("\n");
     if (input.closest("details")) input.closest("details").open = true;
   }
+  byId("go").textContent = name;
   byId("picture-panel").hidden = !pictured;
-  const able = state.models.filter((model) => model.tasks.includes(task));
+  const able = capable(task);
   byId("models").hidden = able.length < 2;
-  byId("models").replaceChildren(element("legend", {}, "Models, side by side"), ...able.map((model) => element("label", { class: "check" }, element("input", { type: "checkbox", name: "model", value: model.name, checked: true }), `${model.name} (${model.system})`)));
+  byId("models").replaceChildren(byId("models").firstElementChild, ...able.map((model) => element("label", { class: "check" }, element("input", { type: "checkbox", name: "model", value: model.name, checked: true }), `${model.name} (${model.system})`)));
   remember();
 }
+
+function missingField() { return state.forms[state.task].fields.find(({ name, wanted }) => wanted && !byId(`field-${name}`).value.trim()); }
 
 function values() {
   const found = {};
   for (const { name, type } of state.forms[state.task].fields) {
     const input = byId(`field-${name}`);
     const value = type === "checkbox" ? (input.checked ? "true" : "") : input.value.trim();
-    if (value) found[name] = value;
+    if (value) found[name] = type === "lines" ? value.split("\n").map((line) => line.trim()).filter(Boolean) : value;
   }
   return found;
 }
 
 function chosenModels() {
-  const able = state.models.filter((model) => model.tasks.includes(state.task));
+  const able = capable(state.task);
   const ticked = [...byId("models").querySelectorAll("input:checked")].map((one) => one.value);
   return able.length < 2 ? able.map((model) => model.name) : ticked;
 }
 
 // Settings live in the address, so that a link restores them.
 
-function remember() { history.replaceState(null, "", `#${new URLSearchParams({ task: state.task, ...values() })}`); }
+function settings() {
+  const texts = Object.entries(values()).map(([name, value]) => [name, [value].flat().join("\n")]);
+  return `#${new URLSearchParams([["task", state.task], ...texts])}`;
+}
+
+function remember() { history.replaceState(null, "", settings()); }
 
 function restore() {
   const { task, ...rest } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
@@ -129,95 +171,187 @@ function restore() {
   choose(all.includes(task) ? task : all[0], rest);
 }
 
-async function copyLink() {
-  remember();
-  try { await navigator.clipboard.writeText(location.href); say("The link is copied."); } catch { say(`The link: ${location.href}`); }
-}
-
 // Asking
 
-async function post(task, model, asked) {
+async function post(task, model, asked, signal) {
   const form = new FormData();
   form.set("model", model);
   if (state.forms[task].explains) form.set("explain", "true");
   for (const [name, value] of Object.entries(asked)) for (const one of [value].flat()) form.append(name, one);
-  if (state.forms[task].pictured) form.set("image", state.picture, state.picture.name || "picture");
-  const options = { method: "POST", headers: { Accept: VIEW }, body: form, signal: state.asking.signal };
-  const answer = await fetch(`/v1/${task}`, options);
-  const told = await answer.json();
-  if (!answer.ok) {
-    const wait = answer.headers.get("Retry-After");
-    throw new Error(wait ? `The service is busy: ${told.detail}. Try again in ${wait} s.` : `Refused: ${told.detail}.`);
+  if (state.forms[task].pictured) form.set("image", state.picture, state.picture.name || "image");
+  const response = await fetch(`/v1/${task}`, { method: "POST", headers: { Accept: VIEW }, body: form, signal });
+  const view = await response.json();
+  if (!response.ok) {
+    const wait = response.headers.get("Retry-After");
+    throw new Error(wait ? `The service is busy: ${view.detail}. Try again in ${wait} s.` : `Refused: ${view.detail}.`);
   }
-  return { told, timing: answer.headers.get("Server-Timing") };
+  return { model, view, timing: response.headers.get("Server-Timing") };
 }
+
+async function ask(event) {
+  event?.preventDefault();
+  const task = state.task;
+  const { pictured, fields } = state.forms[task];
+  const missing = missingField();
+  complain("");
+  if (pictured && !state.picture) { complain("Choose an image first."); byId("file").focus(); return; }
+  if (missing) { complain(`${missing.label}: enter a text first.`); byId(`field-${missing.name}`).focus(); return; }
+  const models = chosenModels();
+  if (!models.length) { complain("Tick a model first."); return; }
+  remember();
+  stop();
+  const { signal } = state.asking = new AbortController();
+  const asked = values(), file = pictured ? state.picture : null;
+  busy(true);
+  say(pictured ? "The image was sent; the model is computing…" : "Searching the images…");
+  const settled = await Promise.allSettled(models.map((model) => post(task, model, asked, signal)));
+  if (signal.aborted) return;
+  busy(false);
+  const failed = settled.filter((one) => one.status === "rejected").map(({ reason }) => (reason instanceof TypeError ? "The service cannot be reached; is it still running?" : reason.message));
+  const answers = settled.filter((one) => one.status === "fulfilled").map((one) => one.value);
+  if (failed.length) complain([...new Set(failed)].join(" "));
+  if (!answers.length) return;
+  const image = byId("chosen");
+  if (file) await image.decode().catch(() => null);
+  const entry = { id: crypto.getRandomValues(new Uint32Array(2)).join("-"), task, asked, answers, file: file?.name || "image", size: [image.naturalWidth || 1, image.naturalHeight || 1], thumbnail: file && thumbnail(image) };
+  if (file) state.files.set(entry.id, file);
+  show(entry);
+  say("Done", `: ${summary(entry)}`);
+  keep([entry, ...state.history]);
+}
+
+function busy(on) {
+  byId("busy").hidden = byId("cancel").hidden = !on;
+  byId("go").disabled = on;
+  byId("results").setAttribute("aria-busy", on);
+}
+
+function stop() {
+  state.asking?.abort();
+  busy(false);
+}
+
+function cancel() {
+  if (byId("cancel").hidden) return;
+  stop();
+  byId("go").focus();
+  say("Cancelled.");
+}
+
+const summary = (entry) => entry.answers.map(({ view }) => view.summary).join(" / ");
 
 function inWords(timing) {
   const found = Object.fromEntries([...(timing || "").matchAll(/(\w+);dur=([\d.]+)/g)].map(([, name, ms]) => [name, Math.round(ms)]));
   return "model" in found ? `${found.extraction} ms to find regions, ${found.model} ms in the model, ${found.queue} ms in the queue` : "";
 }
 
-async function ask(event) {
-  event.preventDefault();
-  const task = state.task;
-  const { pictured, fields } = state.forms[task];
-  const missing = fields.find(({ name, wanted }) => wanted && !byId(`field-${name}`).value.trim());
-  complain("");
-  if (pictured && !state.picture) { complain("Choose a picture first."); byId("file").focus(); return; }
-  if (missing) { complain(`${missing.label}: enter a text first.`); byId(`field-${missing.name}`).focus(); return; }
-  const models = chosenModels();
-  if (!models.length) { complain("Tick a model first."); return; }
-  remember();
-  const asked = values();
-  for (const { name, type } of fields) if (type === "lines") asked[name] = (asked[name] || "").split("\n").map((line) => line.trim()).filter(Boolean);
-  state.asking?.abort();
-  state.asking = new AbortController();
-  byId("go").disabled = true;
-  say(pictured ? "The picture was sent; the model is computing…" : "Searching the pictures…");
-  const picture = state.address;
-  const answers = await Promise.allSettled(models.map((model) => post(task, model, asked)));
-  byId("go").disabled = false;
-  await show(task, models, asked, picture, answers);
-}
-
-async function show(task, models, asked, picture, answers) {
-  const failed = answers.filter((one) => one.status === "rejected");
-  if (failed.length) complain([...new Set(failed.map((one) => one.reason instanceof TypeError ? "The service cannot be reached; is it still running?" : one.reason.message))].join(" "));
-  const good = answers.map((one, row) => [models[row], one]).filter(([, one]) => one.status === "fulfilled");
-  if (!good.length) return;
-  const first = state.forms[task].fields.find((one) => one.wanted);
-  const words = first && asked[first.name];
-  const said = () => (words ? [element("p", { class: "asked" }, words)] : []);
-  const made = good.map(([model, { value }]) => {
-    const view = shown(value.told, picture);
-    const title = models.length > 1 ? [element("h3", {}, model)] : [];
-    return { ...view, box: element("div", { class: "answer" }, ...title, ...said(), ...view.nodes, element("p", { class: "note" }, inWords(value.timing))) };
+function show(entry) {
+  const first = state.forms[entry.task].fields.find((one) => one.wanted);
+  const made = entry.answers.map(({ model, view, timing }) => {
+    const { nodes, claim } = shown(view, entry.size);
+    const title = entry.answers.length > 1 ? element("h2", {}, model) : null;
+    const words = first ? element("p", { class: "asked" }, entry.asked[first.name]?.toString()) : null;
+    return { claim, box: element("div", { class: "answer" }, ...[title, words].filter(Boolean), ...nodes, element("p", { class: "note" }, inWords(timing)), ...tools(entry, model, view)) };
   });
-  byId("results").replaceChildren(element("h2", {}, "Result"), element("div", { class: "compare" }, ...made.map((one) => one.box)));
-  byId("results").scrollIntoView({ block: "nearest" });
-  await Promise.all(made.map((one) => one.ready));
-  say(`Done: ${made.map((one) => one.summary).join(" / ")}`);
-  keep(task, picture, made.map((one) => one.summary).join(" / "), [...byId("results").childNodes]);
+  byId("results").replaceChildren(element("div", { class: "compare" }, ...made.map((one) => one.box)));
+  made[0].claim();
+  if (byId("results").getBoundingClientRect().top > 0.8 * innerHeight) byId("results").scrollIntoView({ block: "center" });
 }
 
-function keep(task, picture, line, nodes) {
-  byId("visit-panel").hidden = false;
-  const inside = [state.forms[task].pictured ? element("img", { src: picture, alt: "" }) : null, element("span", {}, `${state.forms[task].name}: ${line}`)];
-  byId("visit").prepend(element("li", {}, element("button", { type: "button", onclick: () => { byId("results").replaceChildren(...nodes); byId("results").scrollIntoView({ block: "nearest" }); } }, ...inside)));
+// Copies: the answer, the request for a terminal, the answer's JSON, a link to the settings
+
+async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // no clipboard without TLS, except on this machine
+    const field = element("textarea", {}, text);
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    if (!done) { complain(`${what} could not be copied; this browser refuses.`); return; }
+  }
+  say(`${what} is copied.`);
 }
 
-// What the models are
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+function curl(entry, model) {
+  const fields = Object.entries({ model, ...entry.asked }).flatMap(([name, value]) => [value].flat().map((one) => `--form-string ${quoted(`${name}=${one}`)}`));
+  const file = `image=@"${entry.file.replace(/(["\\])/g, "\\$1")}"`;
+  return ["curl", ...(state.forms[entry.task].pictured ? ["-F", quoted(file)] : []), ...fields, quoted(`${location.origin}/v1/${entry.task}`)].join(" ");
+}
+
+function tools(entry, model, view) {
+  const { answer = view } = view;
+  const json = JSON.stringify(answer, null, 1);
+  const text = view.words ?? (view.verdicts.join("\n") || view.summary);
+  const raw = element("pre", { tabindex: 0, hidden: true, role: "region", "aria-label": "JSON" }, json);
+  const toggle = element("button", { type: "button", "aria-expanded": "false", onclick: () => { raw.hidden = !raw.hidden; toggle.setAttribute("aria-expanded", !raw.hidden); } }, "JSON");
+  const button = (name, what, made) => element("button", { type: "button", onclick: () => copy(made(), what) }, name);
+  return [element("p", { class: "tools" }, button("Copy", "The answer", () => text), button("Copy as curl", "The command", () => curl(entry, model)), toggle,
+    button("Copy a link", "The link", () => location.origin + location.pathname + settings())), raw];
+}
+
+// Earlier answers
+
+function keep(entries) {
+  state.history = writeHistory(entries);
+  for (const id of state.files.keys()) if (!state.history.some((one) => one.id === id)) state.files.delete(id);
+  byId("visit-panel").hidden = !state.history.length;
+  byId("visit").replaceChildren(...state.history.map((entry) => {
+    const text = `${state.forms[entry.task].name}: ${summary(entry)}`;
+    const image = entry.thumbnail && element("img", { src: entry.thumbnail, alt: "" });
+    return element("li", {}, element("button", { type: "button", onclick: () => recall(entry) }, ...[image, element("span", {}, text)].filter(Boolean)),
+      element("button", { type: "button", "aria-label": `Remove ${text}`, onclick: () => { keep(state.history.filter((one) => one !== entry)); byId("visit").querySelector("button")?.focus(); } }, "×"));
+  }));
+}
+
+function recall(entry) {
+  stop();
+  complain("");
+  if (capable(entry.task).length) choose(entry.task, entry.asked);
+  const file = state.files.get(entry.id);
+  if (file) take(file);
+  else if (state.forms[entry.task].pictured) {
+    state.picture = null;
+    showPicture(entry.thumbnail, "The thumbnail of an earlier image");
+    markExample(null);
+  }
+  show(entry);
+  say(file || !state.forms[entry.task].pictured ? "An earlier answer." : "An earlier answer, on a thumbnail of its image; choose the image again to ask about it.");
+  window.scrollTo({ top: 0 });
+}
+
+// What the models are; light and dark
 
 function about(model) {
-  const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => state.forms[task].name).join(", ") || "no task of this page"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Classes", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
+  const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => state.forms[task].name).join(", ") || "no task of this page"], ["Version", model.version], ["Licence", model.licence || "not stated"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Classes", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
   return [element("h3", {}, model.name), element("table", { class: "facts" }, element("tbody", {}, ...facts.filter(([, value]) => value).map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))))];
 }
 
+function listenForTheme() {
+  const root = document.documentElement, key = "diptych-theme";
+  const set = (theme) => { if (theme === "light" || theme === "dark") root.dataset.theme = theme; };
+  try { set(localStorage.getItem(key)); } catch { /* storage is switched off */ }
+  byId("theme").addEventListener("click", () => {
+    const dark = (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+    set(dark ? "light" : "dark");
+    try { localStorage.setItem(key, root.dataset.theme); } catch { /* kept until the page is left */ }
+  });
+}
+
 async function start() {
+  listenForTheme();
   listenForPictures();
   byId("form").addEventListener("submit", ask);
   byId("form").addEventListener("change", remember);
-  byId("link").addEventListener("click", copyLink);
+  byId("cancel").addEventListener("click", cancel);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !byId("drawer").open) cancel(); });
+  byId("clear").addEventListener("click", () => keep([]));
+  byId("open-drawer").addEventListener("click", () => byId("drawer").showModal());
+  byId("close-drawer").addEventListener("click", () => byId("drawer").close());
+  byId("drawer").addEventListener("click", (event) => { if (event.target === byId("drawer")) byId("drawer").close(); });
   const found = await Promise.all([fetch("/v1/models"), fetch("/v1/forms")]);
   if (!found.every((one) => one.ok)) { complain("The list of models could not be loaded; reload the page."); return; }
   const [{ models, examples }, forms] = await Promise.all(found.map((one) => one.json()));
@@ -226,8 +360,10 @@ async function start() {
   byId("knows").textContent = `It knows ${[...new Set(models.map((model) => model.knows))].join("; ")}.`;
   byId("about").replaceChildren(...models.flatMap(about));
   showTasks();
+  showUnserved();
   showExamples(examples);
   restore();
+  keep(readHistory().filter((one) => one.task in state.forms));
   window.addEventListener("hashchange", restore);
 }
 

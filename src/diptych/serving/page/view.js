@@ -1,4 +1,6 @@
-// Show answers: words that highlight regions, regions that highlight words, boxes, tables, sheets.
+// Show answers: the stage (image and regions), words that highlight regions and regions that highlight words, tables, sheets.
+
+export const byId = (name) => document.getElementById(name);
 
 export function element(name, given = {}, ...inside) {
   const made = document.createElement(name);
@@ -11,111 +13,119 @@ export function element(name, given = {}, ...inside) {
   return made;
 }
 
-function svg(name, given, ...inside) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
-  made.append(...inside);
+const percent = (share) => `${(100 * share).toFixed(share > 0.1 ? 0 : 1)} %`;
+const STRONG = 0.1; // influence (log-probability) from which a word depends on a region
+const TAGGED = 8; // regions whose labels show without being chosen
+
+// The stage
+
+export function showPicture(address, alt) {
+  const image = byId("chosen");
+  byId("stage").hidden = byId("remove").hidden = !address;
+  byId("drop-text").hidden = Boolean(address);
+  byId("boxes").replaceChildren();
+  byId("regions").hidden = true;
+  image.alt = alt;
+  if (address) image.src = address; else image.removeAttribute("src");
+}
+
+function showBoxes(boxes) {
+  if (boxes[0]?.parentNode === byId("boxes")) return;
+  byId("boxes").replaceChildren(...boxes);
+  byId("regions").hidden = !boxes.length;
+}
+
+// A region as a button over the image; `box` is left, top, width and height in an image of `size` pixels.
+function region(box, size, label, name, rank, kind = "button") {
+  const given = kind === "button" ? { type: "button" } : { role: "img" };
+  const made = element(kind, { ...given, class: "region", "aria-label": name }, label ? element("i", {}, label) : null);
+  const [left, top, width, height] = box.map((end, row) => (100 * end) / size[row % 2]);
+  Object.assign(made.style, { left: `${left}%`, top: `${top}%`, width: `${Math.max(width, 1)}%`, height: `${Math.max(height, 1)}%` });
+  made.classList.toggle("right", left > 75);
+  made.classList.toggle("high", top < 7);
+  made.classList.toggle("quiet", rank >= TAGGED);
   return made;
 }
 
-function rectangle([x, y, width, height]) {
-  return svg("rect", { x, y, width: Math.max(width, 2), height: Math.max(height, 2) });
+// Call `light` while the mouse is over the node or the node has the focus, and after a tap.
+function lights(node, light, dark) {
+  for (const name of ["pointerenter", "pointerleave"]) node.addEventListener(name, (event) => { if (event.pointerType === "mouse") (name === "pointerenter" ? light : dark)(); });
+  for (const name of ["focus", "click"]) node.addEventListener(name, light);
+  node.addEventListener("blur", dark);
 }
 
-const percent = (share) => `${(100 * share).toFixed(share > 0.1 ? 0 : 1)} %`;
-const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-
-function canvas(picture, alt) {
-  return element("div", { class: "canvas" }, element("img", { src: picture, alt }));
+// How much likelier a word is with a region than without it.
+function times(weight) {
+  const ratio = Math.exp(weight);
+  return ratio > 1000 ? "over 1000 times" : `${ratio.toFixed(ratio < 10 ? 1 : 0)} times`;
 }
 
-// Show the words one after another; resolves after the last.
-async function appear(buttons, into) {
-  for (const button of buttons) {
-    into.append(button);
-    if (!still()) await new Promise((resolve) => setTimeout(resolve, 70));
-  }
-}
-
-function explained(picture, text, told) {
-  const shown = canvas(picture, "The picture, with the regions that the detector found");
+function explained(text, explanation) {
   const words = element("p", { class: "words", role: "group", "aria-label": text || "no words" });
-  const note = element("p", { class: "note", role: "status" }, "Point at a word to see the regions that weighed on it, or at a region to see its words.");
-  if (!told) {
+  if (!explanation) {
     words.append(text);
-    return { nodes: [shown, words], ready: Promise.resolve() };
+    return { nodes: [words], claim: () => showBoxes([]) };
   }
-  const most = Math.max(0.5, ...told.weights.flat());
-  const name = (region) => `region ${region + 1}${told.regions[region].label ? `, ${told.regions[region].label}` : ""}`;
-  const strong = (pairs) => pairs.filter(([, weight]) => weight > 0.1).sort((one, other) => other[1] - one[1]).slice(0, 3);
-  const nats = (weight) => `${weight >= 0 ? "+" : "−"}${Math.abs(weight).toFixed(1)} nats`;
-  const overlay = svg("svg", { viewBox: `0 0 ${told.width} ${told.height}`, preserveAspectRatio: "none", role: "group", "aria-label": "Regions" });
-  const boxes = told.regions.map((region, row) => {
-    const box = svg("g", { class: "region", tabindex: "0", role: "button", "aria-label": `${name(row)}, confidence ${percent(region.score)}` }, rectangle(region.box));
-    const light = () => {
-      buttons.forEach((button, word) => button.classList.toggle("lit", told.weights[word][row] > 0.1));
-      boxes.forEach((other) => other.classList.toggle("lit", other === box));
-      const found = strong(told.words.map((word, at) => [word, told.weights[at][row]]));
-      note.textContent = found.length ? `${name(row)} weighed on ${found.map(([word, weight]) => `“${word}” (${nats(weight)})`).join(", ")}.` : `${name(row)} weighed on no word by itself.`;
-    };
-    for (const event of ["pointerenter", "focus", "click"]) box.addEventListener(event, light);
-    for (const event of ["pointerleave", "blur"]) box.addEventListener(event, dark);
-    return box;
-  });
-  const buttons = told.words.map((word, at) => {
-    const light = () => {
-      boxes.forEach((box, row) => {
-        const share = Math.max(0, told.weights[at][row]) / most;
-        box.firstChild.style.fillOpacity = (0.75 * share).toFixed(2);
-        box.classList.toggle("lit", told.weights[at][row] > 0.1);
-      });
-      buttons.forEach((other) => other.classList.toggle("lit", other === button));
-      const found = strong(told.regions.map((_, row) => [name(row), told.weights[at][row]]));
-      note.textContent = found.length ? `“${word}”: ${found.map(([where, weight]) => `${where} (${nats(weight)})`).join("; ")}.` : `No region alone changes “${word}” much.`;
-    };
-    const button = element("button", { type: "button", onpointerenter: light, onfocus: light, onclick: light, onpointerleave: dark, onblur: dark }, word);
-    return button;
-  });
-  function dark() {
-    boxes.forEach((box) => { box.classList.remove("lit"); box.firstChild.style.fillOpacity = 0; });
-    buttons.forEach((button) => button.classList.remove("lit"));
-  }
+  const { regions, weights, width, height } = explanation;
+  const idle = "Choose a word to see the regions that it depends on, or a region to see its words.";
+  const note = element("p", { class: "note", role: "status" }, idle);
+  const name = (row) => `region ${row + 1}${regions[row].label ? `, ${regions[row].label}` : ""}`;
+  const strong = (pairs) => pairs.filter(([, weight]) => weight > STRONG).sort((one, other) => other[1] - one[1]).slice(0, 3);
+  const boxes = regions.map(({ box, label, score }, row) => region(box, [width, height], label, `${name(row)}, confidence ${percent(score)}`, row));
+  const buttons = explanation.words.map((word) => element("button", { type: "button" }, word));
   // The smallest regions on top, so that each can be pointed at.
-  const area = (box) => told.regions[boxes.indexOf(box)].box[2] * told.regions[boxes.indexOf(box)].box[3];
-  overlay.append(...[...boxes].sort((one, other) => area(other) - area(one)));
-  shown.append(overlay);
-  return { nodes: [shown, words, note], ready: appear(buttons, words) };
+  const area = (box) => { const [, , w, h] = regions[boxes.indexOf(box)].box; return w * h; };
+  const stacked = [...boxes].sort((one, other) => area(other) - area(one));
+  const claim = () => showBoxes(stacked);
+  const dark = () => {
+    [...boxes, ...buttons].forEach((one) => one.classList.remove("lit"));
+    note.textContent = idle;
+  };
+  const light = (chosen, others, isLit, text) => {
+    claim();
+    dark();
+    chosen.classList.add("lit");
+    others.forEach((one, row) => one.classList.toggle("lit", isLit(row)));
+    note.textContent = text;
+  };
+  boxes.forEach((box, row) => lights(box, () => {
+    const pairs = strong(explanation.words.map((word, at) => [word, weights[at][row]]));
+    const text = pairs.map(([word, weight]) => `“${word}” ${times(weight)} likelier`).join(", ");
+    light(box, buttons, (at) => weights[at][row] > STRONG, pairs.length ? `${name(row)} makes ${text}.` : `${name(row)} alone changes no word much.`);
+  }, dark));
+  buttons.forEach((button, at) => lights(button, () => {
+    const pairs = strong(regions.map((_, row) => [name(row), weights[at][row]]));
+    const text = pairs.map(([where, weight]) => `${times(weight)} likelier with ${where}`).join("; ");
+    light(button, boxes, (row) => weights[at][row] > STRONG, pairs.length ? `“${explanation.words[at]}” is ${text}.` : `No region alone changes “${explanation.words[at]}” much.`);
+  }, dark));
+  buttons.forEach((button, at) => words.append(at ? " " : "", button));
+  return { nodes: [words, note], claim };
 }
 
-function likeliest(caption, rows) {
-  return element("table", {}, element("caption", { class: "note" }, caption), element("tbody", {}, ...rows.map(([name, share]) =>
-    element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, percent(share))))));
-}
-
-function boxed(picture, box, summary) {
-  const shown = canvas(picture, `The picture with a box around: ${summary}`);
-  const image = shown.firstChild;
-  image.addEventListener("load", () => {
-    const view = svg("svg", { viewBox: `0 0 ${image.naturalWidth} ${image.naturalHeight}`, preserveAspectRatio: "none", "aria-hidden": "true" }, svg("g", { class: "found" }, rectangle(box)));
-    shown.append(view);
-  });
-  return shown;
+function likeliest({ title, rows }) {
+  const row = ([name, share]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, element("meter", { value: share, "aria-label": name }), percent(share)));
+  return element("table", {}, element("caption", { class: "note" }, title), element("tbody", {}, ...rows.map(row)));
 }
 
 function sheet(pictures, summary) {
   return element("ol", { class: "sheet" }, ...pictures.map(([name, score], row) => element("li", {}, element("img", { src: `/v1/pictures/${name}`, alt: `Number ${row + 1} for: ${summary}`, loading: "lazy" }), score.toFixed(3))));
 }
 
-// Return the nodes of an answer (PageView in tasks/interface.py), its summary, and a promise for when all words are shown.
-export function shown(view, picture) {
-  const { summary, words, explanation, box, verdicts, notes, items, tables } = view;
-  let nodes = [], ready = Promise.resolve();
-  if (words !== undefined) ({ nodes, ready } = explained(picture, words, explanation));
-  else if (box) nodes = [boxed(picture, box, summary)];
-  else if (!view.sheet.length) nodes = [canvas(picture, "The picture")];
+// Return the nodes of an answer (PageView in tasks/interface.py) and `claim`, which shows its regions on the stage.
+// `size`: width and height of the image in pixels.
+export function shown(view, size) {
+  const { summary, words, explanation, box, verdicts, notes, items, tables, answer } = view;
+  let nodes = [], claim = () => showBoxes([]);
+  if (words !== undefined) ({ nodes, claim } = explained(words, explanation));
+  else if (box) {
+    const found = region(box, size, summary, `The region found for: ${summary}`, 0, "div");
+    found.classList.add("lit");
+    claim = () => showBoxes([found]);
+  }
+  if (answer?.familiar === false) nodes.unshift(element("p", { class: "banner" }, "This image is unlike what this model was trained on; expect nonsense."));
   nodes.push(...verdicts.map((text) => element("p", { class: "verdict" }, text)), ...notes.map((text) => element("p", { class: "note" }, text)));
   if (items.length) nodes.push(element("ul", {}, ...items.map((text) => element("li", {}, text))));
-  nodes.push(...tables.map(({ title, rows }) => likeliest(title, rows)));
+  nodes.push(...tables.map(likeliest));
   if (view.sheet.length) nodes.push(sheet(view.sheet, summary));
-  return { nodes, ready, summary };
+  return { nodes, claim };
 }

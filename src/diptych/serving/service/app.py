@@ -37,8 +37,7 @@ def make_app(service: Service) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.worker.start()
         yield
-        service.worker.stop(service.limits.deadline)
-        service.decoders.shutdown(wait=False, cancel_futures=True)
+        service.stop()
 
     about = "Captions, answers and decisions about images."
     app = FastAPI(title="Diptych", summary=about, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -87,7 +86,10 @@ async def _problem(_: Request, error: Exception) -> Response:
         return error.response()
     if isinstance(error, HTTPException):
         details = {404: "nothing is at this address; GET /docs lists the addresses", 405: "wanted another method"}
-        return RequestRefused(error.status_code, details.get(error.status_code, str(error.detail))).response()
+        response = RequestRefused(error.status_code, details.get(error.status_code, str(error.detail))).response()
+        if (allowed := (error.headers or {}).get("Allow")) is not None:
+            response.headers["Allow"] = allowed.replace("GET", "GET, HEAD")
+        return response
     log.error("a fault of Diptych: please report it", exc_info=error)
     return RequestRefused(500, INTERNAL).response()
 

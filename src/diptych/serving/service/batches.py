@@ -70,8 +70,10 @@ class RequestBatches:
         def answers(jobs: Sequence[Job]) -> list[Message]:
             seed_sampling(jobs[0].request)
             made = predictor.answers(spec, [(records[id(job)], job.request) for job in jobs])
-            message = spec.required_interface.build_message
-            return [message(one, job.request, job.name) for one, job in zip(made, jobs, strict=True)]
+            return [
+                predictor.message(spec, one, job.request, records[id(job)], job.name)
+                for one, job in zip(made, jobs, strict=True)
+            ]
 
         self._together([job for job, _ in pairs], answers)
 
@@ -94,7 +96,7 @@ class RequestBatches:
 
     def _search(self, predictor: Predictor, job: Job) -> SearchHits:
         if self.gallery is None:
-            raise RequestRefused(422, "this service has no images to search; start it with --pictures FOLDER")
+            raise RequestRefused(422, "this service has no images to search; start it with --images FOLDER")
         try:
             where: Any = {"pictures": self.gallery.folder, "gallery": self.gallery.address}
             searched = predictor.search(job.request.query, **where, most=job.request.most, keep=KEPT)

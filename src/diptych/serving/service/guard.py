@@ -57,7 +57,8 @@ class RequestGuard:
 
         try:
             self._check(scope)
-            await self.app(scope, receive, guarded)
+            # A HEAD is answered as its GET; the server leaves out the body (RFC 9110, 9.3.2).
+            await self.app({**scope, "method": "GET"} if scope["method"] == "HEAD" else scope, receive, guarded)
         except RequestRefused as refused:
             response = refused.response()
             if refused.status == 401:

@@ -4,7 +4,7 @@ import asyncio
 from importlib.resources import files
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from jinja2 import Environment, PackageLoader, select_autoescape
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, Response
@@ -13,12 +13,13 @@ from diptych.serving.model_facts import ModelFacts
 from diptych.serving.service.pictures import EXAMPLES
 from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.service import Service
-from diptych.tasks import interfaces
+from diptych.tasks import interfaces, tasks_by_verb
 from diptych.tasks.interface import Message
 
 FOLDER = "page"
 SCRIPT = "text/javascript"
-ASSETS = {"page.js": SCRIPT, "view.js": SCRIPT, "page.css": "text/css", "icon.svg": "image/svg+xml"}
+SCRIPTS = dict.fromkeys(("page.js", "view.js", "history.js", "docs.js"), SCRIPT)
+ASSETS = {**SCRIPTS, "page.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 class Models(Message):
@@ -84,15 +85,22 @@ class Pages:
         return Response(small, media_type="image/jpeg")
 
     async def forms(self) -> list[dict[str, Any]]:
-        """Return the form of each task, for the page."""
-        return [interface.form() for interface in interfaces().values()]
+        """Return the form of each task, for the page, with the commands that train and serve a model of the task."""
+        forms = []
+        for verb, spec in tasks_by_verb().items():
+            run = f"runs/{spec.name}"
+            serve = f"diptych serve {run}" if interfaces()[verb].pictured else f"diptych serve {run} --images FOLDER"
+            train = f"diptych finetune {spec.name} --data STORE --model RUN --out {run}"
+            forms.append(interfaces()[verb].form() | {"serve": [train, serve]})
+        return forms
 
     async def page(self) -> Response:
         return HTMLResponse((self._files / "index.html").read_bytes())
 
-    async def docs(self) -> Response:
+    async def docs(self, request: Request) -> Response:
         pages = Environment(loader=PackageLoader("diptych.serving", FOLDER), autoescape=select_autoescape(["jinja"]))
-        return HTMLResponse(pages.get_template("docs.html.jinja").render(api=self.app.openapi(), resolve=self._resolve))
+        values = {"api": self.app.openapi(), "resolve": self._resolve, "base": str(request.base_url).rstrip("/")}
+        return HTMLResponse(pages.get_template("docs.html.jinja").render(values))
 
     def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Return the schema that an OpenAPI reference points to."""

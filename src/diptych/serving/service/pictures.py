@@ -10,7 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from diptych.runtime.errors import DataError
-from diptych.vision.pictures import find_pictures, open_picture
+from diptych.vision.image_files import find_pictures
+from diptych.vision.pictures import open_picture
 
 THUMBNAIL = 480  # pixels of the longer side
 EXAMPLES = 6

@@ -1,52 +1,26 @@
 """Run the service on a port with uvicorn: time limits for slow clients, and a graceful shutdown."""
 
-import asyncio
+import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from diptych.runtime.errors import ServingError
 from diptych.serving.service.app import make_app
 from diptych.serving.service.guard import RequestGuard, start_log
+from diptych.serving.service.protocol import Patient
 from diptych.serving.service.service import Service
-
-PATIENCE = 15.0  # seconds for a whole request to arrive, and for a client to read the answer
-CONNECTIONS = 1000
-LOOPBACK = ("localhost", "127.", "::1")
-
-
-class Patient(H11Protocol):
-    """Close connections whose client sends a request too slowly or does not read the answer."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._since = self.loop.time()
-        self._timer = self.loop.call_later(1.0, self._check)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        self._since = self.loop.time()
-        super().on_response_complete()
-
-    def _check(self) -> None:
-        computing = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
-        if computing and not self.flow.write_paused:
-            self._since = self.loop.time()
-        elif self.loop.time() - self._since > PATIENCE:
-            self.transport.abort()
-            return
-        self._timer = self.loop.call_later(1.0, self._check)
 
 
 def is_loopback(host: str) -> bool:
-    return host.startswith(LOOPBACK)
+    """True for localhost and the addresses of this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -77,7 +51,6 @@ def make_server(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=max(1, int(service.limits.deadline)),
     )

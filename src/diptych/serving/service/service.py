@@ -4,15 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
 from fastapi import Request
 
-from diptych.runtime.errors import DiptychError, ServingError
+from diptych.runtime.errors import DiptychError, GalleryError, ServingError
 from diptych.serving.model_facts import ModelFacts, is_drawn_world, model_facts, offered_tasks
 from diptych.serving.predictor import Predictor
 from diptych.serving.service.batches import KEPT, RequestBatches, explain_error
@@ -20,7 +18,7 @@ from diptych.serving.service.limits import Limits
 from diptych.serving.service.measures import Measures
 from diptych.serving.service.pictures import PictureGallery, drawn_examples
 from diptych.serving.service.problems import GONE, RequestRefused
-from diptych.serving.service.uploads import open_upload, parse, read_body
+from diptych.serving.service.uploads import Arriving, Openers, parse
 from diptych.serving.service.worker import Job, Worker, late
 from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskRequest
@@ -47,7 +45,8 @@ class Service:
         }
         self.measures = Measures(lambda: len(self.worker))
         self.worker = Worker(RequestBatches(self.models, self.gallery), self.limits, self.measures.batches.observe)
-        self.decoders = ThreadPoolExecutor(self.limits.decoders, "diptych-decoder")
+        self.openers = Openers(self.limits)
+        self.arriving = Arriving(self.limits)
         self.opening = 0  # images that are being decoded, or wait for a decoder
         self.examples: dict[str, bytes] = {}
         if any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
@@ -61,8 +60,17 @@ class Service:
         for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _error: None)
             if self.gallery is not None and any(not interfaces()[task].pictured for task in self.tasks[name]):
-                with suppress(ServingError):  # the model lacks these words; it extracts at the first search
+                try:
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
+                except GalleryError:
+                    raise
+                except ServingError:  # the model lacks these words; it extracts at the first search
+                    pass
+
+    def stop(self) -> None:
+        """Refuse what waits, finish what is being answered within the deadline, and end the decoding processes."""
+        self.worker.stop(self.limits.deadline)
+        self.openers.stop()
 
     @property
     def facts(self) -> list[ModelFacts]:
@@ -78,7 +86,7 @@ class Service:
         if able:
             advice = "those that do: " + ", ".join(able)
         elif self.gallery is None and not interfaces()[task].pictured:
-            advice = "the service was started without --pictures FOLDER, which can be searched"
+            advice = "the service was started without --images FOLDER, which can be searched"
         else:
             all_tasks = sorted({one for tasks in self.tasks.values() for one in tasks})
             advice = "its tasks: " + (", ".join(all_tasks) or "none")
@@ -89,10 +97,10 @@ class Service:
         """Return the parsed request and the answer. Raises RequestRefused, or the error of the model."""
         log = request.state
         interface = interfaces()[task]
-        body = await read_body(request, self.limits)
+        body = await self.arriving.read(request)
         expires = time.monotonic() + self.limits.deadline
         self.worker.admit(before=self.opening)  # fail before an image is decoded in vain
-        values, content, name = await parse(interface, request.headers.get("content-type", ""), body)
+        values, content, name = await parse(interface, request.headers.get("content-type", ""), body, self.limits)
         del body
         model = self.model_for(task, values)
         gone = asyncio.ensure_future(_disconnected(request))
@@ -110,7 +118,7 @@ class Service:
         self.worker.admit(before=self.opening)  # others arrived while this one was read
         self.opening += 1
         try:
-            opened = asyncio.ensure_future(open_upload(content, self.limits, self.decoders))
+            opened = asyncio.ensure_future(self.openers.open(content))
             return await _before(opened, expires, gone)
         finally:
             self.opening -= 1

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import AsyncGenerator, Collection
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -16,57 +16,78 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from diptych.runtime.errors import DataError
 from diptych.serving.service.limits import Limits
-from diptych.serving.service.problems import RequestRefused
+from diptych.serving.service.problems import GONE, RequestRefused
 from diptych.tasks.interface import TaskInterface, TaskRequest
+from diptych.vision.decoder import Decoders
 from diptych.vision.detectors.detector import Picture
-from diptych.vision.pictures import TooManyPixels, UnknownFormat, read_picture
+from diptych.vision.image_files import TooManyPixels, UnknownFormat
+from diptych.vision.pictures import as_picture
 
 Sent = tuple[dict[str, Any], bytes | None, str]  # the fields, the bytes of the image and its name
 IMAGE = "image"
 FIELDS, VALUE = 64, 64 * 1024  # of a form: most fields, and most bytes of each except the image
 UNNAMED = "image"
+NICE = 10  # of processes that decode costly images
+PIECE = 2**16  # bytes
 
 
 class _InMemory(MultiPartParser):
     spool_max_size = 2**40  # a part never goes to disk
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """Read the body. Raises RequestRefused: 413 if it is too large, 408 if it arrives too slowly."""
-    too_large = RequestRefused(
-        413, f"the request has more than {limits.body // 2**20} MiB; send a smaller image", where="body", close=True
-    )
-    announced = request.headers.get("content-length", "0")
-    if announced.isdigit() and int(announced) > limits.body:
-        raise too_large
-    body = bytearray()
-    try:
-        async with asyncio.timeout(limits.upload):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limits.body:
-                    raise too_large
-    except TimeoutError:
-        late = f"the request had not arrived after {limits.upload:g} seconds; send a smaller image"
-        raise RequestRefused(408, late, close=True) from None
-    return bytes(body)
+class Arriving:
+    """The bytes of all bodies that are being received, at most `limits.arriving_bytes`."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._bytes = limits, 0
+
+    async def read(self, request: Request) -> bytes:
+        """Read the body. Raises RequestRefused: 413 if it is too large, 408 if too slow, 503 where too many arrive."""
+        limits, body = self._limits, bytearray()
+        announced = request.headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > limits.body:
+            raise _too_large(limits)
+        try:
+            async with asyncio.timeout(limits.upload):
+                async for chunk in request.stream():
+                    body += chunk
+                    self._bytes += len(chunk)
+                    if len(body) > limits.body:
+                        raise _too_large(limits)
+                    if self._bytes > limits.arriving_bytes:
+                        raise RequestRefused(503, "too many requests arrive; retry in a second", retry=1, close=True)
+        except TimeoutError:
+            late = f"the request had not arrived after {limits.upload:g} seconds; send a smaller image"
+            raise RequestRefused(408, late, close=True) from None
+        except ClientDisconnect:
+            raise RequestRefused(GONE, "the client has disconnected") from None
+        finally:
+            self._bytes -= len(body)
+        return bytes(body)
 
 
-async def parse(interface: TaskInterface, content_type: str, body: bytes) -> tuple[TaskRequest, bytes | None, str]:
+def _too_large(limits: Limits) -> RequestRefused:
+    detail = f"the request has more than {limits.body // 2**20} MiB; send a smaller image"
+    return RequestRefused(413, detail, where="body", close=True)
+
+
+async def parse(
+    interface: TaskInterface, content_type: str, body: bytes, limits: Limits
+) -> tuple[TaskRequest, bytes | None, str]:
     """Return the validated fields, the bytes of the image and its name. Raises RequestRefused: 415 or 422."""
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json":
-        values, image, name = _from_json(body)
+        values, image, name = await asyncio.to_thread(_from_json, body, limits.signs)
     elif media == "multipart/form-data":
         values, image, name = await _from_form(content_type, body, interface.list_fields)
     else:
         raise RequestRefused(
             415,
-            f"found content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
+            f"signs_seen content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
             "application/json with the image in base64",
             where="content-type",
         )
@@ -76,7 +97,12 @@ async def parse(interface: TaskInterface, content_type: str, body: bytes) -> tup
         raise _wrong(error) from None
 
 
-def _from_json(body: bytes) -> Sent:
+def _from_json(body: bytes, signs: int) -> Sent:
+    signs_seen = 0
+    for at in range(0, len(body), PIECE):
+        signs_seen += sum(map(body[at : at + PIECE].count, (b",", b"[", b"{")))
+        if signs_seen > signs:
+            raise RequestRefused(422, f"the JSON has more than {signs:,} items, keys and commas", where="body")
     try:
         values = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -98,6 +124,9 @@ async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> 
     async def whole() -> AsyncGenerator[bytes, None]:
         yield body
 
+    charset = re.search(r"charset\s*=\s*\"?([^\s;\"]*)", content_type, re.IGNORECASE)
+    if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise RequestRefused(415, f"found charset {charset[1][:50]!r}; wanted UTF-8", where="content-type")
     try:
         headers = Headers({"content-type": content_type})
         form = await _InMemory(headers, whole(), max_files=1, max_fields=FIELDS, max_part_size=VALUE).parse()
@@ -142,15 +171,36 @@ def _wrong(error: ValidationError) -> RequestRefused:
     return RequestRefused(422, "; ".join(lines[:5]) + more, where=where)
 
 
-async def open_upload(content: bytes | None, limits: Limits, decoders: Executor) -> Picture:
-    """Decode the image (3, H, W). Raises RequestRefused: 413 too many pixels, 415 unknown format, 422 broken."""
-    if content is None:
-        raise RequestRefused(422, f"there is no image; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
-    if not content:
-        raise RequestRefused(422, "the file that was sent is empty; send an image", where=IMAGE)
-    try:
-        opened = partial(read_picture, content, "the file that was sent", limits.pixels)
-        return await asyncio.get_running_loop().run_in_executor(decoders, opened)
-    except DataError as error:
-        status = {TooManyPixels: 413, UnknownFormat: 415}.get(type(error), 422)
-        raise RequestRefused(status, str(error), where=IMAGE) from None
+class Openers:
+    """Decoding processes, and as many of low priority for images that cost more, which hold up no others."""
+
+    def __init__(self, limits: Limits) -> None:
+        lanes = {0: min(limits.quick_pixels, limits.pixels), NICE: limits.pixels}
+        self._lanes = [
+            (Decoders(limits.decoders, limits.decoding, nice=nice), ThreadPoolExecutor(limits.decoders), pixels)
+            for nice, pixels in lanes.items()
+        ]  # each thread waits for a decoder
+        self._most = limits.pixels
+
+    async def open(self, content: bytes | None) -> Picture:
+        """Decode the image (3, H, W). Raises RequestRefused: 413 too many pixels, 415 unknown format, 422 broken."""
+        if content is None:
+            raise RequestRefused(422, f"there is no image; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
+        if not content:
+            raise RequestRefused(422, "the file that was sent is empty; send an image", where=IMAGE)
+        for decoders, threads, pixels in self._lanes:
+            opened = partial(decoders.read, content, "the file that was sent", pixels)
+            try:
+                return as_picture(await asyncio.get_running_loop().run_in_executor(threads, opened))
+            except DataError as error:
+                if pixels < self._most and isinstance(error, TooManyPixels):
+                    continue
+                status = {TooManyPixels: 413, UnknownFormat: 415}.get(type(error), 422)
+                raise RequestRefused(status, str(error), where=IMAGE) from None
+        raise AssertionError("the last of the processes take all images")
+
+    def stop(self) -> None:
+        """Refuse what waits, and end the processes."""
+        for decoders, threads, _ in self._lanes:
+            threads.shutdown(wait=False, cancel_futures=True)
+            decoders.close()

@@ -13,9 +13,9 @@ move its box, so features hold what captions describe. The moved boxes are poole
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float, UInt8
@@ -44,19 +44,6 @@ class DetectorConfig:
     @property
     def class_names(self) -> tuple[str, ...]:
         return (BACKGROUND, *self.kinds)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> DetectorConfig:
-        """Read the values of `to_json`."""
-        attributes, scene = (
-            {word: tuple(options) for word, options in values[name].items()} for name in ("attributes", "scene")
-        )
-        widths = cast(tuple[int, int, int], tuple(values["widths"]))
-        return cls(tuple(values["kinds"]), attributes, scene, values["side"], values["feature_size"], widths)
 
 
 @dataclass(frozen=True)

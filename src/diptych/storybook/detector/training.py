@@ -2,19 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, max_pool2d
 
-from diptych.core import IGNORE, Capability, Losses, Objective, Partners, Record, Sample, Update
+from diptych.core import IGNORE, Losses, Record
 from diptych.core.regions import shared_and_union
 from diptych.runtime.errors import DataError
 from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
-from diptych.vision.detectors.detection_batch import DetectionBatch
+from diptych.vision.detectors.detection_batch import DetectionBatch, DetectionUpdate
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_square
 
@@ -55,21 +54,13 @@ def detection_batch(
 
 
 @dataclass(frozen=True)
-class Detection:
-    """The update of detector training. Every step makes the same one, so it is its own schedule (`at`)."""
+class Detection(DetectionUpdate):
+    """The update of the small detector's training."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
-    objectives: Sequence[Objective] = ()  # language objectives: none
-    needs: ClassVar[frozenset[Capability]] = frozenset()
     jitter: float = 0.1  # true boxes are moved by up to this share of their sides, since detected boxes are not exact
     copies: int = 1  # of each true box, each with its own jitter: one more costs little
     detected: int = 6  # of the detector's own boxes per picture; wrong ones are trained as background
-
-    def at(self, step: int) -> Update:
-        return self
-
-    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
-        return samples
 
     def counts(self, batch: DetectionBatch) -> Losses:
         """Return the number of targets of each loss."""
@@ -120,16 +111,11 @@ def _shown(
     boxes: Float[Tensor, "B K 4"], truth: Float[Tensor, "B N 4"], present: Bool[Tensor, "B N"]
 ) -> Int[Tensor, "B K"]:
     """Return the index of the thing that each box shows: NONE at an IoU up to 0.3, UNCLEAR up to 0.5."""
-    overlap, thing = (_ious(boxes, truth) * present[:, None]).max(2)
+    # torchvision's box_iou takes one picture at a time.
+    shared, union = shared_and_union(boxes[:, :, None], truth[:, None])
+    overlap, thing = (shared / union.clamp(min=1e-9) * present[:, None]).max(2)
     unclear = torch.full_like(thing, UNCLEAR).where(overlap > 0.3, NONE)
-    shown: Tensor = thing.where(overlap > 0.5, unclear)
-    return shown
-
-
-def _ious(first: Float[Tensor, "B K 4"], second: Float[Tensor, "B N 4"]) -> Float[Tensor, "B K N"]:
-    """Return the IoU of all pairs within a picture; torchvision's box_iou takes one picture at a time."""
-    shared, union = shared_and_union(first[:, :, None], second[:, None])
-    return shared / union.clamp(min=1e-9)
+    return thing.where(overlap > 0.5, unclear)
 
 
 def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"], share: Float[Tensor, "K"] | None = None) -> Tensor:

@@ -1,7 +1,7 @@
 """Drawings of things, facing right, in the pixels of a medium one: people as functions, all others as SVG files."""
 
 from diptych.storybook.drawings import people
-from diptych.storybook.drawings.manner import Manner
+from diptych.storybook.drawings.people import Manner
 from diptych.storybook.drawings.svg import draw_svg
 from diptych.storybook.pencil import Colour, Pencil
 

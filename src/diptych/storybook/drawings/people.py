@@ -1,6 +1,7 @@
 """Drawings of people: a head, a trunk in the person's colour, arms and legs by pose."""
 
-from diptych.storybook.drawings.manner import Manner
+from typing import NamedTuple
+
 from diptych.storybook.kinds import HAND, KINDS, sitting_drop
 from diptych.storybook.pencil import INK, Colour, Pencil, shade
 
@@ -10,6 +11,14 @@ TROUSERS: tuple[Colour, ...] = ((58, 72, 118), (84, 84, 96), (92, 74, 62), (48, 
 SHOE: Colour = (64, 50, 50)
 MIDDLE = 16.0  # x of the body's axis
 NECK = 14.5  # y of a standing person's neck
+
+
+class Manner(NamedTuple):
+    """Pose and details of one drawing."""
+
+    pose: str  # empty where the kind has none
+    look: int  # which variant of the details, 0 to 3
+    holding: bool  # a person with an arm out
 
 
 def man(p: Pencil, c: Colour, m: Manner) -> None:

@@ -5,9 +5,8 @@ from posixpath import dirname, relpath
 from random import Random
 
 from diptych.storybook.web.plan import PageCase, true_caption
-from diptych.storybook.web.templates import PageParts
+from diptych.storybook.web.templates import PARTS, page
 
-PLACEHOLDER = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
 IN_GALLERY = 9
 _FOLDERS = {"metadata": "/moved", "loop": "/loop", "chain_5": "/chain5", "chain_6": "/chain6", "robots": "/closed"}
 _ENDINGS = {"chart": "png", "text": "png", "svg": "svg", "animated": "gif", "bomb": "png"}  # others are "jpg"
@@ -28,35 +27,21 @@ def html_of(case: PageCase, seed: int) -> str:
     )
     head = '<meta name="robots" content="noai, noimageai">' if case.page == "opt_out" else ""
     address = picture_address(case)
+    folder, _, relative = address.rpartition("/")
     if case.source == "base":
-        head += f'<base href="{address.rpartition("/")[0]}/">'
-    picture = "" if case.page in ("gallery", "no_picture") else _tag(case, address, alt, title)
-    thumbs = tuple(f'<img src="/thumbs/{case.number + n}.jpg" alt="" width="150" height="150">' for n in range(1, 5))
-    page = PageParts(
-        escape(case.host), escape(case.title), tuple(map(escape, case.paragraphs)), picture, caption, near, thumbs,
-        address, (case.zoom * 160, case.zoom * 160), head, case.declared or "",
-    ).page(case.template)  # fmt: skip
-    return page.replace("<p>", f"{_gallery(case, seed)}<p>", 1) if case.page == "gallery" else page
-
-
-def _tag(case: PageCase, address: str, alt: str, title: str) -> str:
-    """Return the <img> in the form of `case.source`; `alt` and `title` are escaped."""
+        head += f'<base href="{folder}/">'
+    if case.source == "relative":  # a picture of another host has no relative address
+        inside = case.picture != "rebinding"
+        relative = relpath(address.split(case.host, 1)[1], dirname(case.path)) if inside else address
     rest = f'alt="{alt}"' + (f' title="{title}"' if title else "")
-    match case.source:
-        case "lazy":
-            return f'<img src="{PLACEHOLDER}" data-src="{address}" {rest} loading="lazy">'
-        case "srcset":
-            thumb = f"/thumbs/{case.number}.jpg"
-            return f'<img src="{thumb}" srcset="{thumb} 150w, {address} 640w" {rest}>'
-        case "base":
-            return f'<img src="{address.rpartition("/")[2]}" {rest}>'
-        case "relative" if case.picture != "rebinding":
-            path = address.split(case.host, 1)[1]
-            return f'<img src="{relpath(path, dirname(case.path))}" {rest}>'
-        case "picture":
-            return f'<picture><source srcset="{address}" type="image/webp"><img src="{address}" {rest}></picture>'
-        case _:
-            return f'<img src="{address}" {rest}>'
+    picture = PARTS.tag(case.source, address, relative, f"/thumbs/{case.number}.jpg", rest)
+    html = page(
+        case.template, host=escape(case.host), title=escape(case.title), paragraphs=[*map(escape, case.paragraphs)],
+        picture="" if case.page in ("gallery", "no_picture") else picture, caption=caption, lead=near,
+        thumbs=[f'<img src="/thumbs/{case.number + n}.jpg" alt="" width="150" height="150">' for n in range(1, 5)],
+        shared=address, side=case.zoom * 160, head=head, lang=case.declared or "",
+    )  # fmt: skip
+    return html.replace("<p>", f"{_gallery(case, seed)}<p>", 1) if case.page == "gallery" else html
 
 
 def _gallery(case: PageCase, seed: int) -> str:

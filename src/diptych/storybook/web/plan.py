@@ -15,33 +15,12 @@ HOSTS = 40
 WORDS = parse_json(text_of(Path(__file__).with_name("prose.json")))
 CLOSED = "site-039.test"  # its robots.txt closes /closed/
 
-# Kinds of texts, with weights: 41 of 100 do not describe the picture.
-TEXTS = {
-    "alt": 15, "title": 7, "figcaption": 20, "before": 17, "other": 17, "junk": 6, "file_name": 6, "spam": 5,
-    "common": 5, "foreign": 2,
-}  # fmt: skip
+# Kinds and their weights: of texts (41 of 100 do not describe the picture), of pages (a gallery and a page without
+# pictures have no dominant picture) and of sources, which are the ways in which a page names its picture.
+_PLAN = parse_json(text_of(Path(__file__).with_name("plan.json")))
 # Kinds of pictures: a weight, and the rule that has to drop the picture, if one does.
-PICTURES = {
-    "scene": (760, None), "copy": (20, None), "resized": (20, None), "chart": (12, "realism"), "text": (12, "realism"),
-    "gradient": (8, "realism"), "noise": (6, "realism"), "icons": (8, "realism"), "one_colour": (4, "one_colour"),
-    "side_300": (10, "sides"), "side_301": (10, None), "wide": (6, "ratio"), "truncated": (6, "unreadable"),
-    "html": (6, "unreadable"), "bomb": (3, "pixels"), "svg": (4, "unreadable"), "animated": (4, None),
-    "status_404": (8, "fetch"), "status_503": (3, "fetch"), "status_429": (2, "fetch"), "loop": (3, "fetch"),
-    "chain_5": (4, None), "chain_6": (4, "fetch"), "slow": (2, "fetch"), "drip": (1, "fetch"), "endless": (2, "fetch"),
-    "gzip_bomb": (2, "fetch"), "reset": (2, "fetch"), "robots": (6, "fetch"), "opt_out_header": (6, "fetch"),
-    "metadata": (3, "fetch"), "rebinding": (2, "fetch"),
-}  # fmt: skip
-# Kinds of pages, with weights. A gallery and a page without pictures have no dominant picture.
-PAGES = {"page": 82, "gallery": 4, "no_picture": 3, "foreign": 9, "wrong_lang": 1, "opt_out": 1}
-# Ways in which a page names its picture, with weights.
-SOURCES = {"src": 70, "lazy": 8, "srcset": 8, "base": 5, "relative": 6, "picture": 3}
-# Why fetching a picture fails, as the report of mining names it.
-REASONS = {
-    "status_404": "status 404", "status_503": "server error", "status_429": "too many requests",
-    "loop": "redirects in a circle", "chain_6": "too many redirects", "slow": "timeout", "drip": "timeout",
-    "endless": "too large", "gzip_bomb": "too large", "reset": "reset", "robots": "robots", "opt_out_header": "opt-out",
-    "metadata": "private address", "rebinding": "private address",
-}  # fmt: skip
+PICTURES: dict[str, tuple[int, str | None]] = _PLAN["pictures"]
+REASONS: dict[str, str] = _PLAN["reasons"]  # why fetching a picture fails, as the report of mining names it
 
 
 @dataclass(frozen=True)
@@ -86,7 +65,7 @@ class PageCase:
 def plan(seed: int, number: int) -> PageCase:
     """Return the page of this number."""
     rng = Random(f"web {seed} {number}")
-    page = _drawn(rng, PAGES)
+    page = _drawn(rng, _PLAN["pages"])
     language = rng.choice(("de", "fr", "es", "nl")) if page == "foreign" else "en"
     declared: str | None = language if rng.random() < 0.7 else None
     if page == "foreign" and rng.random() < 0.2:
@@ -98,10 +77,10 @@ def plan(seed: int, number: int) -> PageCase:
     template = TEMPLATES[number % len(TEMPLATES)]
     prose = list(WORDS["prose"][language])
     rng.shuffle(prose)
-    text = _drawn(rng, TEXTS) if page in ("page", "wrong_lang") else "alt"
+    text = _drawn(rng, _PLAN["texts"]) if page in ("page", "wrong_lang") else "alt"
     path = f"/{rng.choice(('blog', 'notes', '2024/05', 'p'))}/{number:05d}.html"
     case = PageCase(
-        number, host, path, template, page, language, declared, picture, _drawn(rng, SOURCES), text,
+        number, host, path, template, page, language, declared, picture, _drawn(rng, _PLAN["sources"]), text,
         number, 3 if rng.random() < 0.5 else 2, rng.choice(WORDS["titles"][language]), tuple(prose[:4]),
     )  # fmt: skip
     case.texts.update(_texts(rng, seed, case))

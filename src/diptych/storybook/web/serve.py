@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
-from typing import Any, Self
+from threading import Lock
+from typing import Any
 
 from diptych.runtime.errors import DataError
 from diptych.storybook.web.plan import CLOSED
@@ -39,7 +39,7 @@ class Server(ThreadingHTTPServer):
         """`patience`: seconds before a slow host sends anything."""
         path = folder / "serving.json"
         if not path.exists():
-            raise DataError(f"no test web in {folder}; `diptych storybook web {folder}` writes one")
+            raise DataError(f"no test web in {folder}; `diptych storybook web --out {folder}` writes one")
         self.folder, self.patience, self.log = folder, patience, list[Request]()
         self.faults: dict[str, str] = json.loads(path.read_text("utf-8"))
         self.under_way: dict[str, int] = {}
@@ -150,18 +150,6 @@ class _Answer(BaseHTTPRequestHandler):
 @cache
 def _gzip_bomb() -> bytes:
     return gzip.compress(b"\0" * 60_000_000, 1)
-
-
-class Live(Server):
-    """A `Server` in its own thread, for tests and benchmarks: `with Live(folder) as server: server.port`."""
-
-    def __enter__(self) -> Self:
-        Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.shutdown()
-        self.server_close()
 
 
 def serve(folder: Path, port: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from diptych.runtime.files import write_atomically
+from diptych.runtime.outputs import claim
 from diptych.runtime.processes import map_in_processes
 from diptych.storybook.captions import captions
 from diptych.storybook.facts import Facts
@@ -35,7 +36,7 @@ def write(
     folder: Path, pages: int, seed: int = 0, processes: int = 1, progress: Callable[[int], object] | None = None
 ) -> None:
     """Write the first `pages` pages; equal seeds give equal bytes. `progress` gets the number of pages just done."""
-    folder.mkdir(parents=True, exist_ok=True)
+    claim(folder, "web")
     firsts = range(0, pages, IN_A_WARC)
     truth: list[str] = []
     listed: list[str] = []

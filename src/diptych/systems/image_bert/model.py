@@ -175,12 +175,10 @@ class LocatedRegionEmbedding(nn.Module):
 
     def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
         if batch.whole is None:
-            raise DataError(
-                "the model reads the feature of the whole image, and some images have none", key=batch.keys[0]
-            )
+            raise DataError("the model reads a feature of the whole image; some images have none", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
-                f"features of whole images have {batch.whole.shape[-1]} values, the model expects {self.whole_size}",
+                f"features of whole images have {batch.whole.shape[-1]} values, wanted {self.whole_size}",
                 key=batch.keys[0],
             )
         return batch.whole

@@ -17,7 +17,7 @@ from diptych.systems.image_bert.model import ImageBertConfig
 from diptych.systems.image_bert.objectives import ImageBertObjectives
 from diptych.systems.preset import Preset, StagedPreset, preset
 from diptych.systems.recipe import DataConfig
-from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos, small_task
+from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos
 from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -32,7 +32,7 @@ PRETRAIN = preset(
     init="paper: BERT base",  # section 5.1
     objectives=ImageBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
-    training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, keep=2),
+    training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, average_best=0),
     data=DataConfig(max_words=42),  # 144 positions, 100 of them regions and two special tokens
 )
 RETRIEVAL = PRETRAIN.but(
@@ -153,5 +153,5 @@ RECIPES: tuple[Preset | StagedPreset, ...] = (
         "Table 3 for small worlds: the noisy split, then the clean one.",
         (WEB, TRAIN),
     ),
-    *photos(SMALL, small_task(SMALL, "retrieval")),
+    *photos(SMALL),
 )

@@ -1,4 +1,4 @@
-"""Import and export of checkpoints of TDEN's released code (YehLi/xmodaler), and initialisation from BERT.
+"""Import of checkpoints of TDEN's released code (YehLi/xmodaler), and initialisation from BERT.
 
 Pre-training, captioning, retrieval, VQA and VCR models share the names of their encoders. Each lacks the parts that its
 task does not use, so its layers and heads show the task.
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.models import checkpoint as bert
-from diptych.models.renaming import export, layer_table, rename
+from diptych.models.renaming import layer_table, rename
 from diptych.models.system import Imported
 from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError
@@ -123,17 +123,6 @@ def start_tden(model: Tden, source: str | os.PathLike[str]) -> ImportReport:
     if not config.tied_words and "heads.word.dense.weight" in ours:
         ours["heads.word.words.weight"] = ours["text.words.weight"]
     return bert.load_known(model, ours, report)
-
-
-def export_tden(model: Tden) -> Tensors:
-    """Return our weights under the authors' names. Raises CheckpointError for a form that their code lacks."""
-    config = model.config
-    if config.structure != "decoupled" or config.cross_ffn != "official" or config.tied_words:
-        raise CheckpointError(
-            "only structure=decoupled, cross_ffn=official and tied_words=false have a counterpart in the authors' code"
-        )
-    exported = export({name.replace(CHOICE, READ): value for name, value in model.state_dict().items()}, TABLE)
-    return exported | ({BIAS_AGAIN: exported[BIAS]} if BIAS in exported else {})
 
 
 def _sizes(ours: Tensors, path: Path) -> dict[str, Any]:

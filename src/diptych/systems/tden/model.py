@@ -106,9 +106,7 @@ class TdenConfig(TextConfig):
         if there := [name for name in unused if getattr(self, name)]:
             raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set 0")
         if self.structure != "decoupled" and not self.cross_layers:
-            raise ValueError(
-                f"structure={self.structure} reads and writes in the cross layers; cross_layers=0 leaves none"
-            )
+            raise ValueError(f"structure={self.structure} reads and writes in cross layers; cross_layers=0 leaves none")
         return self
 
     @classmethod
@@ -174,10 +172,7 @@ class Tden(DecoderModel):
             if config.answers < 1:
                 raise RecipeError("a head over answers was asked for, but the model's config has answers=0; set it")
             if config.vqa_fusion == "official" and not config.decoder_layers:
-                raise RecipeError(
-                    "vqa_fusion=official is a classifier over the encoder and one over the decoder, and "
-                    "decoder_layers=0 leaves no decoder; set vqa_fusion=paper"
-                )
+                raise RecipeError("vqa_fusion=official classifies by the decoder too; with decoder_layers=0 set paper")
             return TwoAnswers(sizes, config.cross_layers) if config.vqa_fusion == "official" else one(config.answers)
 
         def one(answers: int) -> nn.Module:
@@ -255,10 +250,7 @@ class Tden(DecoderModel):
 
     def _similarity(self) -> SimilarityHead:
         if "similarity" not in self.heads:
-            raise RecipeError(
-                "this model has no head 'similarity', so it cannot search: train it for retrieval, or pre-train with "
-                "objectives.matching on"
-            )
+            raise RecipeError("no head 'similarity' to search by: train for retrieval, or pre-train with matching")
         head = self.heads["similarity"]
         assert isinstance(head, SimilarityHead)
         return head

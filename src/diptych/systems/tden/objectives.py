@@ -63,23 +63,18 @@ class TdenObjectives(Objectives):
         if not (self.words or self.regions or self.writing or self.matching):
             raise ValueError("words, regions, writing and matching are all off, so there is nothing to train")
         if self.two_pass and not (self.words and self.writing):
-            raise ValueError(
-                f"two_pass={self.two_pass} puts predicted and written words where words are masked: it needs "
-                "words=true and writing=true, or two_pass=null"
-            )
+            raise ValueError(f"two_pass={self.two_pass} needs words=true and writing=true; or set two_pass=null")
         if self.matching_on == "cross" and self.two_pass:
-            raise ValueError(
-                f"two_pass={self.two_pass} with matching_on=cross: the paper has no such row; set two_pass=null"
-            )
+            raise ValueError(f"two_pass={self.two_pass} with matching_on=cross: no row of the paper; set two_pass=null")
         return self
 
     @property
-    def _across(self) -> bool:
+    def reads_pairs(self) -> bool:
         return self.matching is not None and self.matching_on == "cross"
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         read = self._read(vocabulary)
-        across = self._across
+        across = self.reads_pairs
         source: Literal["hidden", "words"] = "hidden" if self.msg_input == "official" else "words"
         write = GenerateText(vocabulary, source=source, only_matched=across)
         if across:
@@ -95,7 +90,7 @@ class TdenObjectives(Objectives):
         return Schedule(((ScheduledSampling(**parts, scheme=self.two_pass, form=self.sampling), 1.0),))
 
     def _read(self, vocabulary: Vocabulary) -> tuple[Objective, ...]:
-        across = self._across
+        across = self.reads_pairs
         scheme, both_ways = SCHEMES[self.masking], ((BIDIRECTIONAL, 1.0),)
         words = MaskedLanguage(
             vocabulary, rate=self.rate, scheme=scheme, attention=both_ways, only_matched=across, hides_end=False

@@ -40,7 +40,8 @@ PRETRAIN = preset(
     init="paper: BERT base",
     objectives=TdenObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
-    training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, keep=2),  # on 16 GPUs
+    # The batch was shared by 16 GPUs.
+    training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=2),
 )
 CAPTION = PRETRAIN.but(

@@ -1,13 +1,12 @@
-"""Import and export of the Unified VLP authors' checkpoints: BERT's names, with layers for regions and answers."""
+"""Import of the Unified VLP authors' checkpoints: BERT's names, with layers for regions and answers."""
 
 from pathlib import Path
 
 from diptych.models import checkpoint as bert
-from diptych.models.renaming import export
 from diptych.models.system import Imported
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
-from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
+from diptych.systems.unified_vlp.model import UnifiedVLPResolvedConfig
 
 INNER = "bert.encoder.layer.0.intermediate.dense.weight"
 
@@ -30,8 +29,7 @@ def import_unified_vlp(
     heads = bert.heads_for(path, width, heads)
     if positions < max_regions + 3:
         raise CheckpointError(
-            f"{path} has {positions} positions, which do not fit {max_regions} regions; give max_regions as it was "
-            "trained with"
+            f"{path} has {positions} positions for {max_regions} regions; give max_regions as trained"
         )
     ours, report = bert.renamed(theirs, names_there)
     bert.narrow_word_head(ours, width, report)
@@ -55,21 +53,10 @@ def import_unified_vlp(
     return config, bert.head_names(ours), ours, report
 
 
-def export_unified_vlp(model: UnifiedVLP) -> Tensors:
-    """Return our weights under the authors' names. Raises CheckpointError for the paper's form of the regions."""
-    if model.config.region_embedding != "official":
-        raise CheckpointError("only region_embedding=official has a counterpart in the authors' code")
-    exported = export(model.state_dict(), bert.TABLE)
-    return exported | ({bert.TIED: exported[bert.WORDS]} if "word" in model.heads else {})
-
-
 def _check_system(theirs: Tensors, path: Path) -> None:
     if bert.WORDS not in theirs:
         bert.refuse_system(theirs, path, "a Unified VLP checkpoint")
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
-        raise CheckpointError(
-            f"{path} is a BERT or UniLM checkpoint: it has no region layers (vis_embed, vis_pe_embed). To begin "
-            "pre-training from it, give it as --init"
-        )
+        raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; give it as --init")
     if missing := [name for name in (*bert.SIZED, INNER) if name not in theirs]:
         raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")

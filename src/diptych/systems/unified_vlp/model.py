@@ -70,10 +70,7 @@ class UnifiedVLPConfig(ModelConfig):
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPConfig:
         if self.max_text < 1:
-            raise ValueError(
-                f"positions={self.positions} leaves no place for words after {self.max_regions} regions and two "
-                "special tokens"
-            )
+            raise ValueError(f"positions={self.positions} leaves words no place after {self.max_regions} regions + 2")
         return self
 
     @property

@@ -13,7 +13,7 @@ test: CIDEr 116.9, BLEU-4 36.5; on VQA test-dev 70.5 (Tables 2 and 4).
 from diptych.models.decoding import DecodingOptions
 from diptych.systems.preset import Preset, preset
 from diptych.systems.recipe import DataConfig
-from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos, small_scst, small_task
+from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos, small_scst
 from diptych.systems.unified_vlp.model import UnifiedVLPConfig
 from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
 from diptych.tasks.self_critical import SelfCriticalObjectives
@@ -40,7 +40,7 @@ PRETRAIN = preset(
         warmup_share=0.1,
         warmup_from_zero=True,
     ),
-    training=TrainingConfig(steps=175_000, batch=512, micro_batch=64, validate_every=5000, keep=2),
+    training=TrainingConfig(steps=175_000, batch=512, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=5),
     data=DataConfig(lowercase=False),  # as UniLM's vocabulary
 )
@@ -167,5 +167,5 @@ RECIPES: tuple[Preset, ...] = (
         training={"steps": 265_000, "batch": 64, "micro_batch": None},
     ),
     small_scst(SMALL_CAPTION, "queries"),
-    *photos(SMALL, SMALL_CAPTION, small_task(SMALL, "retrieval")),
+    *photos(SMALL, SMALL_CAPTION),
 )

@@ -331,10 +331,7 @@ class VisualFeatures(nn.Module):
         if self.config.whole == "given" and batch.whole is not None:
             return batch.whole
         if self.config.whole == "given" and batch.boxes.shape[1]:
-            raise DataError(
-                "the model reads the feature of the whole image, and some images have none; set model.whole=mean",
-                key=batch.keys[0],
-            )
+            raise DataError("some images have no feature of the whole image; set model.whole=mean", key=batch.keys[0])
         visible = (batch.regions_present & ~batch.hidden)[..., None].to(features)
         mean: Tensor = (features * visible).sum(1) / visible.sum(1).clamp(min=1)
         return mean

@@ -116,7 +116,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     if prefix is None:
         raise CheckpointError(
             f"{source} holds no ResNet: no {FIRST} next to a {LAST}; give weights of torchvision's ResNet or of a "
-            "detector that has one (`diptych storybook detector RUN --faster-rcnn resnet18_fpn`)"
+            "detector that has one (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
         )
     ours = {
         name.replace("layer4.", "head.") if name.startswith("layer4.") else f"backbone.{name}": tensor

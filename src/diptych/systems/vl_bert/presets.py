@@ -16,14 +16,14 @@ pixels. Boxes are those of a detector of Visual Genome; in VCR and RefCOCO+ thos
 extract DATA STORE --detector ground-truth`). The code reads pixels in VCR, RefCOCO+ and `official/end-to-end`. A recipe
 that starts from a model on stored features reads stored features:
 
-    diptych import vl-bert vl-bert-base-e2e.model imported --vocab vocab.txt
+    diptych import vl-bert vl-bert-base-e2e.model --out imported --vocab vocab.txt
     diptych finetune vcr --recipe vl-bert/official/vcr --data STORE --model imported --out runs/vcr
 """
 
 from diptych.models.system import NETWORK
 from diptych.systems.preset import Preset, preset
 from diptych.systems.recipe import DataConfig
-from diptych.systems.shared import NO_DROPOUT, TRAINING, muon
+from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos
 from diptych.systems.vl_bert.model import VLBertConfig
 from diptych.systems.vl_bert.objectives import VLBertObjectives
 from diptych.tasks.referring import ReferringObjectives
@@ -46,7 +46,7 @@ PRETRAIN = preset(
     init="paper: BERT base",  # section 4.1
     objectives=VLBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, weight_decay=1e-4, warmup_steps=8000, lr_multipliers=OWN_GROUP),
-    training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000),
+    training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000, average_best=0),
     data=DataConfig(pixels_colours="bgr"),
 )
 # A choice among 3,129 answers, BUTD's protocol (section 4.2.2), on the official split, train. The code adds the 214 k
@@ -204,4 +204,5 @@ RECIPES: tuple[Preset, ...] = (
         training={"batch": 16},
         data={"pixels_shorter": 128, "pixels_longer": 192},
     ),
+    *photos(SMALL),
 )

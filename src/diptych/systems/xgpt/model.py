@@ -219,10 +219,7 @@ class Xgpt(DecoderModel):
     def _target(self, batch: Batch) -> Float[Tensor, "B U D"]:
         assert batch.target is not None
         if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
-            raise RecipeError(
-                f"XGPT's decoder writes after the encoder has read, and {strange.pop()!r} is no such attention; choose "
-                "the objective generate_text, or another model"
-            )
+            raise RecipeError(f"XGPT writes after it has read, which {strange.pop()!r} is not; choose generate_text")
         if not self._text_alone(batch):
             return self._words(batch.target, places=batch.target_start)
         queries = self.queries.weight[None, : batch.target.shape[1]]

@@ -78,7 +78,7 @@ CAPTION = PRETRAIN.but(
     init="paper: xgpt/in-domain",
     objectives=CaptionObjectives(),
     optimizer={"lr": 1e-5},
-    training={"steps": 33_000, "average_best": 1},
+    training={"steps": 33_000, "average_best": 0},
 )
 # The paper has neither: 20 epochs of VQA 2.0 and 30 of Flickr30k with batch 128, as for VL-BERT and TDEN.
 VQA = PRETRAIN.but(
@@ -88,7 +88,7 @@ VQA = PRETRAIN.but(
     init="paper: xgpt/pretrain",
     objectives=VqaObjectives(),
     optimizer={"lr": 5e-5},
-    training={"steps": 69_500, "batch": 128, "average_best": 1},
+    training={"steps": 69_500, "batch": 128, "average_best": 0},
 )
 RETRIEVAL = VQA.but(
     "xgpt/retrieval",

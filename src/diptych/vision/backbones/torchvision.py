@@ -35,7 +35,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     """Open a classifier by its torchvision name. Raises RecipeError for unknown names, CheckpointError for weights."""
     trunk = _trunk(name)
     if weights is not None or pretrained:
-        tensors = _downloaded(name) if weights is None else read_weights(weights)
+        tensors = downloaded(name) if weights is None else read_weights(weights)
         needed = {f"extractor.{key}": value for key, value in tensors.items()}
         needed = {key: value for key, value in needed.items() if key in trunk.state_dict()}
         fill(trunk, needed, name if weights is None else str(weights))
@@ -63,10 +63,12 @@ def _trunk(name: str) -> nn.Module:
     return _LastMap(create_feature_extractor(model.eval(), {before: "map"}))
 
 
-def _downloaded(name: str) -> dict[str, Tensor]:
+def downloaded(name: str) -> dict[str, Tensor]:
+    """Return torchvision's weights of one of its networks, downloaded once to torch's cache. Raises CheckpointError."""
     weights = cast(Any, get_model_weights(name)).DEFAULT
+    file = str(weights.url).rpartition("/")[2]
     remedy = (
-        f"fetch {weights.url} where there is a network, and give the file with --weights, or put it in "
+        f"fetch {weights.url} where there is a network, and give the file {file} with --weights, or put it in "
         f"{torch.hub.get_dir()}/checkpoints"
     )
     with downloading(f"the weights of {name}", remedy):

@@ -1,13 +1,17 @@
-"""Training batches of detectors: images and the objects in them."""
+"""Training of detectors: batches of images and the objects in them, and what their updates share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
+
+from diptych.core import Capability, Objective, Partners, Sample
 
 
 @dataclass(frozen=True)
@@ -33,3 +37,18 @@ class DetectionBatch:
             return value.to(device) if isinstance(value, Tensor) else value
 
         return replace(self, **{name: moved(value) for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class DetectionUpdate:
+    """Base of the updates of detector training. Every step makes the same one, so it is its own schedule (`at`)."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    objectives: Sequence[Objective] = ()  # language objectives: none
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+
+    def at(self, step: int) -> Any:
+        return self
+
+    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
+        return samples

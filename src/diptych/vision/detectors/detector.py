@@ -2,16 +2,19 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.vision.detectors.weights import fingerprint
 
 Picture = UInt8[Tensor, "3 _ _"]  # an upright RGB image of any height and width
+N = TypeVar("N", bound=nn.Module)
 BACKGROUND = "background"  # the class of boxes without an object
 
 
@@ -53,17 +56,35 @@ def computing_on(detector: Detector, device: torch.device) -> Iterator[None]:
 
 
 def regions_of(
-    picture: Picture,
-    boxes: Float[Tensor, "R 4"],
-    scores: Float[Tensor, "R"],
-    classes: Float[Tensor, "R C"] | None = None,
-    features: Float[Tensor, "R F"] | None = None,
-    whole: Float[Tensor, "F"] | None = None,
+    picture: Picture, boxes: Float[Tensor, "R 4"], scores: Float[Tensor, "R"], **more: Tensor | None
 ) -> Regions:
-    """Make the regions of an image on the CPU; boxes are corners as fractions of the image."""
-    classes, features, whole = (None if one is None else one.cpu() for one in (classes, features, whole))
-    size = (picture.shape[2], picture.shape[1])
-    return Regions(boxes.cpu(), scores.cpu(), size, classes, features, whole=whole)
+    """Make the regions of an image on the CPU; boxes are corners as fractions of the image, `more` other fields."""
+    others: dict[str, Any] = {name: None if one is None else one.cpu() for name, one in more.items()}
+    return Regions(boxes.cpu(), scores.cpu(), (picture.shape[2], picture.shape[1]), **others)
+
+
+class NetworkDetector(Generic[N]):
+    """Base of detectors whose regions a network finds in images."""
+
+    needs_pictures = True
+    network: N
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The sha256 of the network's weights."""
+        return fingerprint(self.network)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @torch.no_grad()  # not inference mode, whose tensors cannot be trained on
+    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        return self.regions_in(pictures, records) if pictures else []
+
+    def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        """Return the regions of each image; there is at least one."""
+        raise NotImplementedError
 
 
 def groups_of_one_size(sizes: Sequence[Hashable], at_once: int) -> Iterator[list[int]]:

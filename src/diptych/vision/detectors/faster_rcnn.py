@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from random import Random
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -22,26 +20,16 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.faster_rcnn import FasterRCNN as Network
 from torchvision.ops import clip_boxes_to_image
 
-from diptych.core import (
-    IGNORE,
-    Capability,
-    FeatureContract,
-    Losses,
-    Objective,
-    Partners,
-    Record,
-    Regions,
-    Sample,
-    Update,
-)
-from diptych.runtime.downloads import downloading
+from diptych.core import IGNORE, FeatureContract, Losses, Record, Regions
+from diptych.runtime.configs import of_json
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.weight_files import read_weights
-from diptych.vision.detectors.detection_batch import DetectionBatch
-from diptych.vision.detectors.detector import Picture, regions_of
+from diptych.vision.backbones.torchvision import downloaded
+from diptych.vision.detectors.detection_batch import DetectionBatch, DetectionUpdate
+from diptych.vision.detectors.detector import NetworkDetector, Picture, regions_of
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import EXACTLY_100, Selection
-from diptych.vision.detectors.weights import fill, fingerprint, restored, write_detector
+from diptych.vision.detectors.weights import fill, restored, write_detector
 
 KIND = "faster-rcnn"
 WHOLE_NETWORKS = ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2", "fasterrcnn_mobilenet_v3_large_fpn",
@@ -80,17 +68,11 @@ class FasterRCNNConfig:
         return cast(Network, built)
 
 
-class FasterRCNN:
+class FasterRCNN(NetworkDetector[Network]):
     """A Faster R-CNN with a rule that selects regions among its proposals."""
-
-    needs_pictures = True
 
     def __init__(self, network: Network, shape: FasterRCNNConfig, selection: Selection = EXACTLY_100) -> None:
         self.network, self.shape, self.selection = network.eval(), shape, selection
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        return fingerprint(self.network)
 
     @property
     def contract(self) -> FeatureContract:
@@ -98,18 +80,15 @@ class FasterRCNN:
         size = "" if self.shape.shorter is None else f" at {self.shape.shorter} pixels"
         return FeatureContract(
             extractor=f"{self.shape.architecture} {self.shape.layer}{size}",
-            weights=self._fingerprint,
+            weights=self.fingerprint,
             feature_size=linear[-1].out_features,
             class_names=self.shape.class_names,
             selection=str(self.selection),
             whole=True,
         )
 
-    @torch.no_grad()
-    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        if not pictures:
-            return []
-        device = next(self.network.parameters()).device
+    def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+        device = self.device
         self._check_sides(pictures)
         images, _ = self.network.transform([picture.to(device).float() / 255 for picture in pictures], None)
         maps: Any = self.network.backbone(images.tensors)
@@ -157,17 +136,17 @@ class FasterRCNN:
         boxes = clip_boxes_to_image(refined[1:][torch.arange(len(best)), best + 1], size)
         boxes = boxes / boxes.new_tensor([size[1], size[0]] * 2)
         rows = self.selection.choose(boxes, scores, best)
-        return regions_of(picture, boxes[rows], scores[rows], classes[1:][rows], features[1:][rows], features[0])
+        more = {"classes": classes[1:][rows], "features": features[1:][rows], "whole": features[0]}
+        return regions_of(picture, boxes[rows], scores[rows], **more)
 
     def save(self, folder: Path) -> None:
-        described = {"kind": KIND, "shape": asdict(self.shape), "selection": self.selection.to_json()}
+        described = {"kind": KIND, "shape": asdict(self.shape), "selection": asdict(self.selection)}
         write_detector(folder, described, self.network)
 
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> FasterRCNN:
-        values = described["shape"]
-        shape = FasterRCNNConfig(**{**values, "class_names": tuple(values["class_names"])})
-        return cls(restored(shape.build(), folder, described), shape, Selection.from_json(described["selection"]))
+        shape = of_json(FasterRCNNConfig, described["shape"])
+        return cls(restored(shape.build(), folder, described), shape, Selection(**described["selection"]))
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> FasterRCNN:
@@ -192,16 +171,8 @@ class FasterRCNN:
                 f"torchvision has no detector weights for {architecture!r}; {nearest(architecture, WHOLE_NETWORKS)}; "
                 "or give a file of weights"
             )
-        weights = cast(Any, get_model_weights(architecture)).DEFAULT
         shape = coco_shape(architecture, layer)
-        name = str(weights.url).rpartition("/")[2]
-        remedy = (
-            f"fetch {weights.url} where there is a network, and give the file {name} with --weights, or put it in "
-            f"{torch.hub.get_dir()}/checkpoints"
-        )
-        with downloading(f"the weights of {architecture}", remedy):
-            tensors = weights.get_state_dict(progress=False, check_hash=True)
-        return cls(fill(shape.build(), tensors, weights.url), shape, selection)
+        return cls(fill(shape.build(), downloaded(architecture), architecture), shape, selection)
 
 
 def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
@@ -210,19 +181,8 @@ def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
     return FasterRCNNConfig(architecture, tuple(classes), layer)
 
 
-@dataclass(frozen=True)
-class FasterRCNNDetection:
+class FasterRCNNDetection(DetectionUpdate):
     """The training update of Faster R-CNN, like `Detection` of the small one. Class 0 is the background."""
-
-    weights: Mapping[str, float] = field(default_factory=dict)
-    objectives: Sequence[Objective] = ()
-    needs: ClassVar[frozenset[Capability]] = frozenset()
-
-    def at(self, step: int) -> Update:
-        return self
-
-    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
-        return samples
 
     def counts(self, batch: DetectionBatch) -> Losses:
         return {name: torch.tensor(len(batch)) for name in LOSSES}

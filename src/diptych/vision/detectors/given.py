@@ -24,6 +24,7 @@ import torch
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.core.contract import GIVEN, FeatureProfile
+from diptych.runtime.configs import of_json
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of
 from diptych.vision.detectors.detector import Picture
@@ -32,7 +33,7 @@ from diptych.vision.detectors.weights import write_detector
 from diptych.vision.features.files import FeatureFiles, open_features, state_of
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
 from diptych.vision.features.raw import Raw, read_as_data, refuse
-from diptych.vision.pictures import picture_size
+from diptych.vision.image_files import picture_size
 
 KIND = GIVEN
 NAMES = "classes.txt"
@@ -187,8 +188,8 @@ class GivenRegions:
     def from_folder(cls, _: Path, described: dict[str, Any]) -> GivenRegions:
         """Open the form of given features, without the features."""
         given = cls(described["feature_size"], described["class_names"], whole_boxes=described["whole_boxes"])
-        profile = described["profile"]
-        given.name, given.known = described["extractor"], None if profile is None else FeatureProfile.from_json(profile)
+        given.name, profile = described["extractor"], described["profile"]
+        given.known = None if profile is None else of_json(FeatureProfile, profile)
         return given
 
 
@@ -224,7 +225,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if own is None:
         if known is not None:
             return known
-        remedy = "give the images (--pictures FOLDER), or their `width` and `height` in the data"
+        remedy = "give the images (--images FOLDER), or their `width` and `height` in the data"
         refuse(raw.where, "boxes in pixels and nowhere the size of the image", "it", remedy)
     if known is None or own == known:
         return own

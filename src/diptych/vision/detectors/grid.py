@@ -16,22 +16,20 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import RecipeError
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.backbones.opened import refuse_unknown
-from diptych.vision.detectors.detector import Picture, regions_of
+from diptych.vision.detectors.detector import NetworkDetector, Picture, regions_of
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.request import DetectorRequest
-from diptych.vision.detectors.weights import DETECTOR, fingerprint, write_detector
+from diptych.vision.detectors.weights import DETECTOR, write_detector
 
 KIND, ONNX = "grid", "onnx:"
 CELLS = 7  # on a side; fewer where the map has fewer
 
 
-class Grid:
+class Grid(NetworkDetector[Backbone]):
     """`cells` by `cells` regions of equal size, without those outside an image that is not square."""
 
-    needs_pictures = True
-
     def __init__(self, backbone: Backbone, cells: int | None = None) -> None:
-        self.backbone = backbone.eval()
+        self.network = self.backbone = backbone.eval()
         most = backbone.map_size[1]
         self.cells = min(CELLS, most) if cells is None else cells
         if not 1 <= self.cells <= most:
@@ -39,24 +37,17 @@ class Grid:
                 f"cells={cells}, and the last map of {backbone.name} has {most} on a side; wanted 1 to {most}"
             )
 
-    @property
-    def network(self) -> Backbone:
-        return self.backbone
-
     @cached_property
     def contract(self) -> FeatureContract:
         return FeatureContract(
             extractor=f"grid:{self.backbone.name} at {self.backbone.side} pixels",
-            weights=fingerprint(self.backbone),
+            weights=self.fingerprint,
             feature_size=self.backbone.width,
             selection=f"all of {self.cells} x {self.cells} cells",
             whole=True,
         )
 
-    @torch.no_grad()
-    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        if not pictures:
-            return []
+    def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         maps, shares = self.backbone.maps_of(pictures)
         cells = adaptive_avg_pool2d(maps, self.cells)
         return [self._one(*of_one) for of_one in zip(pictures, cells, shares, strict=True)]
@@ -67,7 +58,7 @@ class Grid:
         corners = torch.stack([left, top, left + 1, top + 1], -1).reshape(-1, 4) / self.cells
         boxes = (corners / share.cpu().repeat(2)).clamp(0, 1)
         features = cells[:, :rows, :columns].flatten(1).T.cpu()
-        return regions_of(picture, boxes, torch.ones(len(boxes)), None, features, features.mean(0))
+        return regions_of(picture, boxes, torch.ones(len(boxes)), features=features, whole=features.mean(0))
 
     def save(self, folder: Path) -> None:
         write_detector(folder, {"kind": KIND, **self.backbone.described, "cells": self.cells}, self.backbone)

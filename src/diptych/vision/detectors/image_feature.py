@@ -15,24 +15,19 @@ from torch import Tensor, nn
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detectors.detector import Detector, Picture
+from diptych.vision.detectors.detector import Detector, NetworkDetector, Picture
 from diptych.vision.detectors.load import REGIONS, load_detector
 from diptych.vision.detectors.weights import fingerprint, write_detector
 
 KIND = "with-whole"
 
 
-class WithImageFeature:
+class WithImageFeature(NetworkDetector[nn.ModuleList]):
     """Regions of `regions`; the whole image's feature is the mean of the backbone's last map over the image."""
-
-    needs_pictures = True
 
     def __init__(self, regions: Detector, backbone: Backbone) -> None:
         self.regions, self.backbone = regions, backbone.eval()
-
-    @property
-    def network(self) -> nn.Module:
-        return nn.ModuleList([self.backbone, *filter(None, [self.regions.network])])
+        self.network = nn.ModuleList([self.backbone, *filter(None, [regions.network])])
 
     @property
     def contract(self) -> FeatureContract:
@@ -40,19 +35,17 @@ class WithImageFeature:
         return replace(
             inner,
             extractor=f"{inner.extractor}; whole: {self.backbone.name} at {self.backbone.side} pixels",
-            weights=hashlib.sha256(f"{inner.weights} {self._fingerprint}".encode()).hexdigest(),
+            weights=hashlib.sha256(f"{inner.weights} {self.fingerprint}".encode()).hexdigest(),
             whole=True,
             whole_size=self.backbone.width,
         )
 
     @cached_property
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
+        """The sha256 of the backbone's weights."""
         return fingerprint(self.backbone)
 
-    @torch.no_grad()
-    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        if not pictures:
-            return []
+    def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         regions = self.regions.detect(pictures if self.regions.needs_pictures else [], records)
         cells = zip(*self.backbone.maps_of(pictures), strict=True)
         return [replace(one, whole=_mean(*of)) for one, of in zip(regions, cells, strict=True)]

@@ -1,7 +1,7 @@
 """The table of detector kinds: the class that opens a folder, and the names and files a user can give instead."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -86,29 +86,29 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
             raise RecipeError(f"{name} is not for {what}; leave it out")
 
 
-def load_detector(folder: Path, selection: Selection | None = None) -> Detector:
+def load_detector(folder: Path, selection: Selection | int | None = None) -> Detector:
     """Open a folder that `Detector.save` wrote; it is self-contained, so it may be moved.
 
-    `selection` replaces the rule that it was saved with, also in its contract. Raises CheckpointError for a damaged
-    folder, RecipeError where the detector takes no rule.
+    `selection` replaces the rule that it was saved with, also in its contract; a number keeps the rule and changes how
+    many it chooses. Raises CheckpointError for a damaged folder, RecipeError where the detector takes no rule.
     """
-    detector = _load(folder)
-    if selection is not None:
-        finder: Any = getattr(detector, "regions", detector)  # `regions`: the one inside a `with-whole`
-        if not isinstance(getattr(finder, "selection", None), Selection):
-            name = finder.contract.extractor
-            raise RecipeError(f"{name} takes no other selection of regions than its own; leave it out")
-        finder.selection = selection
-    return detector
-
-
-def _load(folder: Path) -> Detector:
     described = read_detector(folder)
     kind = DETECTORS.get(str(described["kind"]))
     if kind is None:
         known = nearest(str(described["kind"]), DETECTORS)
         raise CheckpointError(f"{folder / DETECTOR} is of an unknown kind; {known}")
     try:
-        return cast(Detector, kind.load().from_folder(folder, described))
+        detector = cast(Detector, kind.load().from_folder(folder, described))
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / DETECTOR} is damaged ({error!r}); copy the folder again") from error
+    if selection is not None:
+        finder: Any = getattr(detector, "regions", detector)  # `regions`: the one inside a `with-whole`
+        own = getattr(finder, "selection", None)
+        if isinstance(selection, int) and own is not None:
+            finder.selection = replace(own, most=selection, least=selection)
+        elif isinstance(selection, Selection) and isinstance(own, Selection):
+            finder.selection = selection
+        else:
+            name = finder.contract.extractor
+            raise RecipeError(f"{name} takes no other selection of regions; leave it out (grids have --set cells=N)")
+    return detector

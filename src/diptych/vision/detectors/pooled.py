@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detectors.detector import Detector, Picture, regions_of
+from diptych.vision.detectors.detector import Detector, NetworkDetector, Picture, regions_of
 from diptych.vision.detectors.grid import ONNX, Grid, backbone_of
 from diptych.vision.detectors.letterbox import to_square
 from diptych.vision.detectors.pooling import pool_regions
@@ -24,17 +23,15 @@ from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 from diptych.vision.detectors.proposers.transformers import TransformersProposer
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import EXACTLY_100, Selection
-from diptych.vision.detectors.weights import WEIGHTS, fill, fingerprint, read_weights, write_detector
+from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights, write_detector
 
 KIND, HF = "pooled", "hf:"
 CELLS = 7  # per region, in x and in y
 PROPOSER, BACKBONE = "proposer", "backbone"
 
 
-class PooledDetector:
+class PooledDetector(NetworkDetector[nn.ModuleDict]):
     """A proposer's boxes with a backbone's features, or without a backbone the proposer's own."""
-
-    needs_pictures = True
 
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection = EXACTLY_100) -> None:
         if backbone is None and not proposer.feature_size:
@@ -48,20 +45,13 @@ class PooledDetector:
         whose = "" if self.backbone is None else f"; features: {self.backbone.name} at {self.backbone.side} pixels"
         return FeatureContract(
             extractor=self.proposer.name + whose,
-            weights=self._fingerprint,
+            weights=self.fingerprint,
             feature_size=self.proposer.feature_size if self.backbone is None else self.backbone.width,
             class_names=self.proposer.class_names,
             selection=str(self.selection),
         )
 
-    @cached_property
-    def _fingerprint(self) -> str:
-        return fingerprint(self.network)
-
-    @torch.no_grad()
-    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        if not pictures:
-            return []
+    def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         candidates = zip(pictures, self.proposer.propose(pictures), records, strict=True)
         regions = [self._chosen(*of_one) for of_one in candidates]
         if self.backbone is None:
@@ -78,11 +68,11 @@ class PooledDetector:
         classes = labels.argmax(1) if labels is not None else torch.zeros_like(scores).long()
         rows = wide[self.selection.choose(boxes[wide], scores[wide], classes[wide])]
         labels, features = (None if one is None else one[rows].float() for one in (labels, features))
-        return regions_of(picture, boxes[rows], scores[rows], labels, features)
+        return regions_of(picture, boxes[rows], scores[rows], classes=labels, features=features)
 
     def save(self, folder: Path) -> None:
         described = {
-            "kind": KIND, PROPOSER: dict(self.proposer.described), "selection": self.selection.to_json(),
+            "kind": KIND, PROPOSER: dict(self.proposer.described), "selection": asdict(self.selection),
             BACKBONE: None if self.backbone is None else self.backbone.described,
         }  # fmt: skip
         write_detector(folder, described, self.network)
@@ -116,7 +106,7 @@ class PooledDetector:
         fill(proposer, part(PROPOSER), source)
         features = described[BACKBONE]
         backbone = None if features is None else Backbone.from_described(features, part(BACKBONE), source)
-        return cls(proposer, backbone, Selection.from_json(described["selection"]))
+        return cls(proposer, backbone, Selection(**described["selection"]))
 
 
 def _pooled(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -64,13 +63,6 @@ class Selection:
         spare = overlapped.nonzero()[:, 0]
         spare = spare[scores[spare].argsort(descending=True, stable=True)]
         return torch.cat([ranked, spare])[: self.least]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Selection:
-        return cls(**values)
 
 
 EXACTLY_100 = Selection(most=100, least=100)

@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from diptych.core import Regions
 from diptych.vision.detectors.detector import BACKGROUND, Picture
-from diptych.vision.pictures import write_png
+from diptych.vision.image_files import write_png
 
 # Distinct on light and dark ground, and with most kinds of colour blindness (Okabe and Ito).
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#FFFFFF")

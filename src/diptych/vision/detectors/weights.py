@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of, write_atomically
+from diptych.runtime.weight_files import compact
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
 FORMAT = 2  # of detector.json; format 1 had neither `check` nor `format`
@@ -24,7 +25,7 @@ M = TypeVar("M", bound=nn.Module)
 
 def packed(module: nn.Module) -> bytes:
     """Serialise the weights as safetensors; equal weights give equal bytes."""
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()})
+    return save(compact(module.state_dict()))
 
 
 def fingerprint(module: nn.Module) -> str:

@@ -13,7 +13,7 @@ from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
 from diptych.vision.features.raw import Listing, Raw, Unit, read_as_data
-from diptych.vision.pictures import ENDINGS
+from diptych.vision.image_files import ENDINGS
 
 # Each lists the units of its format among the files of a path.
 FORMATS = {"npz": npz.units, "tsv": tsv.units, "h5": vlp.units, "npy": npy.units, "json": vl_bert.units,
@@ -173,7 +173,7 @@ def _listed(path: Path) -> Listing:
     elif path.suffix.lower() in vlp.ENDINGS:
         paths = sorted(file for file in root.rglob("*") if file.suffix.lower() in vlp.ENDINGS)
     files: dict[str, list[Path]] = {}
-    for file in paths:
+    for file in filter(os.path.isfile, paths):  # a pipe never ends
         files.setdefault(file.suffix.lower(), []).append(file)
     return Listing(root, {ending: tuple(some) for ending, some in files.items()})
 

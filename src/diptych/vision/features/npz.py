@@ -25,12 +25,8 @@ FIELDS = {
     "count": ("num_boxes", "num_bbox"),
 }
 NORM_BB = 7  # numbers per region
-ASIDE = (
-    "info",
-    "image_id",
-    "allow_pickle",
-    "allow_pickle_",
-)  # metadata, or arguments that `savez` saved by mistake
+# Metadata, or arguments that `savez` saved by mistake.
+ASIDE = ("info", "image_id", "allow_pickle", "allow_pickle_")
 
 
 def units(listing: Listing) -> list[Unit]:

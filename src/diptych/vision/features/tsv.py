@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import Listing, Raw, Unit, of_base64, refuse
+from diptych.vision.features.raw import MOST_BYTES, Listing, Raw, Unit, check_size, of_base64, refuse
 
 BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
@@ -30,9 +30,11 @@ class TsvTable:
     @cached_property
     def lines(self) -> list[tuple[str, tuple[int, int]]]:
         """Name, offset and length of each line, in bytes."""
-        lines, offset = [], 0
+        lines: list[tuple[str, tuple[int, int]]] = []
+        offset = 0
         with self.path.open("rb") as file:
-            for line in file:
+            while line := file.readline(MOST_BYTES + 1):
+                check_size(len(line), f"{self.path}, after {len(lines)} lines", "a line")
                 if line.strip():
                     name = line[:LONGEST_NAME].split(b"\t", 1)[0].decode("utf-8", "replace")
                     lines.append((name, (offset, len(line))))
@@ -96,7 +98,7 @@ def _is_table(path: Path) -> bool:
     """
     try:
         with path.open("rb") as file:
-            fields = file.readline().split(b"\t")
+            fields = file.readline(MOST_BYTES).split(b"\t")
             return len(fields) >= len(BUTD) and all(side.isdigit() for side in fields[1:3])
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None

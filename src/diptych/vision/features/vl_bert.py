@@ -10,14 +10,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, parse_json
 from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, of_base64, refuse
 
-FIELDS = ("num_boxes", "image_w", "image_h", "boxes", "features")
 AGAIN = "get the file again"
+
+
+class _Entry(Struct):
+    num_boxes: int
+    image_w: int
+    image_h: int
+    boxes: str
+    features: str
+    classes: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,10 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def _archives_of(lines: Path) -> list[Path]:
-    """Return the zips named by the lines of a file like val_frcnn.json: {"frcnn": "val_frcnn.zip@/00000000.json"}."""
+    """Return the zips named by the lines of a file like val_frcnn.json: {"frcnn": "val_frcnn.zip@/00000000.json"}.
+
+    They are in its folder. Raises DataError for other names.
+    """
     try:
         with lines.open("rb") as file:
             if b'"frcnn"' not in file.readline(2000):
@@ -78,6 +91,8 @@ def _archives_of(lines: Path) -> list[Path]:
             names = {parse_json(line)["frcnn"].partition("@")[0] for line in file if line.strip()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{lines}: found a line without a zip in `frcnn` ({error}), wanted one; {AGAIN}") from None
+    if outside := [name for name in sorted(names) if name.startswith("/") or ".." in name.split("/")]:
+        refuse(f"{lines}, `frcnn`", repr(outside[0]), "a zip in the same folder", "move it there")
     return [lines.parent / name for name in sorted(names)]
 
 
@@ -92,38 +107,20 @@ def _has_fields(path: Path) -> bool:
 
 
 def _read(path: Path) -> Raw:
+    check_size(path.stat().st_size, str(path), path.name)
     return _raw(bytes_of(path), str(path))
 
 
 def _raw(content: bytes, where: str) -> Raw:
     try:
-        values = parse_json(content)
-    except (ValueError, RecursionError) as error:
-        refuse(where, f"no JSON ({error})", "it", AGAIN)
-    if not isinstance(values, dict) or any(name not in values for name in FIELDS):
-        has = ", ".join(list(values)[:8]) if isinstance(values, dict) else type(values).__name__
-        refuse(where, has or "nothing", ", ".join(FIELDS), AGAIN)
-    rows, width, height = (_whole(values, name, where) for name in ("num_boxes", "image_w", "image_h"))
-    arrays = {
-        name: of_base64(_text(values, name, where), "<f4", rows, where, name)
-        for name in ("features", "boxes", "classes")
-        if name in values
-    }
+        entry = msgspec.json.decode(content, type=_Entry)
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
+        wanted = ", ".join(_Entry.__struct_fields__)
+        refuse(where, f"no JSON of regions ({error})", wanted, AGAIN)
+    fields = {"features": entry.features, "boxes": entry.boxes, "classes": entry.classes}
+    given = {name: text for name, text in fields.items() if text is not None}
+    arrays = {name: of_base64(text, "<f4", entry.num_boxes, where, name) for name, text in given.items()}
     classes = arrays.get("classes")
     scores = None if classes is None or not classes.size else classes.max(1)
-    size, best_first = (width, height), classes is None
+    size, best_first = (entry.image_w, entry.image_h), classes is None
     return Raw(where, arrays["features"], arrays["boxes"], size, False, classes, scores, best_first)
-
-
-def _whole(values: dict[str, Any], name: str, where: str) -> int:
-    value = values[name]
-    if not isinstance(value, int) or isinstance(value, bool):
-        refuse(where, f"`{name}` {str(value)[:40]}", "a whole number", AGAIN)
-    return value
-
-
-def _text(values: dict[str, Any], name: str, where: str) -> str:
-    value = values[name]
-    if not isinstance(value, str) or not value.isascii():
-        refuse(where, f"`{name}` that is no base64", "it", AGAIN)
-    return value

@@ -7,7 +7,7 @@ differ in whether a decoded box has its last pixel taken off again. In detectron
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
 
 import numpy as np
 import torch
@@ -71,21 +71,16 @@ class BoxConvention:
 
     def anchors(self, stride: int, sizes: Sequence[float], ratios: Sequence[float]) -> Float[Tensor, "A 4"]:
         """Return the anchors of the first cell; `ratios` are height / width, `sizes` the roots of areas in pixels."""
-        made: list[Any] = []
-        if self.rounded:
-            centre = (stride - 1) / 2
-            for ratio in ratios:
+        made, centre = [], (stride - 1) / 2 if self.rounded else 0.0
+        by_size = [(ratio, size) for size in sizes for ratio in ratios]
+        for ratio, size in product(ratios, sizes) if self.rounded else by_size:
+            if self.rounded:
                 width = np.round(np.sqrt(stride * stride / ratio))
-                height = np.round(width * ratio)
-                for size in sizes:
-                    half = np.array([width, height]) * (size / stride) / 2 - 0.5
-                    made.append(np.concatenate([centre - half, centre + half]))
-        else:
-            for size in sizes:
-                for ratio in ratios:
-                    width = np.sqrt(size * size / ratio)
-                    half = np.array([width, width * ratio]) / 2
-                    made.append(np.concatenate([-half, half]))
+                half = np.array([width, np.round(width * ratio)]) * (size / stride) / 2 - 0.5
+            else:
+                width = np.sqrt(size * size / ratio)
+                half = np.array([width, width * ratio]) / 2
+            made.append(np.concatenate([centre - half, centre + half]))
         return torch.from_numpy(np.stack(made)).float()
 
 

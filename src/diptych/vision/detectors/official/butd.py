@@ -23,13 +23,7 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2, BoxConvention, by_anchor, shifted
 from diptych.vision.detectors.official.choice import BestOfAll, ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor, by_size
-from diptych.vision.detectors.official.regions import (
-    OfficialPipeline,
-    OfficialSettings,
-    Proposals,
-    RawRegions,
-    numbered,
-)
+from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
 from diptych.vision.detectors.official.resnet import ResNetShape, make_stage, pool_stem
 
 Dialect = Literal["caffe", "hf"]
@@ -148,7 +142,7 @@ class Butd(nn.Module):
         return classes, self.attributes(inner), self.boxes(features)
 
 
-class ButdPipeline(OfficialPipeline):
+class ButdPipeline:
     """Bottom-up attention in one of its dialects."""
 
     def __init__(self, network: Butd, settings: ButdSettings) -> None:

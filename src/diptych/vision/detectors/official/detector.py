@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.runtime.configs import of_json
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.opened import refuse_unknown
-from diptych.vision.detectors.detector import BACKGROUND, Picture, groups_of_one_size, regions_of
+from diptych.vision.detectors.detector import BACKGROUND, NetworkDetector, Picture, groups_of_one_size, regions_of
 from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
 from diptych.vision.detectors.official.convert import convert
 from diptych.vision.detectors.official.files import read_file
+from diptych.vision.detectors.official.prepare import Prepared
 from diptych.vision.detectors.official.regions import OfficialSettings, RawRegions
 from diptych.vision.detectors.official.resnet import sizes_of
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape
 from diptych.vision.detectors.request import DetectorRequest
-from diptych.vision.detectors.weights import WEIGHTS, fill, fingerprint, read_weights, write_detector
+from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights, write_detector
 
 KIND = "official"
 AT_ONCE = 4  # images of one size through the trunk
 Pipeline = ButdPipeline | X101Pipeline
 
 
-class OfficialDetector:
+class OfficialDetector(NetworkDetector[Butd | X101]):
     """Bottom-up attention or Detectron's ResNeXt-101, with their settings.
 
     Only images of one size after resizing share a batch, as padding would change the regions.
     """
-
-    needs_pictures = True
 
     def __init__(self, pipeline: Pipeline, class_names: Sequence[str] = ()) -> None:
         self.pipeline, self.network, self.class_names = pipeline, pipeline.network, tuple(class_names)
@@ -74,12 +74,21 @@ class OfficialDetector:
     def settings(self) -> OfficialSettings:
         return self.pipeline.settings
 
+    @property
+    def selection(self) -> OfficialSettings:
+        """Settings with the numbers of regions, `least` and `most`; set before the first image."""
+        return self.settings
+
+    @selection.setter
+    def selection(self, settings: Any) -> None:
+        self.pipeline.settings = settings
+
     @cached_property
     def contract(self) -> FeatureContract:
         settings, precision = self.settings, "" if self.settings.precision == "float32" else " bfloat16"
         return FeatureContract(
             extractor=f"{self.network_name} at {settings.shorter} to {settings.longer} pixels{precision}",
-            weights=fingerprint(self.network),
+            weights=self.fingerprint,
             feature_size=self.network.feature_size,
             class_names=self.class_names,
             selection=str(settings),
@@ -95,25 +104,36 @@ class OfficialDetector:
             return f"bottom-up attention ({self.settings.dialect}) ResNet-{layers}{groups}-C4"
         return f"Detectron ResNe{'X' if groups else ''}t-{layers}{groups}-FPN"
 
-    def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
+    def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         return [self._regions(*of_one) for of_one in zip(pictures, self.find(pictures), strict=True)]
 
     @torch.no_grad()
     def find(self, pictures: Sequence[Picture]) -> list[RawRegions]:
         """Return the regions of each image with attributes; boxes in pixels."""
-        device = next(self.network.parameters()).device
-        prepared = [self.pipeline.prepare(picture.to(device)) for picture in pictures]
+        prepared = [self.pipeline.prepare(picture.to(self.device)) for picture in pictures]
         regions: dict[int, RawRegions] = {}
         for numbers in groups_of_one_size([one.size for one in prepared], AT_ONCE):
             some = [prepared[number] for number in numbers]
             images = torch.stack([one.image for one in some]).contiguous(memory_format=torch.channels_last)
-            with _precision(self.settings, device):
-                regions.update(zip(numbers, self.pipeline.find(images, some), strict=True))
+            regions.update(zip(numbers, self._found(images, some), strict=True))
         return [regions[number] for number in range(len(prepared))]
+
+    def _found(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
+        """Return the regions of prepared images, all of one size.
+
+        The precision is that of the settings; float32 excludes TF32 inside convolutions and products.
+        """
+        pipeline: Any = self.pipeline
+        short = torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
+        with short, torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            maps, boxes = pipeline.propose(images, prepared)
+            counts = [len(of_one) for of_one in boxes]
+            outputs = (torch.split(output.float(), counts) for output in pipeline.describe(maps, boxes))
+            return [pipeline.choose(*of_one) for of_one in zip(prepared, boxes, *outputs, strict=True)]
 
     def _regions(self, picture: Picture, raw: RawRegions) -> Regions:
         boxes = raw.boxes / raw.boxes.new_tensor([picture.shape[2], picture.shape[1]] * 2)
-        return regions_of(picture, boxes.clamp(0, 1), raw.scores, raw.probabilities, raw.features)
+        return regions_of(picture, boxes.clamp(0, 1), raw.scores, classes=raw.probabilities, features=raw.features)
 
     def save(self, folder: Path) -> None:
         network = "butd" if isinstance(self.settings, ButdSettings) else "x101"
@@ -138,11 +158,8 @@ class OfficialDetector:
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> OfficialDetector:
         settings: type[OfficialSettings] = {"butd": ButdSettings, "x101": X101Settings}[described["network"]]
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in described["settings"].items()
-        }
-        weights = read_weights(folder, described)
-        return cls.of(weights, settings(**values), described["class_names"], str(folder / WEIGHTS))
+        values, weights = of_json(settings, described["settings"]), read_weights(folder, described)
+        return cls.of(weights, values, described["class_names"], str(folder / WEIGHTS))
 
 
 def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
@@ -155,31 +172,11 @@ def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
     return (BACKGROUND, *names)
 
 
-@contextmanager
-def _precision(settings: OfficialSettings, device: torch.device) -> Iterator[None]:
-    """Compute in the precision of the settings; float32 excludes TF32 inside convolutions and products."""
-    short = settings.precision == "bfloat16"
-    with (
-        torch.autocast(device.type, torch.bfloat16, enabled=short),
-        torch.backends.cudnn.flags(enabled=True, allow_tf32=False),
-    ):
-        yield
-
-
 def with_settings(settings: OfficialSettings, changes: Mapping[str, Any]) -> OfficialSettings:
     """Return settings with some values changed. Raises RecipeError for an unknown name or a wrong type."""
-    known = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "dialect"}
     values = asdict(settings)
-    refuse_unknown(changes, known, "this detector")
-    return type(settings)(**values | {name: _like(name, value, known[name]) for name, value in changes.items()})
-
-
-def _like(name: str, value: Any, usual: Any) -> Any:
-    if isinstance(usual, tuple) and isinstance(value, list) and all(isinstance(v, int | float) for v in value):
-        return tuple(float(v) for v in value)
-    if isinstance(usual, str) and isinstance(value, str):
-        return value
-    kinds = int | float if isinstance(usual, float) else int
-    if isinstance(usual, int | float) and isinstance(value, kinds) and not isinstance(value, bool):
-        return type(usual)(value)
-    raise RecipeError(f"{name}={value!r}, wanted something like {list(usual) if isinstance(usual, tuple) else usual!r}")
+    refuse_unknown(changes, values.keys() - {"dialect"}, "this detector")
+    try:
+        return of_json(type(settings), values | dict(changes))
+    except ValueError as error:
+        raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -19,18 +18,11 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 from torchvision.ops import roi_align
 
-from diptych.runtime.errors import RecipeError
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import DETECTRON, by_anchor, shifted
 from diptych.vision.detectors.official.choice import ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor
-from diptych.vision.detectors.official.regions import (
-    OfficialPipeline,
-    OfficialSettings,
-    Proposals,
-    RawRegions,
-    numbered,
-)
+from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
 from diptych.vision.detectors.official.resnet import ResNetShape, Stride, make_stage, pool_stem
 
 FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid: the stride of P2 is 4 pixels, that of P6 is 64
@@ -47,11 +39,6 @@ class X101Settings(OfficialSettings):
     delta_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
     anchor_size: float = 32.0  # pixels, on P2; doubled from map to map
     anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stride not in (known := get_args(Stride)):
-            raise RecipeError(f"stride={self.stride!r}; wanted {' or '.join(known)}")
 
     @classmethod
     def usual(cls) -> X101Settings:
@@ -160,7 +147,7 @@ def levels_of(boxes: Float[Tensor, "N 4"]) -> Int[Tensor, "N"]:
     return level.clamp(FIRST, LAST_POOLED).long()
 
 
-class X101Pipeline(OfficialPipeline):
+class X101Pipeline:
     """Detectron's ResNeXt-101 with a pyramid."""
 
     def __init__(self, network: X101, settings: X101Settings) -> None:

@@ -1,4 +1,6 @@
-"""`diptych demo --thorough`: the gain of pre-training by number of labelled scenes, over several seeds.
+"""The gain of pre-training by number of labelled scenes, over several seeds (3 CPU-hours).
+
+    uv run python -m experiments.thorough DIR [--fast]; uv run python -m experiments.demo DIR
 
 Cells are saved one by one, so a stopped comparison resumes. There are three arms: from scratch and pre-trained, both
 with early stopping on val, and from scratch for the steps of both phases together.
@@ -6,9 +8,10 @@ with early stopping on val, and from scratch for the steps of both phases togeth
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import mean
@@ -18,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 from rich.table import Table
 
+from diptych.core import Record
 from diptych.data.store.store import Store, iterate
 from diptych.runs.demo.comparison import Cell, ComparisonRow, read_predictions
 from diptych.runs.demo.demo import (
@@ -33,9 +37,10 @@ from diptych.runs.demo.demo import (
     pretraining,
     run_cells,
 )
-from diptych.runs.demo.measure import baselines_of
+from diptych.runs.demo.measure import measure
 from diptych.runtime.files import write_atomically
 from diptych.tasks import find_task
+from diptych.tasks.spec import Predicted
 
 LONG, GAIN = "from scratch, steps of both phases", "gain of pre-training"
 SCORES = {task: find_task(task).scoring.shown[:2] for task in TASKS}
@@ -91,15 +96,14 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
 
 def _cells(config: ThoroughConfig, store: Store, pretrained: Sequence[Path], out: Path) -> Iterator[Cell]:
     """Yield the cells seed by seed, the longest first, so that no long one runs alone at the end."""
+    places = str(store.folder), str(out / "arms")
     for seed in range(config.seeds):
         for labels in sorted(config.labels, reverse=True):
             for task in TASKS:
                 for arm in (SCRATCH, PRETRAINED):
                     start = str(pretrained[seed % len(pretrained)]) if arm == PRETRAINED else None
                     settings = arm_settings(config.demo, labels)
-                    yield Cell(
-                        task, arm, labels, seed, RATES[task, arm], start, str(store.folder), str(out / "arms"), settings
-                    )
+                    yield Cell(task, arm, labels, seed, RATES[task, arm], start, *places, settings)
 
 
 def longer_cells(cells: Sequence[Cell], rows: Sequence[ComparisonRow], config: ThoroughConfig) -> Iterator[Cell]:
@@ -107,12 +111,9 @@ def longer_cells(cells: Sequence[Cell], rows: Sequence[ComparisonRow], config: T
     for cell, row in zip(cells, rows, strict=True):
         if cell.arm == PRETRAINED and cell.seed < config.longer_seeds:
             steps = config.demo.pretrain_steps + row.steps
-            settings = (
-                *cell.settings, f"training.steps={steps}", "training.patience=null", "optimizer.schedule=linear",
-            )  # fmt: skip
-            yield Cell(
-                cell.task, LONG, cell.labels, cell.seed, RATES[cell.task, SCRATCH], None, cell.store, cell.out, settings
-            )
+            own = (f"training.steps={steps}", "training.patience=null", "optimizer.schedule=linear")
+            rate, settings = RATES[cell.task, SCRATCH], (*cell.settings, *own)
+            yield replace(cell, arm=LONG, lr=rate, start=None, settings=settings)
 
 
 def figures_of(rows: Sequence[ComparisonRow]) -> dict[str, Any]:
@@ -153,6 +154,14 @@ def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str
     }
 
 
+def baselines_of(
+    task: str, predicted: Predicted, records: Sequence[Record], training: Sequence[Record], scores: Sequence[str]
+) -> dict[str, dict[str, float | None]]:
+    """Return the baseline and ceiling of each score: {score: {"blind": ..., "ceiling": ...}}."""
+    measured = measure({task: {"": predicted}}, records, training).scores[task][""]
+    return {name: {"blind": measured[name].blind, "ceiling": measured[name].ceiling} for name in scores}
+
+
 def _table(task: str, rows: Sequence[ComparisonRow], baselines: dict[str, dict[str, float | None]]) -> Table:
     table = Table(title=f"{task}: mean of the seeds (least to most)")
     for column in ("scenes", "arm", *SCORES[task]):
@@ -167,3 +176,15 @@ def _table(task: str, rows: Sequence[ComparisonRow], baselines: dict[str, dict[s
 
 def _shown(summary: dict[str, float]) -> str:
     return f"{summary['value']:.1f} ({summary['low']:.1f} to {summary['high']:.1f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--fast", action="store_true", help="to show that it works, not how well")
+    given = parser.parse_args()
+    thorough(given.out, ThoroughConfig.of(DemoConfig.fast() if given.fast else DemoConfig()), Console())
+
+
+if __name__ == "__main__":
+    main()

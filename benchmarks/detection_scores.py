@@ -5,8 +5,10 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
 from diptych.core import Record, Regions
-from diptych.runtime.extras import requires_extra
 
 SCALE = 1000  # boxes are fractions; pycocotools takes pixels, and calls objects under 32 x 32 small
 
@@ -17,9 +19,6 @@ def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: 
     `kinds` names the columns of `Regions.classes`. The kind of a region is its most probable one except "background";
     regions are ranked by their scores.
     """
-    with requires_extra("mAP", "detection"):
-        from pycocotools.coco import COCO
-        from pycocotools.cocoeval import COCOeval
     truths = [
         _annotation(image, kinds.index(thing.kind), thing.box) | {"iscrowd": 0}
         for image, record in enumerate(records)

@@ -6,7 +6,7 @@ import pytest
 
 from diptych.runs.demo.comparison import Cell, ComparisonRow
 from diptych.runs.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
-from diptych.runs.demo.thorough import GAIN, LONG, ThoroughConfig, figures_of, longer_cells
+from experiments.thorough import GAIN, LONG, ThoroughConfig, figures_of, longer_cells
 
 
 def _row(arm: str, seed: int, score: float, labels: int = 100) -> ComparisonRow:

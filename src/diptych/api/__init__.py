@@ -1,0 +1,8 @@
+"""The public Python API: what `import diptych` offers. The command line calls the same functions."""
+
+import sys
+
+from diptych.runtime.memory import sleep_while_waiting
+
+if "torch" not in sys.modules:  # later it has no effect: OpenMP reads its settings once
+    sleep_while_waiting()

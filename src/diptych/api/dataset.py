@@ -1,0 +1,243 @@
+"""Images with their texts: read from files of any known format, from COCO's files, or from rows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+
+from diptych.api.images import readable
+from diptych.core import Question, Record
+from diptych.core.record import WORDED
+from diptych.data.formats import coco
+from diptych.data.formats.format import Source, Wanted, drawn_split
+from diptych.data.formats.parsing import answer_kind, combined
+from diptych.data.formats.table import read
+from diptych.data.store.store import INDEX, Store, iterate
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
+
+SHOWN = 4  # splits and words that a repr lists
+
+
+@dataclass(frozen=True, repr=False)
+class Example:
+    """One image of a `Dataset` with its texts; `record` has all annotations."""
+
+    record: Record
+
+    @property
+    def image(self) -> Any:
+        """The image as a PIL image, RGB and upright."""
+        from PIL import Image
+
+        from diptych.vision.pictures import open_picture
+
+        if self.record.image is None:
+            raise DataError(f"{self.record.key} names no image, and one was wanted; read the data with its images")
+        return Image.fromarray(open_picture(self.record.image).permute(1, 2, 0).numpy())
+
+    @property
+    def captions(self) -> tuple[str, ...]:
+        return self.record.captions
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        return self.record.questions
+
+    def __repr__(self) -> str:
+        texts = [*self.captions, *(one.text for one in self.questions)]
+        return f"<diptych.Example {self.record.key[-80:]} ({self.record.split[:20]}): {str(texts[:2])[1:-1][:150]}>"
+
+
+class Dataset(Sequence[Example]):
+    """Images with their texts, in order. `ds[0]` is an `Example`; `ds["val"]` and `ds[:100]` are smaller data sets.
+
+    records: a record an image; name: shown in a repr and in messages; source: the store that holds exactly these
+    records, whose regions training then reads.
+    """
+
+    def __init__(self, records: Iterable[Record], name: str = "data", source: Path | None = None) -> None:
+        self.records, self.name, self.source = tuple(records), name, source
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @overload
+    def __getitem__(self, which: int) -> Example: ...
+    @overload
+    def __getitem__(self, which: slice | str) -> Dataset: ...
+    def __getitem__(self, which: int | slice | str) -> Example | Dataset:
+        if isinstance(which, str):
+            chosen = [record for record in self.records if record.split == which]
+            if not chosen:
+                raise DataError(f"{self.name} has no split {which!r}; it has {', '.join(self.splits) or 'none'}")
+            return Dataset(chosen, f"{self.name}[{which}]")
+        if isinstance(which, slice):
+            return Dataset(self.records[which], self.name)
+        return Example(self.records[which])
+
+    def __add__(self, other: Dataset) -> Dataset:
+        """Return both data sets as one; the texts of an image that both have are joined.
+
+        Raises DataError for an image that is in two splits.
+        """
+        return Dataset(combined(self.records, other.records), self.name)
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """The number of images of each split."""
+        return dict(Counter(record.split for record in self.records))
+
+    def __repr__(self) -> str:
+        counts = {name: sum(len(getattr(record, name)) for record in self.records) for name in WORDED}
+        words = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        splits = [f"{name[:20]} {count:,}" for name, count in self.splits.items()]
+        listed = ", ".join(splits[:SHOWN] + ["..."] * (len(splits) > SHOWN))
+        return f"<diptych.Dataset {self.name[-80:]}: {len(self):,} images ({listed}); {words or 'no words'}>"
+
+    @classmethod
+    def read(
+        cls, path: str | os.PathLike[str], images: str | os.PathLike[str] | None = None, *, split: str | None = None,
+        seed: int = 0,
+    ) -> Dataset:  # fmt: skip
+        """Read a store, or a file or folder of any format that `diptych extract` reads.
+
+        images: the folder that image names start from, by default that of the data. split: of records whose files name
+        none; by default `seed` draws 80% train, 10% val and 10% test by the image's name. Raises DataError.
+        """
+        data = Path(path)
+        if (data / INDEX).is_file():
+            return cls(iterate(Store(data)), data.name, data)
+        return cls(read(data, None if images is None else Path(images), split=split, seed=seed), data.stem)
+
+    @classmethod
+    def from_coco(cls, captions: str | os.PathLike[str], images: str | os.PathLike[str], *, split: str) -> Dataset:
+        """Read COCO's `captions_*.json`, which names no split, with its folder of images. Raises DataError.
+
+        `Dataset.from_coco(A, B, split="train") + Dataset.from_coco(C, D, split="val")` is a data set of two splits.
+        """
+        return cls(coco.read_captions(Wanted(Path(images), split), Source(Path(captions))), Path(captions).stem)
+
+    @classmethod
+    def from_rows(
+        cls, rows: Any, *, image: str | None = None, caption: str | None = None, question: str | None = None,
+        answer: str | None = None, split: str | None = None, seed: int = 0,
+    ) -> Dataset:  # fmt: skip
+        """Make a data set of rows: dicts, a pandas DataFrame, or a `Dataset` or `DatasetDict` of `datasets`.
+
+        The other parameters name columns; by default image, caption (or captions), question, answer (or answers) and
+        split are used where they exist. An image has any form that `Model.caption` takes; one that is no file is
+        kept in the cache. A caption or answer is a text or a list of texts. Rows without a split
+        get one as in `read`, those of a `DatasetDict` its names. Rows of one image are joined. Raises DataError for a
+        row without words or without an image, with its number.
+        """
+        columns = _Columns(image, caption, question, answer, split)
+        if isinstance(rows, Mapping):
+            parts = {name: rows[name] for name in rows}
+            if not all(hasattr(part, "column_names") for part in parts.values()):
+                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, wanted a list of dicts, one a row")
+        else:
+            parts = {None: rows}
+        made = (record for name, part in parts.items() for record in columns.records(part, name, seed))
+        if not (records := combined(made)):
+            raise DataError("found no rows, wanted some with an image and words")
+        return cls(records, "rows")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of rows, None where the caller named none."""
+
+    image: str | None
+    caption: str | None
+    question: str | None
+    answer: str | None
+    split: str | None
+
+    def records(self, rows: Any, split: str | None, seed: int) -> Iterator[Record]:
+        for number, row in enumerate(_rows(rows, self.image or "image")):
+            key, path = _placed(self._value(row, number, "image"), number)
+            captions = _texts(self._value(row, number, "caption", "captions"))
+            questions, answers = (_texts(self._value(row, number, name, f"{name}s")) for name in ("question", "answer"))
+            if questions and not answers:
+                raise DataError(f"row {number} ({key}) has a question and no answer; leave it out, or add the answer")
+            if not captions and not questions:
+                raise DataError(
+                    f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, wanted a caption, or a "
+                    "question and an answer; leave such rows out, or name the columns (caption=, question=, answer=)"
+                )
+            of = split or next(iter(_texts(self._value(row, number, "split"))), None) or drawn_split(key, seed)
+            items = tuple(Question(f"{key}/{number}/{n}", text, answers, answer_kind(answers))
+                              for n, text in enumerate(questions))  # fmt: skip
+            yield Record(key, of, path, captions=captions, questions=items)
+
+    def _value(self, row: Any, number: int, *names: str) -> Any:
+        """Return the value of the column that the caller named, or of the first usual name; None without one."""
+        named = getattr(self, names[0])
+        if not isinstance(row, Mapping):
+            raise DataError(f"row {number} is of type {type(row).__name__}, wanted a dict of columns")
+        if named is not None and named not in row:
+            raise DataError(f"row {number} has no column {named!r} ({names[0]}=); it has {', '.join(map(str, row))}")
+        return next((row[name] for name in ((named,) if named is not None else names) if name in row), None)
+
+
+def _rows(rows: Any, image: str) -> Iterable[Any]:
+    """Return rows as dicts. Images of `datasets` stay the bytes of their files, instead of being decoded."""
+    if hasattr(rows, "itertuples"):  # pandas
+        return rows.to_dict("records")  # type: ignore[no-any-return]
+    if hasattr(rows, "cast_column") and type((rows.features or {}).get(image)).__name__ == "Image":
+        return rows.cast_column(image, type(rows.features[image])(decode=False))  # type: ignore[no-any-return]
+    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
+        raise DataError(f"found {type(rows).__name__}, wanted rows: a list of dicts, a DataFrame or a datasets.Dataset")
+    return rows
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """Return the texts of a cell, without empty ones; those of `datasets`' VQA v2 are dicts with an `answer`."""
+    if isinstance(value, Mapping):
+        value = value.get("answer")
+    if isinstance(value, str):
+        return (value,) if value.strip() else ()
+    if value is None or not isinstance(value, Iterable):  # a number, or pandas' mark of a missing value
+        return ()
+    return tuple(text for one in value for text in _texts(one))
+
+
+def _placed(value: Any, number: int) -> tuple[str, Path]:
+    """Return the key of a row's image, and its file, which is made in the cache for one that has none."""
+    from PIL import Image
+
+    from diptych.vision.pictures import read_picture
+
+    if isinstance(value, Mapping):
+        value = value.get("bytes") or value.get("path")
+    try:
+        if isinstance(value, bytes):
+            read_picture(value, "the content")
+            file, ending = value, ""
+        elif not isinstance(picture := readable(value), torch.Tensor):
+            path = Path(value)
+            if not path.is_file():
+                raise DataError(f"found no image {path}, wanted one; fetch it, or correct its path")
+            return str(value), path
+        else:
+            written = BytesIO()
+            Image.fromarray(picture.permute(1, 2, 0).numpy()).save(written, "PNG")
+            file, ending = written.getvalue(), ".png"
+    except DataError as error:
+        raise DataError(f"row {number}: {error}") from error
+    key = hashlib.sha256(file).hexdigest()[:24]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "diptych" / "images" / (key + ending)
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, file)
+    return key, path

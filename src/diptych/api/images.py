@@ -1,0 +1,137 @@
+"""Every form of an image that the Python API takes."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from diptych.core import Record
+from diptych.runtime.errors import DataError
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.image_files import SMALLEST_SIDE
+from diptych.vision.pictures import read_picture, upright_picture
+
+WANTED = (
+    "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "
+    "of shape (H, W, 3) or (3, H, W), uint8 or floats from 0 to 1"
+)
+MOST_BYTES = 64 * 2**20  # of a fetched image
+BATCH = 16  # images that are read and computed together
+SECONDS = 20  # without an answer, until a fetch is given up
+Readable = Path | Picture | Record  # what a `Predictor` reads
+T = TypeVar("T")
+
+
+def is_one(images: object) -> bool:
+    """Return True for one image, False for several (a list, an iterator, a column of a table, an array (N, ...))."""
+    if isinstance(images, np.ndarray | torch.Tensor):
+        return images.ndim in (2, 3)
+    single = isinstance(images, str | os.PathLike | bytes | bytearray | memoryview | Mapping | Image.Image | Record)
+    return single or hasattr(images, "read") or not hasattr(images, "__iter__")
+
+
+def readable(image: Any) -> Readable:
+    """Return an image in any form as a path, a record, or RGB uint8 (3, H, W). Raises DataError."""
+    made: Readable
+    match image:
+        case Record():
+            made = image
+        case str() if image.startswith(("http://", "https://")):
+            made = read_picture(_fetched(image), image)
+        case str() | os.PathLike():
+            made = Path(image)
+            if made.is_dir():
+                files = f"sorted(Path({str(image)!r}).iterdir())"
+                raise DataError(f"{image} is a folder, not an image; give its files: {files}")
+        case bytes() | bytearray() | memoryview():
+            made = read_picture(bytes(image), "the content")
+        case Mapping() if image.get("bytes") or image.get("path"):
+            made = readable(image.get("bytes") or image["path"])
+        case Image.Image():
+            made = upright_picture(image)
+        case torch.Tensor():
+            made = _from_array(image.detach().cpu().numpy(), "a tensor")
+        case np.ndarray():
+            made = _from_array(image, "an array")
+        case _ if isinstance(record := getattr(image, "record", None), Record):  # an example of a data set
+            made = record
+        case _ if hasattr(image, "read"):
+            made = read_picture(_content(image), str(getattr(image, "name", "an open file")))
+        case _:
+            raise DataError(f"found {type(image).__module__}.{type(image).__qualname__}; wanted {WANTED}")
+    return made
+
+
+def _content(file: Any) -> bytes:
+    content = file.read()
+    if not isinstance(content, bytes) or not content:
+        content = "text" if content else "no bytes"
+        raise DataError(f"an open file gave {content}; open it with mode 'rb', and rewind it with .seek(0)")
+    return content
+
+
+def _from_array(array: NDArray[Any], kind: str) -> Picture:
+    """Convert an array of either layout, uint8 or floats from 0 to 1, to (3, H, W)."""
+    what = f"found {kind} of {array.dtype} and shape {array.shape}"
+    if array.ndim != 3 or 3 not in (array.shape[0], array.shape[2]) or sorted(array.shape)[1] < SMALLEST_SIDE:
+        raise DataError(f"{what}; wanted (H, W, 3) or (3, H, W), RGB, at least {SMALLEST_SIDE} pixels on each side")
+    if array.dtype.kind == "f":
+        low, high = float(array.min()), float(array.max())
+        if not (-0.002 <= low <= high <= 1.002):  # half of 1/255 is rounded away
+            raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; wanted 0 to 1: undo its normalisation")
+        array = (array * 255).round().clip(0, 255).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise DataError(f"{what}; wanted uint8 (0 to 255: .astype('uint8')) or floats from 0 to 1")
+    layout = array if array.shape[0] == 3 else array.transpose(2, 0, 1)
+    return torch.from_numpy(np.array(layout, order="C"))
+
+
+def _fetched(url: str) -> bytes:
+    request = urllib.request.Request(url, headers={"User-Agent": "diptych"})
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            content: bytes = response.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot fetch {url}: {error}; download it, and give the file") from error
+    if len(content) > MOST_BYTES:
+        raise DataError(f"{url} is larger than {MOST_BYTES >> 20} MiB; download it, make it smaller, and give the file")
+    return content
+
+
+def batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield lists of at most BATCH items."""
+    left = iter(items)
+    while batch := list(islice(left, BATCH)):
+        yield batch
+
+
+def paired(images: Iterable[Any], texts: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield images with their texts. Raises DataError where one ends before the other."""
+    try:
+        yield from zip(images, texts, strict=True)
+    except ValueError as error:
+        if not str(error).startswith("zip()"):
+            raise
+        raise DataError("fewer images than texts, or more; give as many of both, or one of either") from error
+
+
+def numbered(number: int | None, error: DataError) -> DataError:
+    """Return the error of an image with its number in a list."""
+    return error if number is None else DataError(f"image {number}: {error}")
+
+
+def name_of(image: Any, number: int) -> Path:
+    """Return the path of an image, or its number."""
+    record = getattr(image, "record", image)
+    if isinstance(record, Record):
+        return record.image or Path(record.key)
+    return Path(image) if isinstance(image, str | os.PathLike) else Path(str(number))

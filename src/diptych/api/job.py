@@ -1,0 +1,240 @@
+"""A run whose recipe is chosen and whose data is open, with nothing written yet: `finetuning` and `pretraining`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from diptych.api.dataset import Dataset
+from diptych.api.model import load
+from diptych.api.run import Run
+from diptych.core import Record
+from diptych.data.store.record_json import record_to_json
+from diptych.data.store.several import SeveralStores
+from diptych.data.store.store import INDEX, Store, splits_in
+from diptych.models.weights import digest
+from diptych.runs.extraction import open_data, store_of
+from diptych.runs.folder import INNER, ModelFolder
+from diptych.runs.initialisation import vocabulary_settings
+from diptych.runs.prepare import plan
+from diptych.runs.run import fit_named, fit_to
+from diptych.runs.stages import fit_stages, run_stages
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import bytes_of, parse_json, sweep, text_of, write_atomically
+from diptych.runtime.outputs import taken
+from diptych.runtime.plugins import load_plugins
+from diptych.runtime.progress import tell
+from diptych.runtime.terminal import make_console
+from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages, hindrance
+from diptych.systems.recipe import Recipe
+from diptych.systems.stages import Stages
+from diptych.tasks import TaskSpec, find_learnt, find_task
+from diptych.training.trainer import OnLog
+
+AnyPath = str | os.PathLike[str]
+Data = AnyPath | Dataset | Store
+FINISHED = "finished.json"  # in a run's folder: a digest of the recipe, data and first weights of the run that ended
+MOST_STEPS = 10**9  # of a plan that only counts the steps of an epoch
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run differs from its recipe, and where its regions come from."""
+
+    out: AnyPath | None = None
+    epochs: float | None = None
+    settings: Sequence[str] = ()  # KEY=VALUE
+    detector: str | None = None
+    features: AnyPath | None = None
+    split_seed: int = 0  # divides data that names no splits
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A run that can begin; `run` trains."""
+
+    stages: Stages
+    data: Mapping[str, tuple[Path, Store | list[Record]]]  # by name; "" for one set of data
+    start: ModelFolder | None
+    out: Path
+    options: Options
+    digest: str
+    note: str
+
+    def run(self, on_log: OnLog | None = None) -> Run:
+        """Train in the locked folder, or return the run that has ended with this recipe, data and model."""
+        console = make_console()
+        with taken(self.out, "run"):
+            sweep(self.out)
+            if self._ended():
+                tell(
+                    console,
+                    f"{self.out}: finished before with this recipe, data and model; raise the steps to train on",
+                )
+                return Run(self.out)
+            if self.note:
+                tell(console, self.note)
+            store, stages = self._store(), self.stages
+            if self.options.epochs is not None:
+                stages = self._lasting(store, self.options.epochs)
+            run_stages(stages, store, self.out, self.start, console, on_log)
+            if os.environ.get("RANK", "0") == "0":
+                write_atomically(self.out / FINISHED, json.dumps({"digest": self.digest}).encode())
+        return Run(self.out)
+
+    def _ended(self) -> bool:
+        try:
+            known = parse_json(text_of(self.out / FINISHED))
+        except (OSError, ValueError):
+            return False
+        return known == {"digest": self.digest} and (self.out / INNER).is_dir()
+
+    def _store(self) -> Store:
+        """Return the data as one store; regions of what is no store are extracted first."""
+        detector = self.options.detector or (str(self.start.folder) if self.start is not None else None)
+        features = None if self.options.features is None else Path(self.options.features)
+        stores = {
+            name: store_of(
+                opened, path, self.out / f"store{'-' * bool(name)}{name}", detector, make_console(), features
+            )
+            for name, (path, opened) in self.data.items()
+        }
+        return stores[""] if "" in stores else SeveralStores(stores)
+
+    def _lasting(self, store: Store, epochs: float) -> Stages:
+        """Return the stages with as many steps as the epochs have, counted on the training records."""
+        recipes = []
+        for folder, one in self.stages.folders(self.out):
+            counted = plan(derive(one, training={"steps": MOST_STEPS}), store, folder, self.start).batches()
+            recipes.append(derive(one, training={"steps": math.ceil(epochs * counted.steps_per_epoch)}))
+        return replace(self.stages, recipes=tuple(recipes))
+
+
+def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, options: Options) -> TrainingJob:
+    """Choose the recipe of a fine-tuning run and open its data. Raises RecipeError, DataError and CheckpointError."""
+    load_plugins()
+    spec = find_learnt(task)
+    start = None if model is None else folder_of(model)
+    name = recipe or (f"{start.architecture.system}/small/{spec.name}" if start is not None else None)
+    if name is None:
+        raise RecipeError(
+            f"Missing --recipe: --from-scratch starts from random weights, and a recipe names the system, such as "
+            f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"
+        )
+    if recipe is None and start is not None and name not in RECIPES:
+        raise RecipeError(_without_recipe(start, spec))
+    chosen, lost = find_recipe(name) if isinstance(name, str) else name, ""
+    if chosen.task != spec.name:
+        raise RecipeError(f"{chosen.name} trains {chosen.task}, and the task is {spec.name}; choose one of the two")
+    if start is not None:
+        chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
+    settings = options.settings
+    chosen = chosen.override([*vocabulary_settings(settings), *settings] if start is None else settings)
+    chosen.check_begun()
+    return _job(task, Stages(chosen.name, (chosen,)), data, start, options, lost)
+
+
+def pretraining(
+    data: Data | Mapping[str, Data], recipe: str | Recipe | Stages, model: Any, options: Options
+) -> TrainingJob:
+    """Choose the recipe of a pre-training run and open its data. Raises RecipeError, DataError and CheckpointError."""
+    load_plugins()
+    start = None if model is None else folder_of(model)
+    named = find_stages(recipe) if isinstance(recipe, str) else recipe
+    named, lost = named if isinstance(named, Stages) else Stages(named.name, (named,)), ""
+    if start is not None:
+        named, lost = fit_stages(named, start)
+    chosen = named.override([*vocabulary_settings(options.settings), *options.settings])
+    chosen.check_pretrains()
+    chosen.recipes[0].check_begun()
+    return _job("pretrain", chosen, data, start, options, lost)
+
+
+def _job(
+    task: str, stages: Stages, data: Data | Mapping[str, Data], start: ModelFolder | None, options: Options, note: str
+) -> TrainingJob:
+    if options.epochs is not None and (
+        options.epochs <= 0 or any("training.steps=" in one for one in options.settings)
+    ):
+        raise RecipeError(
+            f"epochs={options.epochs:g}: wanted a number above 0, and no steps with it; give one of the two"
+        )
+    options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
+    stages = replace(stages, recipes=tuple(derive(one, training={"epochs": None}) for one in stages.recipes))
+    if options.out is not None and options.epochs is None:
+        stages.claimed(Path(options.out))
+    opened = {
+        name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
+    }
+    for one in stages.recipes:
+        _check_words(one, opened)
+    made = hashlib.sha256()
+    first = None if start is None else digest(start.model)
+    chosen = [one.model_dump_json() for one in stages.recipes], replace(options, out=None), first
+    for part in (repr(chosen), *(part for _, one in opened.values() for part in _contents(one))):
+        made.update(part.encode())
+    out = Path("runs", f"{task}-{made.hexdigest()[:8]}") if options.out is None else Path(options.out)
+    return TrainingJob(stages, opened, start, out, options, made.hexdigest(), note)
+
+
+def _without_recipe(start: ModelFolder, spec: TaskSpec) -> str:
+    system = start.architecture.system
+    able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
+    why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {system}/small/{spec.name}"
+    return (
+        f"{start.folder} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
+        f"{', '.join(able) or 'another system'}, or give --recipe (`diptych recipes --system {system}` lists them)"
+    )
+
+
+def folder_of(model: Any, **options: Any) -> ModelFolder:
+    """Return the model folder of a path, a name on the hub, or a loaded model. `options`: of `load`, for the first."""
+    opened: Any = load(model, **options) if isinstance(model, str | os.PathLike) else model
+    return opened if isinstance(opened, ModelFolder) else cast(ModelFolder, opened.predictor.folder)
+
+
+def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record]]:
+    """Return data with its path, or the name that messages give it."""
+    if isinstance(data, Store):
+        return data.folder, data
+    if isinstance(data, Dataset):
+        return (data.source, Store(data.source)) if data.source is not None else (Path(data.name), list(data.records))
+    path = Path(data)
+    features = None if options.features is None else Path(options.features)
+    return path, open_data(path, make_console(), options.split_seed, features)
+
+
+def _check_words(recipe: Recipe, opened: Mapping[str, tuple[Path, Store | list[Record]]]) -> None:
+    """Raise DataError if no record of data that is no store yet has what the task learns from."""
+    path, records = opened.get("", (Path(), ()))
+    if "" not in opened or isinstance(records, Store) or recipe.data.text is not None:
+        return
+    spec, splits = find_task(recipe.task), splits_in(recipe.data.split)
+    chosen = [record for record in records if record.split in splits]
+    if not chosen:
+        counts = Counter(record.split for record in records)
+        splits_there = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+        raise DataError(f"{path} has no records in split {recipe.data.split!r}; it has {splits_there}")
+    if not any(map(spec.learns_from, chosen)):
+        fields = sorted({name for record in chosen for name, items in record.words().items() if items})
+        wanted = " or ".join(f"{name}{' with answers' * (name == 'questions')}" for name in (spec.field, *spec.also))
+        raise DataError(
+            f"{path} has no {wanted} in split {recipe.data.split!r}, which {spec.name} learns from: found "
+            f"{len(chosen)} images with {', '.join(fields) or 'no words'}; add some, or choose another task or split"
+        )
+
+
+def _contents(opened: Store | list[Record]) -> Iterator[str]:
+    """Yield what identifies data: the indices of stores, or each record."""
+    if isinstance(opened, Store):
+        yield from (str(bytes_of(one.folder / INDEX)) for one in getattr(opened, "stores", {"": opened}).values())
+    else:
+        yield from (json.dumps(record_to_json(record), sort_keys=True) for record in opened)

@@ -1,0 +1,95 @@
+"""How `Model` maps images in any form to results: in batches, with the fields of the detector's regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from diptych.api import results
+from diptych.api.images import Readable, batches, is_one, numbered, paired, readable
+from diptych.core import Record
+from diptych.runtime.errors import DataError
+from diptych.serving.predictor import Predictor
+from diptych.tasks import TaskSpec
+
+T = TypeVar("T")
+
+
+class Mapped:
+    """The part of `Model` that its methods share."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+
+    def _asked(self, spec: TaskSpec, images: Any, texts: Any, made: Callable[[Any, Any, dict[str, Any]], T]) -> Any:
+        """Answer one request for each pair of image and text."""
+        kind = spec.required_interface.request
+        field = next(name for name, form in spec.required_interface.forms.items() if form.argument)
+
+        def answer(items: Sequence[Record], words: Sequence[Any]) -> Sequence[Any]:
+            requests = [kind.model_construct(None, **{field: str(text)}) for text in words]
+            return self.predictor.answers(spec, list(zip(items, requests, strict=True)))
+
+        return self._mapped(spec, images, texts, answer, made)
+
+    def _mapped(
+        self,
+        spec: TaskSpec | None,
+        images: Any,
+        texts: Any,
+        answer: Callable[[Sequence[Record], Sequence[Any]], Sequence[Any]],
+        made: Callable[[Any, Any, dict[str, Any]], T],
+    ) -> Any:
+        """Compute results in batches: one for one image and text, a list for a list, an iterator for an iterator."""
+        if spec is not None:
+            self.predictor.task_model(spec).build()  # fails before an image is opened if the model lacks the task
+        one, single = is_one(images), texts is None or isinstance(texts, str)
+
+        def computed() -> Iterator[T]:
+            seen, warned = self._seen([(None, images)]) if one else [], False
+            each = repeat(images, 1) if one and single else repeat(images) if one else iter(images)
+            pairs = (
+                zip(each, repeat(texts) if single else texts, strict=False) if one or single else paired(each, texts)
+            )
+            for batch in batches(enumerate(pairs)):
+                looked = seen * len(batch) if one else self._seen([(number, image) for number, (image, _) in batch])
+                warned = warned or results.warn_unfamiliar(looked)
+                answers = answer([record for record, _ in looked], [text for _, (_, text) in batch])
+                yield from (made(result, *about) for result, about in zip(answers, looked, strict=True))
+
+        if isinstance(texts, Iterator) or (isinstance(images, Iterator) and not one):  # an open file is an iterator
+            return computed()
+        return next(computed()) if one and single else list(computed())
+
+    def _seen(self, images: Sequence[tuple[int | None, Any]]) -> list[tuple[Record, dict[str, Any]]]:
+        """Return the record with regions of each numbered image, and the fields of results about it."""
+        opened: list[Readable] = []
+        for number, image in images:
+            try:
+                opened.append(readable(image))
+            except DataError as error:
+                raise numbered(number, error) from error
+
+        def refuse(picture: object, error: DataError) -> None:
+            raise numbered(
+                next(n for (n, _), one in zip(images, opened, strict=True) if one is picture), error
+            ) from error
+
+        records = self.predictor.extract(opened, refuse)
+        return [(record, self._fields(record, one)) for record, one in zip(records, opened, strict=True)]
+
+    def _fields(self, record: Record, opened: Readable) -> dict[str, Any]:
+        regions, names = record.regions, self.predictor.folder.contract.class_names
+        assert regions is not None
+        scale = torch.tensor(regions.size * 2)
+        return {
+            "boxes": tuple(map(tuple, (regions.boxes.cpu().clamp(0, 1) * scale).round().int().tolist())),
+            "labels": () if regions.classes is None else tuple(names[n] for n in regions.classes.argmax(1) if names),
+            "familiar": self.predictor.is_familiar(record),
+            "size": tuple(regions.size),
+            "image": results.thumbnail(opened) if isinstance(opened, Tensor) else record.image and str(record.image),
+        }

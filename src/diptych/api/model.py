@@ -1,0 +1,348 @@
+"""`load` and `Model`: predict with a model from Python."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+
+from diptych.api.forms import OneImage, Vectors, per_image, per_text
+from diptych.api.images import batches, is_one, name_of
+from diptych.api.mapped import Mapped
+from diptych.api.results import Answer, Caption, ChosenAnswer, Explained, Found, Hits, Judgement
+from diptych.core import Record
+from diptych.runs.folder import open_model, packaged
+from diptych.runtime.configs import validated
+from diptych.runtime.devices import choose_device, choose_prediction
+from diptych.runtime.errors import CheckpointError, UnsupportedError
+from diptych.runtime.plugins import load_plugins
+from diptych.serving.predictor import Predictor
+from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
+from diptych.tasks.caption import explain
+from diptych.tasks.retrieval import has_towers
+from diptych.tasks.two_towers import TowerGallery, embed_sentences
+
+SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    precision: str = "auto",
+    features: str | os.PathLike[str] | None = None,
+) -> Model:
+    """Open a model folder, a run folder, a model on the Hugging Face hub (`user/name`), or the packaged `sample`.
+
+    Args:
+        source: path of the folder, or name on the hub.
+        revision: branch, tag or commit on the hub; default: the newest.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:N or mps.
+        precision: fp32, bf16, or auto (bf16 if it is faster on the device; $DIPTYCH_PRECISION overrides it).
+        features: file or folder of region features, for a model that was trained on given features.
+
+    Raises CheckpointError if there is no such model.
+    """
+    chosen = choose_device(device, "device")
+    load_plugins()
+    path = packaged(Path(source))
+    if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
+        from diptych.serving.hub import fetch
+
+        path = fetch(str(source), revision)
+    if not path.exists():
+        raise CheckpointError(f"no model at {path}; give a model folder, the folder of a run, or user/name on the hub")
+    model = open_model(path)
+    model.on(chosen, *choose_prediction(precision, chosen, model.architecture.config.width))
+    return Model(Predictor(model, None if features is None else Path(features)))
+
+
+class Model(Mapped):
+    """An opened model with its detector. Thread-safe unless it is being trained.
+
+    Images come first, in any form: a path, an http(s) URL, bytes, an open file, a Pillow image, an array or tensor
+    (H, W, 3) or (3, H, W) of uint8 or of floats from 0 to 1, or `datasets`' {"bytes", "path"}. One image gives one
+    result, a list a list, an iterator an iterator. An image that cannot be read raises a DataError with its number.
+    """
+
+    def __repr__(self) -> str:
+        from diptych.serving.model_facts import model_facts, offered_tasks
+
+        folder, model = self.predictor.folder, self.predictor.folder.model
+        facts = model_facts("", folder, offered_tasks(folder))
+        device, can = next(model.parameters()).device, ", ".join(facts.tasks) or "do nothing yet"
+        size = f"{facts.parameters / 1e6:.1f} M parameters"
+        where = str(folder.folder)[-120:]
+        return f"<diptych.Model {where}: {facts.system}, {size}, can {can}; on {device}, {facts.precision}>"
+
+    @per_image(Caption)
+    def caption(
+        self,
+        images: Any,
+        /,
+        *,
+        captions: int = 1,
+        beams: int | None = None,
+        min_words: int | None = None,
+        max_words: int | None = None,
+        sample: bool = False,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Any:
+        """Caption images: a Caption, or a list or iterator of them.
+
+        Args:
+            images: one or several, in any form.
+            captions: of each image, 1 to 16; the further ones are `.others` (beams, or drawn captions).
+            beams: of beam search, 1 to 16; 1 is greedy. What is None is as in the model's recipe.
+            min_words, max_words: of a caption, its end counted as one.
+            sample: draw words at random, as `temperature`, `top_k` or `top_p` do, which shape the draw.
+            seed: of the draw; None continues torch's generator.
+
+        Raises UnsupportedError or ServingError for a model that cannot caption, DataError for an unreadable image.
+
+        >>> caption = model.caption("photo.png", beams=3, max_words=8)
+        >>> caption.isprintable(), caption.score < 0, len(caption.boxes) == len(caption.labels)
+        (True, True, True)
+        >>> [type(each).__name__ for each in model.caption(["photo.png", Image.open("photo.png")])]
+        ['Caption', 'Caption']
+        """
+        given: dict[str, Any] = {"captions": captions, "beams": beams, "min_words": min_words, "max_words": max_words}
+        given |= {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed or 0}
+        request = validated(CAPTION.required_interface.request, given, "caption")
+
+        def write(items: Sequence[Record], _: object) -> Sequence[Any]:
+            with torch.random.fork_rng(enabled=seed is not None):
+                if seed is not None:
+                    torch.manual_seed(seed)
+                return self.predictor.answers(CAPTION, [(item, request) for item in items])
+
+        def made(answer: Any, _: object, fields: dict[str, Any]) -> Caption:
+            return Caption.of(answer.text, score=answer.score, others=answer.others, **fields)
+
+        return self._mapped(CAPTION, images, None, write, made)
+
+    def explain(self, image: OneImage, caption: str) -> Explained:
+        """Return the influence of each region on each word of a caption, one forward pass a region.
+
+        `weights[word][region]` is how many nats of log-probability the word loses without the region; regions that
+        cover each other are removed together.
+
+        >>> len(model.explain("photo.png", "a red kite").weights)
+        3
+        """
+        ((record, _),) = self._seen([(None, image)])
+        shown = explain(self.predictor.task_model(CAPTION), record, str(caption))
+        return Explained(**dict(shown))
+
+    @per_text(Answer)
+    def ask(self, images: Any, questions: Any, /) -> Any:
+        """Answer questions about images: an Answer with its probability and the next likeliest, or a list of them.
+
+        One image with a list of questions, several images with one question, or as many of both.
+
+        >>> [0 <= answer.score <= 1 for answer in model.ask("photo.png", ["what colour is the dog?", "is it red?"])]
+        [True, True]
+        """
+
+        def made(answer: Any, _: object, fields: dict[str, Any]) -> Answer:
+            return Answer.of(answer.text, score=answer.score, others=answer.others, **fields)
+
+        return self._asked(VQA, images, questions, made)
+
+    @per_text(Found)
+    def ground(self, images: Any, expressions: Any, /) -> Any:
+        """Return the region that an expression refers to, as Found: its label, `.box` in pixels, `.score`.
+
+        >>> crop = Image.open("photo.png").crop(model.ground("photo.png", "the dog").box)
+        """
+
+        def made(answer: Any, _: object, fields: dict[str, Any]) -> Found:
+            label = fields["labels"][answer.region] if fields["labels"] else "region"
+            return Found.of(label, score=answer.score, box=fields["boxes"][answer.region], **fields)
+
+        return self._asked(REFERRING, images, expressions, made)
+
+    @per_text(Judgement)
+    def verify(self, images: Any, statements: Any, /) -> Any:
+        """Return whether a statement is true of an image, as Judgement: 1 or 0 with the probability of it.
+
+        >>> model.verify("photo.png", "there is a dog") in (True, False)
+        True
+        """
+
+        def made(answer: Any, _: object, fields: dict[str, Any]) -> Judgement:
+            return Judgement.of(answer.true, score=answer.score, **fields)
+
+        return self._asked(NLVR, images, statements, made)
+
+    @per_image(ChosenAnswer)
+    def choose(self, images: Any, /, question: str, answers: Sequence[str], rationales: Sequence[str] = ()) -> Any:
+        """Return the best of several answers to a question, and of several reasons for it.
+
+        `[0]` in a text is the first region (or object of a record), `[1]` the second.
+
+        >>> model.choose("photo.png", "what is [0]?", ["a dog", "a bird"]) in ("a dog", "a bird")
+        True
+        """
+        request = VCR.required_interface.request.model_construct(
+            question=question, answers=tuple(answers), rationales=tuple(rationales)
+        )
+
+        def best(texts: Sequence[str], scores: Sequence[float], number: int, **fields: Any) -> ChosenAnswer:
+            others = tuple(pair for at, pair in enumerate(zip(texts, scores, strict=True)) if at != number)
+            return ChosenAnswer.of(texts[number], score=scores[number], others=others, **fields)
+
+        def made(answer: Any, _: object, fields: dict[str, Any]) -> ChosenAnswer:
+            reason = None if answer.rationale is None else best(rationales, answer.rationales, answer.rationale)
+            return best(answers, answer.answers, answer.answer, rationale=reason, **fields)
+
+        def choose(items: Sequence[Record], _: object) -> Sequence[Any]:
+            return self.predictor.answers(VCR, [(item, request) for item in items])
+
+        return self._mapped(VCR, images, None, choose, made)
+
+    def predict(self, task: str, images: Any, **request: Any) -> Any:
+        """Return any task's answer, also of other packages, as the service's message: `predict("vqa", image, ...)`."""
+        interface = find_task(task).required_interface
+        message = validated(interface.request, request, task)
+
+        def answer(items: Sequence[Record], _: object) -> Sequence[Any]:
+            return self.predictor.answers(find_task(task), [(item, message) for item in items])
+
+        def made(answer: Any, record: Record, _: object) -> Any:
+            return self.predictor.message(find_task(task), answer, message, record, record.key)
+
+        return self._mapped(find_task(task), images, None, answer, made)
+
+    def search(self, query: str, images: Any, *, top_k: int = 12, rerank: Model | None = None) -> Hits:
+        """Rank images by how well they match a text, best first.
+
+        Args:
+            query: what to look for.
+            images: a folder (its regions and vectors are cached), or several images in any form; what has no path is
+                named by its number.
+            top_k: hits at most.
+            rerank: a model that reads image and text together, to rank this two-tower model's best anew.
+
+        Raises ServingError if the model has not learnt to match, DataError if no image can be read.
+
+        >>> path, score = model.search("a red kite", ".", top_k=3)[0]
+        """
+        from diptych.serving.search import Hit
+
+        if isinstance(images, str | os.PathLike):
+            if rerank is None:
+                searched = self.predictor.search(query, Path(images), most=top_k)
+            else:
+                most = SHORTLIST * top_k
+                searched = rerank.predictor.search(query, Path(images), shortlist=most, by=self.predictor)
+            hits, refused = searched.hits, searched.refused
+        else:
+            items = list(images)
+            scores = self.match(items, [query])[:, 0]
+            if rerank is not None:
+                order = np.argsort(-scores, kind="stable")[: SHORTLIST * top_k]
+                again = rerank.match([items[at] for at in order], [query])[:, 0]
+                scores = np.full_like(scores, -np.inf)
+                scores[order] = again
+            order = np.argsort(-scores, kind="stable")
+            hits = tuple(Hit(name_of(items[at], int(at)), float(scores[at])) for at in order)
+            refused = {}
+        made = Hits(hits[:top_k])
+        made.query, made.refused = query, refused
+        return made
+
+    @overload
+    def encode_image(self, images: OneImage | Sequence[Any]) -> Vectors: ...
+    @overload
+    def encode_image(self, images: Iterator[Any]) -> Iterator[Vectors]: ...  # type: ignore[overload-overlap]  # a narrower type
+    @overload
+    def encode_image(self, images: Iterable[Any]) -> Vectors: ...
+    def encode_image(self, images: Any) -> Any:
+        """Return the unit vector (D,) float32 of one image, or (N, D) of several; an iterator yields vectors.
+
+        Raises UnsupportedError for a model that reads image and text together: neither has a vector of its own.
+        """
+        self._need_towers("encode_image")
+
+        def encode(items: Sequence[Record], _: object) -> Sequence[Vectors]:
+            return list(TowerGallery.of_pictures(self.predictor.folder.model, items).vectors.numpy())
+
+        made = self._mapped(None, images, None, encode, lambda vector, _, __: vector)
+        return self._stacked(made) if isinstance(made, list) else made
+
+    def encode_text(self, texts: str | Iterable[str]) -> Vectors:
+        """Return the unit vector (D,) float32 of one text, or (N, D) of several; words beyond 30 are cut."""
+        from diptych.serving.search import query_words
+
+        self._need_towers("encode_text")
+        if not isinstance(texts, str):
+            return self._stacked([self.encode_text(text) for text in texts])
+        model, tokens = self.predictor.folder.model, self.predictor.tokens
+        return np.asarray(embed_sentences(model, tokens, [texts], query_words(self.predictor))[0])
+
+    def match(self, images: Any, texts: str | Iterable[str]) -> Vectors:
+        """Return how well images match texts, (P, T) float32, for both kinds of models.
+
+        A two-tower model gives the product of its vectors, -1 to 1; one that reads pairs the probability of a match.
+
+        >>> model.match("photo.png", ["a dog", "a red kite"]).shape
+        (1, 2)
+        """
+        from diptych.serving.search import pair_scores
+
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        images = [images] if is_one(images) else list(images)
+        if has_towers(self.predictor.folder.model):
+            scores: Vectors = self.encode_image(images) @ self.encode_text(texts).T
+            return scores
+        records = [record for batch in batches(enumerate(images)) for record, _ in self._seen(batch)]
+        return pair_scores(self.predictor, records, texts)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        license: str | None = None,
+        private: bool = False,
+        dry_run: str | os.PathLike[str] | None = None,
+    ) -> str:
+        """Upload the model with its card to the Hugging Face hub as `user/name`, and return the address.
+
+        `license` is that of the weights, as the hub names it; `dry_run` is a folder to write instead, whose path is
+        returned. It warns of paths of this machine in the recipe. Raises RecipeError without a token, CheckpointError
+        for damaged files.
+        """
+        from diptych.serving import hub
+        from diptych.serving.card import Publisher, model_card
+
+        hub.check_name(repository)
+        folder = self.predictor.folder
+        for line in hub.private_paths(folder):
+            warnings.warn(f"recipe.json names a path of this machine, which will be public: {line}", stacklevel=2)
+        card = model_card(folder, repository, Publisher(license))
+        if dry_run is None:
+            return hub.push(folder, repository, card, private)
+        hub.write(folder, Path(dry_run), card)
+        return str(dry_run)
+
+    def _stacked(self, vectors: list[Vectors]) -> Vectors:
+        return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("a"))), np.float32)
+
+    def _need_towers(self, method: str) -> None:
+        folder = self.predictor.folder
+        if not has_towers(folder.model):
+            raise UnsupportedError(
+                f"{method}: {folder.folder} ({folder.architecture.system}) has no vectors of single images and texts: "
+                "it reads pairs, or has not learnt to match; score pairs by model.match(images, texts), or train a "
+                "two-tower model: diptych finetune retrieval with tden"
+            )

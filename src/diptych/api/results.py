@@ -1,0 +1,172 @@
+"""What a `Model` returns: strings, numbers and tuples with fields. They hold no model and no tensors, and pickle."""
+
+from __future__ import annotations
+
+import warnings
+from base64 import b64encode
+from collections.abc import Iterable
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from PIL import Image
+
+from diptych.core import Record
+from diptych.runtime.errors import DataError, UnfamiliarWarning
+from diptych.tasks.interface import Explanation
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.pictures import open_picture
+
+if TYPE_CHECKING:  # a caption need not wait for search
+    from diptych.serving.search import Hit
+
+Corners = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels, as Pillow's `Image.crop` takes them
+DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200  # of a drawing: pixels, boxes; of a repr: characters of a text
+COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")
+R = TypeVar("R", bound="ImageResult")
+
+
+class ImageResult:
+    """Fields of every answer about an image."""
+
+    score: float = float("nan")  # of a caption its log-probability, of other answers their probability
+    others: tuple[tuple[str, float], ...] = ()  # the next likeliest texts, each with its score
+    boxes: tuple[Corners, ...] = ()  # of the regions that the model read, the detector's surest first
+    labels: tuple[str, ...] = ()  # the detector's class of each box
+    familiar: bool | None = None  # False: unlike what the model was trained on; None: not known
+    size: tuple[int, int] = (0, 0)  # of the image: width, height
+    image: str | bytes | None = None  # its path, or of an image without one a small JPEG
+
+    @classmethod
+    def of(cls: type[R], value: object, **fields: object) -> R:
+        """Return the value with these fields."""
+        made = cls(value)  # type: ignore[call-arg]  # the constructor of str or int
+        vars(made).update(fields)
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_shortened(repr(self._plain()))}, score={self.score:.3g})"
+
+    def _plain(self) -> object:
+        return str(self)
+
+    def _drawn(self) -> Iterable[tuple[Corners, str]]:
+        return zip(self.boxes[:DRAWN_BOXES], self.labels, strict=False)
+
+    def _repr_html_(self) -> str:
+        words = f"<b>{escape(str(self._plain()))}</b> <small>{self.score:.3g}</small>"
+        return drawing(self.image, self.size, self._drawn(), words)
+
+
+class Caption(ImageResult, str):
+    """A caption. `score` is its log-probability, `others` are the other beams, likeliest first."""
+
+
+class Answer(ImageResult, str):
+    """The likeliest answer to a question. `score` is its probability."""
+
+
+class Judgement(ImageResult, int):
+    """Whether a statement is true: 1 or 0. `score` is the probability of this judgement."""
+
+    def _plain(self) -> object:
+        return bool(self)
+
+
+class Found(ImageResult, str):
+    """The region of an expression: the detector's label, with its `box` (x1, y1, x2, y2 in pixels) and probability."""
+
+    box: Corners = (0, 0, 0, 0)
+
+    def _drawn(self) -> Iterable[tuple[Corners, str]]:
+        return [(self.box, str(self))]
+
+
+class ChosenAnswer(ImageResult, str):
+    """The best of several answers. `others` has the others in the order given; `rationale` is the best reason."""
+
+    rationale: ChosenAnswer | None = None
+
+
+class Explained(Explanation):
+    """Weights of regions on words, which a notebook draws as a table of words and regions."""
+
+    def __repr__(self) -> str:
+        size = f"{len(self.words)} words x {len(self.regions)} regions"
+        return f"<Explained {_shortened(repr(' '.join(self.words)))}: {size}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        sums = [max((row[at] for row in self.weights), default=0.0) for at in range(len(self.regions))]
+        shown = sorted(range(len(sums)), key=lambda at: -sums[at])[:DRAWN_BOXES]
+        head = "".join(
+            f'<th style="color:{COLOURS[place]}">{place + 1} {escape(self.regions[at].label or "region")}</th>'
+            for place, at in enumerate(shown)
+        )
+        rows = (
+            f"<tr><th>{escape(word)}</th>" + "".join(f"<td>{row[at]:+.2f}</td>" for at in shown) + "</tr>"
+            for word, row in zip(self.words, self.weights, strict=True)
+        )
+        return f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
+
+
+class Hits(tuple["Hit", ...]):
+    """Images of a search, best first, as pairs (path, score); `refused` are the unreadable ones with their reasons."""
+
+    query: str = ""
+    refused: dict[Path, str]
+
+    def __repr__(self) -> str:
+        first = f"; the best: {_shortened(str(self[0].picture))}, {self[0].score:.3g}" if self else ""
+        return f"<Hits for {_shortened(self.query)[:60]!r}: {len(self)} images{first}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            drawing(str(hit.picture), (0, 0), (), f"{hit.score:.3g} <small>{escape(str(hit.picture))}</small>")
+            for hit in self
+        )
+
+
+def warn_unfamiliar(looked: Iterable[tuple[Record, dict[str, object]]]) -> bool:
+    """Warn the caller's caller's caller of images unlike the training, if there are any; return whether there are."""
+    strange = {one.image or f"image {one.key}": None for one, fields in looked if fields["familiar"] is False}
+    if strange:
+        warnings.warn(UnfamiliarWarning.of(list(strange)), stacklevel=5)
+    return bool(strange)
+
+
+def thumbnail(picture: Picture) -> bytes:
+    """Return an image (3, H, W) as a JPEG of at most DRAWN_SIDE pixels a side."""
+    image, content = Image.fromarray(picture.permute(1, 2, 0).numpy()), BytesIO()
+    image.thumbnail((DRAWN_SIDE, DRAWN_SIDE))
+    image.save(content, "JPEG")
+    return content.getvalue()
+
+
+def drawing(image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tuple[Corners, str]], words: str) -> str:
+    """Return HTML: the image with boxes, above words that are HTML already. An unreadable image is left out."""
+    try:
+        content = thumbnail(open_picture(Path(image))) if isinstance(image, str) else image
+    except DataError:
+        content = None
+    shown = ""
+    if content is not None:
+        width, height = size if all(size) else Image.open(BytesIO(content)).size
+        line = max(1, max(width, height) // 160)
+        drawn = "".join(
+            f'<rect x="{x1}" y="{y1}" width="{x2 - x1}" height="{y2 - y1}" fill="none" stroke-width="{line}" '
+            f'stroke="{COLOURS[place % len(COLOURS)]}"><title>{escape(label)}</title></rect>'
+            for place, ((x1, y1, x2, y2), label) in enumerate(boxes)
+        )
+        data = f"data:image/jpeg;base64,{b64encode(content).decode()}"
+        shown = (
+            f'<svg viewBox="0 0 {width} {height}" style="width:240px;max-height:240px;display:block">'
+            f'<image href="{data}" width="{width}" height="{height}"/>{drawn}</svg>'
+        )
+    return f'<div style="display:inline-block;vertical-align:top;margin:4px;max-width:240px">{shown}{words}</div>'
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,87 @@
+"""`Run`: what `finetune` and `pretrain` return, and what opens the folder of any run."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diptych.api.model import Model, load
+from diptych.runs.folder import model_in
+from diptych.runs.plots import charts, find_runs, svg_of
+from diptych.runtime.errors import CheckpointError
+from diptych.systems.recipe import FILE, Recipe
+from diptych.training.log import METRICS, flat_numbers, read_lines
+
+if TYPE_CHECKING:
+    import pandas
+
+SMOOTH = 5  # logged steps whose mean loss `plot` draws
+
+
+class Metrics(list[dict[str, Any]]):
+    """The logged steps of a run, one dict each: step, total, lr, losses/NAME, validation/NAME, samples_per_second."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame with a row a logged step; a step without a validation has NaN there."""
+        from pandas import DataFrame
+
+        return DataFrame(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(name for row in self for name in row))
+        return f"<diptych.Metrics of {len(self)} logged steps: {names[:200]}>"
+
+
+class Plot(str):
+    """A drawing as SVG, which a notebook shows; `save` writes it."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        Path(path).write_text(self, encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<diptych.Plot: SVG of {len(self):,} characters; .save(path) writes it>"
+
+
+class Run:
+    """The folder of a run: its recipe, logged steps, learning curves, and the model that it ended with."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Open a folder that `finetune` or `pretrain` wrote. Raises CheckpointError for another."""
+        self.folder = Path(folder)
+        if not any(self.folder.glob(FILE)) and not any(self.folder.glob(f"stage-*/{FILE}")):
+            raise CheckpointError(f"{folder} is not the folder of a run: it has no {FILE}; give --out of a training")
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the run; of several stages the last that began."""
+        return Recipe.load(max([self.folder, *self.folder.glob("stage-*")], key=lambda one: (one / FILE).exists()))
+
+    @property
+    def metrics(self) -> Metrics:
+        """All logged steps; those of a run of several stages have a `stage`."""
+        return Metrics(
+            ({"stage": folder.name} if folder != self.folder else {}) | flat_numbers(line)
+            for folder in find_runs([self.folder]).values()
+            for line in read_lines(folder / METRICS)
+        )
+
+    def plot(self) -> Plot:
+        """Draw losses, validation scores and learning rates by step."""
+        runs = {folder.name: folder for folder in find_runs([self.folder]).values()}
+        return Plot(svg_of(charts(runs, SMOOTH), list(runs)))
+
+    @cached_property
+    def model(self) -> Model:
+        """The trained model, opened. Raises CheckpointError if the run has not ended."""
+        return load(self.folder)
+
+    def __repr__(self) -> str:
+        ended = model_in(self.folder) is not None
+        state = "finished" if ended else "not finished"
+        steps = max((row["step"] for row in self.metrics), default=0)
+        return f"<diptych.Run {str(self.folder)[-100:]}: {self.recipe.name[:60]}, {state} at step {steps}>"

@@ -1,0 +1,86 @@
+"""`evaluate` a model on a split, and `compare` two models on the same images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from diptych.api.job import AnyPath, Data, Options, folder_of, opened_data
+from diptych.data.store.store import Store, splits_in
+from diptych.runs.evaluation.evaluate import score_model
+from diptych.runs.extraction import store_of
+from diptych.runs.folder import ModelFolder
+from diptych.runs.run import predict
+from diptych.runs.tasks import task_of
+from diptych.runtime.devices import torch_unchanged
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.terminal import make_console
+from diptych.tasks import TASKS, find_task
+from diptych.tasks.scores import Score, Scores
+
+
+@torch_unchanged()
+def evaluate(
+    model: Any, data: Data, *, split: str = "test", task: str | None = None, features: AnyPath | None = None,
+    without_images: bool = False,
+) -> Scores:  # fmt: skip
+    """Score a model on a split: values times 100 with 95% intervals, a blind baseline and a ceiling where they exist.
+
+    Args:
+        model: folder, name on the hub, or a loaded model.
+        data: a `Dataset`, a store, or a path that `Dataset.read` takes.
+        split: whose records are scored; several joined by +.
+        task: default: the one that the model was trained for.
+        features: file or folder of region features, for a model that was trained on given ones.
+        without_images: score with blank regions, and the paired gain of the same model with images.
+
+    Raises RecipeError, DataError and CheckpointError.
+    """
+    folder = folder_of(model)
+    with scored_store(data, folder, Options(features=features)) as store:
+        return score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
+
+
+@torch_unchanged()
+def compare(first: Any, second: Any, data: Data, *, split: str = "test", task: str | None = None) -> Score:
+    """Compare two models on the same images: the score of the second minus that of the first, times 100.
+
+    Its 95% interval is of a paired bootstrap over images (Koehn, EMNLP 2004): the two differ where it excludes 0.
+    Arguments and errors are those of `evaluate`; RecipeError also for a task whose predictions cannot be paired.
+    """
+    folders = [folder_of(model) for model in (first, second)]
+    names = [task or task_of(folder).name for folder in folders]
+    gain = find_task(names[0]).scoring.gain
+    if names[0] != names[1] or gain is None:
+        able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)
+        raise RecipeError(
+            f"found a model for {names[0]} and one for {names[1]}, wanted two of one task, and one of {able}; name it "
+            "by task=..., or evaluate each by itself"
+        )
+    alike = folders[0].contract == folders[1].contract  # regions are found once for both
+    with ExitStack() as stack:
+        stores = [stack.enter_context(scored_store(data, one, Options(), split)) for one in folders[: 2 - alike]]
+        predicted = [
+            predict(model, store, split, task, console=make_console())
+            for model, store in zip(folders, 2 * stores, strict=False)
+        ]
+    by_key = [find_task(names[0]).by_key(one.predictions) for one in predicted]
+    read = {record.key for record in predicted[1].records}
+    return gain(by_key[0], by_key[1], [record for record in predicted[0].records if record.key in read])
+
+
+@contextmanager
+def scored_store(data: Data, model: ModelFolder, options: Options, split: str | None = None) -> Iterator[Store]:
+    """Open data as a store; regions of what is no store are found by the model's detector, in a temporary folder.
+
+    `split`: the only one whose regions are needed, where no baseline is fitted to the others.
+    """
+    path, opened = opened_data(data, options)
+    if split is not None and not isinstance(opened, Store):
+        opened = [record for record in opened if record.split in splits_in(split)] or opened
+    features = None if options.features is None else Path(options.features)
+    with TemporaryDirectory() as scratch:
+        yield store_of(opened, path, Path(scratch) / "store", str(model.folder), make_console(), features)

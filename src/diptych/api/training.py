@@ -1,0 +1,126 @@
+"""`finetune` and `pretrain`: train by a recipe on data of any form. `recipe` and `register`: what they train by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
+from diptych.api.run import Run
+from diptych.runtime.devices import torch_unchanged
+from diptych.runtime.errors import RecipeError
+from diptych.runtime.plugins import load_plugins
+from diptych.systems import RECIPES, STAGED, SYSTEMS, add_system, add_task, find_stages
+from diptych.systems.preset import Preset
+from diptych.systems.recipe import Recipe
+from diptych.systems.stages import Stages
+from diptych.systems.system import System
+from diptych.tasks import TASKS, TaskSpec
+from diptych.training.trainer import OnLog
+
+Settings = Mapping[str, Any] | Sequence[str] | None
+_registered: set[tuple[str, str]] = set()  # kinds and names of the entries that `register` added
+
+
+@torch_unchanged()
+def finetune(
+    task: str, data: Data, model: Any = None, *, recipe: str | Recipe | None = None, out: AnyPath | None = None,
+    epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
+    patience: int | None = None, seed: int | None = None, detector: str | None = None,
+    features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
+    without_images: bool = False,
+) -> Run:  # fmt: skip
+    """Train a model on a task and return the run. Called again with the same arguments, it returns the finished run.
+
+    A run that Ctrl-C stopped is saved up to its last step, and resumes when called again.
+
+    Args:
+        task: name such as caption or vqa.
+        data: a `Dataset`, a store, or a path that `Dataset.read` takes. Regions of data that is no store are extracted
+            first, by `detector` or that of the model, or are read from `features`.
+        model: to start from: a folder, a name on the hub, or a loaded model; None: random weights, by `recipe`.
+        recipe: name, or a recipe of `diptych.recipe`; default: SYSTEM/small/TASK of the model's system.
+        out: folder of the run; default: runs/TASK-HASH, a hash of recipe, data and model.
+        epochs: passes over the training records, instead of `steps`.
+        batch_size: samples of a step.
+        lr: highest learning rate.
+        patience: validations without a rise after which the run stops.
+        settings: further keys of the recipe, such as {"optimizer.warmup_steps": 100}.
+        without_images: train a control, whose regions are blank (data.images=false); `compare` gives the images' gain.
+        on_log: called with a dict a log line (step, total, lr, losses/NAME, validation/NAME, ...). It ends the run by
+            returning False: the best weights so far are kept.
+
+    Raises RecipeError, DataError or CheckpointError before anything is written; TrainingError; Stopped after Ctrl-C.
+    """
+    changed = _assignments(settings, steps, batch_size, lr, patience, seed) + ["data.images=false"] * without_images
+    return finetuning(task, data, model, recipe, Options(out, epochs, changed, detector, features)).run(on_log)
+
+
+@torch_unchanged()
+def pretrain(
+    data: Data | Mapping[str, Data], *, recipe: str | Recipe | Stages, model: Any = None, out: AnyPath | None = None,
+    epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
+    patience: int | None = None, seed: int | None = None, detector: str | None = None,
+    features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
+) -> Run:  # fmt: skip
+    """Pre-train a model on images and captions and return the run. Arguments and errors are those of `finetune`.
+
+    `data` may be several sets by name, whose split train then goes by that name. Of a recipe of several stages, `steps`
+    and `epochs` are those of each.
+    """
+    changed = _assignments(settings, steps, batch_size, lr, patience, seed)
+    return pretraining(data, recipe, model, Options(out, epochs, changed, detector, features)).run(on_log)
+
+
+def recipe(
+    name: str, *, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
+    patience: int | None = None, seed: int | None = None, settings: Settings = None,
+) -> Recipe | Stages:  # fmt: skip
+    """Return a recipe by its name (`diptych recipes` lists all) with keys set; `Stages` if it has several stages.
+
+    Raises RecipeError for an unknown name or key, with the nearest one.
+    """
+    load_plugins()
+    stages = find_stages(name, _assignments(settings, steps, batch_size, lr, patience, seed))
+    return stages.recipes[0] if len(stages.recipes) == 1 else stages
+
+
+def register(
+    *, system: System | None = None, task: TaskSpec | None = None, recipe: Preset | Recipe | None = None
+) -> None:
+    """Add a system, a task or a recipe in this process, from a notebook; packages do it by an entry point.
+
+    Repeated, it replaces what it added. Raises RecipeError for a name of Diptych or of a package.
+    """
+    load_plugins()
+    if isinstance(recipe, Recipe):
+        fields: Any = {name: value for name, value in recipe if name != "name"}
+        recipe = Preset(recipe.name, "Registered in this process.", fields)
+    known = {"system": SYSTEMS.keys(), "task": TASKS.keys(), "recipe": RECIPES.keys() | STAGED.keys()}
+    given = {"system": system, "task": task, "recipe": recipe}
+    for kind, entry in given.items():
+        if entry is not None and entry.name in known[kind] and (kind, entry.name) not in _registered:
+            raise RecipeError(f"{entry.name} is the name of a {kind} that is there already; give yours another name")
+    for kind, entry in given.items():
+        match entry:
+            case System():
+                add_system(entry)
+            case TaskSpec():
+                add_task(entry)
+            case Preset():
+                RECIPES[entry.name] = entry
+        if entry is not None:
+            _registered.add((kind, entry.name))
+
+
+def _assignments(
+    settings: Settings, steps: int | None, batch: int | None, lr: float | None, patience: int | None, seed: int | None
+) -> list[str]:
+    """Return the keys that are set, as KEY=VALUE; `settings` comes last."""
+    training = {"steps": steps, "batch": batch, "patience": patience, "seed": seed}
+    given = {f"training.{name}": value for name, value in training.items()} | {"optimizer.lr": lr}
+    if isinstance(settings, Mapping):
+        given |= settings
+    named = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
+    return named if settings is None or isinstance(settings, Mapping) else [*named, *settings]

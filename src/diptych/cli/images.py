@@ -1,0 +1,95 @@
+"""The images that verbs read, by name, folder or pattern, and the folder of drawings."""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Callable, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import MARKER
+from diptych.runtime.outputs import claim, note, refuse_file
+from diptych.runtime.terminal import printable
+
+if TYPE_CHECKING:
+    from diptych.tasks.interface import Prediction
+
+Refuse = Callable[[object, DataError], object]
+
+
+class ShownFolder:
+    """The folder of `--show`: a PNG per prediction, named after its image, with a number if the name is taken."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder, self._names = folder, set[str]()
+        if folder is not None:
+            claim(folder, "drawings")
+
+    def write(self, prediction: Prediction) -> str | None:
+        """Draw a prediction and return the file; None without a folder."""
+        if self.folder is None:
+            return None
+        from diptych.serving.drawing import draw
+        from diptych.vision.pictures import open_picture
+
+        assert prediction.record.image is not None
+        return self.save(prediction.record.image.stem, draw(prediction, open_picture(prediction.record.image)))
+
+    def save(self, stem: str, drawn: Any) -> str:
+        """Write a drawn image as a PNG that is named after `stem`, and return the file."""
+        from diptych.vision.image_files import write_png
+
+        assert self.folder is not None
+        name = next(n for n in chain([stem], (f"{stem}-{k}" for k in count(2))) if n not in self._names)
+        self._names.add(name)
+        path = self.folder / f"{name}.png"
+        refuse_file(path, noted=self.folder / MARKER)
+        write_png(drawn, path)
+        note(path, self.folder / MARKER)
+        return str(path)
+
+
+def _is_several(name: str) -> bool:
+    return Path(name).is_dir() or (not Path(name).exists() and glob.has_magic(name))
+
+
+class Failures:
+    """What is called with an image and its error: it prints the error, or raises it if one image alone is asked for."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.alone, self.count = len(names) == 1 and not _is_several(names[0]), 0
+
+    def __call__(self, _: object, error: DataError) -> None:
+        if self.alone:
+            raise error
+        self.count += 1
+        print(f"diptych: {printable(str(error))}", file=sys.stderr)
+
+    def check(self, images: Sequence[Path]) -> None:
+        """Raise DataError if an image failed."""
+        if self.count:
+            raise DataError(f"{self.count} of {max(len(images), self.count)} images failed; the reasons are above")
+
+
+def find_images(names: list[str], refuse: Refuse) -> list[Path]:
+    """Return each image once, in order; `refuse` gets what has no images. Raises DataError if there are none at all."""
+    from diptych.vision.image_files import ENDINGS, find_pictures
+
+    paths: dict[Path, None] = {}
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            here = find_pictures(path)
+        elif _is_several(name):
+            here = [p for p in map(Path, sorted(glob.glob(name, recursive=True))) if p.suffix.lower() in ENDINGS]
+        else:
+            here = [path]
+        if not here:
+            refuse(name, DataError(f"no images in {name}"))
+        paths |= dict.fromkeys(here)
+    if not paths:
+        raise DataError("there are no images to read; the reasons are above")
+    return list(paths)

@@ -1,0 +1,98 @@
+"""The verbs `encode` (images as vectors) and `match` (how well texts fit images)."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from diptych.cli.app import USE, AsJson, Features, Model, app
+from diptych.cli.groups import ComputingOptions, grouped
+from diptych.cli.images import Failures, find_images
+from diptych.cli.outputs import OutFile
+from diptych.cli.predict import IN_FLIGHT, Images, OneImage
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
+from diptych.runtime.outputs import refuse_inputs
+from diptych.runtime.terminal import printable
+
+if TYPE_CHECKING:
+    from diptych.api.forms import Vectors
+
+
+@app.command(rich_help_panel=USE)
+@grouped
+def encode(
+    *,
+    image: Images,
+    out: Annotated[Path, OutFile()] = Option(
+        ..., help="File to write the vectors to, as numpy's .npy: (images, D) of float32, unit length."
+    ),
+    model: Model,
+    features: Features = None,
+    computing: ComputingOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Write the vectors of images by a two-tower model; each image is printed in the order of the rows."""
+    failures = Failures(image)
+    paths = find_images(image, failures)
+    refuse_inputs(out, paths)
+    import numpy as np
+
+    from diptych.api.model import load
+
+    opened, rows = load(model, features=features, **vars(computing)), list[Any]()
+    for path, vector in _computed(paths, opened.encode_image, failures):
+        print(json.dumps({"picture": str(path), "row": len(rows)}) if as_json else printable(str(path)))
+        rows.append(vector)
+    if rows:
+        written = io.BytesIO()
+        np.save(written, np.stack(rows), allow_pickle=False)
+        write_atomically(out, written.getvalue())
+    failures.check(paths)
+
+
+@app.command(rich_help_panel=USE)
+@grouped
+def match(
+    *,
+    image: OneImage,
+    texts: list[str] = Argument(metavar="TEXT", help="Texts to match with each image."),
+    model: Model,
+    features: Features = None,
+    computing: ComputingOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Print how well each text fits each image: the probability of a match, or the cosine of two-tower vectors."""
+    "".join(texts).encode()  # raises UnicodeEncodeError, which main names
+    failures = Failures([image])
+    paths = find_images([image], failures)
+    from diptych.api.model import load
+
+    opened = load(model, features=features, **vars(computing))
+    for path, row in _computed(paths, lambda batch: opened.match(batch, texts), failures):
+        for text, score in zip(texts, map(float, row), strict=True):
+            line = {"picture": str(path), "text": text, "score": score}
+            print(json.dumps(line, ensure_ascii=False) if as_json else printable(f"{path}: {text}: {score:.3f}"))
+    failures.check(paths)
+
+
+def _computed(
+    paths: list[Path], compute: Callable[[list[Path]], Vectors], failures: Failures
+) -> Iterator[tuple[Path, Any]]:
+    """Yield each image with its row of what is computed in batches; images that fail go to `failures`."""
+    left = iter(paths)
+    while batch := list(islice(left, IN_FLIGHT)):
+        try:
+            yield from zip(batch, compute(batch), strict=True)
+        except DataError:  # one by one, to name those that fail
+            for path in batch:
+                try:
+                    yield path, compute([path])[0]
+                except DataError as error:
+                    failures(path, error)

@@ -1,0 +1,179 @@
+"""The pictures of a page, each once however many tags and addresses it has, and those that its metadata name."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from diptych.mining.pages import addresses
+from diptych.mining.pages.dominant import Ancestors, Features, features, mark_lists, merged
+
+Meta = dict[str, str | None]
+
+SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
+LONGEST_JSON = 500_000  # letters of a JSON-LD script
+MOST_NODES = 2_000  # of JSON-LD, and of the depth that Python reads
+CLIMB = 2  # ancestors of an image that may have the <noscript> with the same picture next to them
+_BACKGROUND = re.compile(r"url\(\s*[\"']?([^\"')]{1,2000})", re.I)
+_BACKGROUNDS = ("data-bg", "data-background", "data-background-image", "data-bg-image")
+BACKGROUNDS = ", ".join(['[style*="url("]', *(f"[{name}]" for name in _BACKGROUNDS)])
+_OF_SITE = re.compile(
+    r"logo|default|placeholder|fallback|favicon|avatar|share|social|blank|facebook|twitter|og[-_]image", re.I
+)
+_NO_ARTICLE = frozenset({"organization", "person", "website", "brand", "imageobject", "newsmediaorganization"})
+
+
+@dataclass
+class PagePicture:
+    """One picture. `copies`: the numbers of its tags, of which `best` has the `address` of its largest file."""
+
+    copies: list[int]
+    best: int
+    address: str
+    seen: Features
+    texts: list[tuple[str, str]] = field(default_factory=list)  # from metadata
+
+    @property
+    def score(self) -> float:
+        return self.seen.score
+
+
+@dataclass
+class Shared:
+    """The pictures that the metadata of a page name, by what their addresses have in common."""
+
+    addresses: dict[str, str] = field(default_factory=dict)
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    title: str = ""
+
+    @classmethod
+    def of(cls, base: str, metas: Iterable[Meta], scripts: Iterable[Any]) -> "Shared":
+        """From og:image, twitter:image and JSON-LD's image of an article; texts: og:image:alt, caption, og:title."""
+        shared, title = cls(), ""
+        for meta in metas:
+            name, content = (meta.get("property") or meta.get("name") or "").lower(), meta.get("content") or ""
+            if name in SHARED:
+                shared.add(base, content)
+            elif name in ("og:image:alt", "twitter:image:alt"):
+                shared.texts.append(("alt", content))
+            elif name == "og:title":
+                title = title or content
+        for script in scripts:
+            for image in _images_of(script.text() or ""):
+                shared.add(base, str(image.get("url") or image.get("contentUrl") or ""))
+                shared.texts += [("figcaption", str(image.get(one) or "")) for one in ("caption", "description")]
+        shared.title = title
+        return shared
+
+    def candidate(self, shown: Sequence[PagePicture], number: int) -> PagePicture | None:
+        """A picture that the metadata name and no tag shows, unless its name is of all pages of a site."""
+        own = [one for one in self.addresses.values() if not _OF_SITE.search(one.partition("://")[2].partition("/")[2])]
+        if not own or any("shared" in one.seen.values for one in shown):
+            return None
+        seen = Features({"shared": 1.0, "order": 0.0}, (None, None))
+        return PagePicture([number], number, own[0], seen, [*self.texts, ("title", self.title)])
+
+    def add(self, base: str, address: str) -> None:
+        if not addresses.is_nothing(address):
+            where = addresses.absolute(base, address)
+            self.addresses.setdefault(addresses.picture_of(where), where)
+
+
+def _images_of(text: str) -> Iterator[dict[str, Any]]:
+    """The images of the articles, products and recipes in a JSON-LD script, each with its `url`."""
+    if ('"image' not in text and "primaryimage" not in text) or len(text) > LONGEST_JSON:
+        return
+    try:
+        waiting = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return
+    for _ in range(MOST_NODES):
+        if not waiting:
+            break
+        node = waiting.pop(0)
+        if isinstance(node, list):
+            waiting += node[:50]
+        if not isinstance(node, dict):
+            continue
+        waiting += [node[key] for key in ("@graph", "mainEntity") if key in node]
+        kind = str(node.get("@type") or "").lower()
+        if kind == "imageobject" and str(node.get("@id")).endswith("#primaryimage"):
+            yield node
+        elif kind not in _NO_ARTICLE and "image" in node:
+            images = node["image"]
+            for one in (images if isinstance(images, list) else [images])[:10]:
+                yield one if isinstance(one, dict) else {"url": one if isinstance(one, str) else ""}
+
+
+def has_background(node: Any) -> bool:
+    """True for a tag with an image behind it, by its style or by what a script reads."""
+    attributes = node.attributes
+    return "url(" in (attributes.get("style") or "") or any(name in attributes for name in _BACKGROUNDS)
+
+
+def source_of(node: Any) -> str:
+    """The address of an image as its tag has it, maybe data:; empty without one."""
+    attributes = node.attributes
+    if node.tag in ("img", "amp-img"):
+        parent = node.parent
+        inside = parent is not None and parent.tag == "picture"
+        sets = [one.attributes.get("srcset") or "" for one in parent.css("source")] if inside else []
+        address = addresses.sources(attributes, sets)
+    else:
+        style = (attributes.get("style") or "")[:4_000]
+        address = style if "url(" in style else next(filter(None, map(attributes.get, _BACKGROUNDS)), "") or ""
+        address = match[1] if (match := _BACKGROUND.search(address)) else address
+    return address if address[:5].lower() == "data:" or not addresses.is_nothing(address) else ""
+
+
+def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> list[PagePicture]:
+    """The pictures of a page in its order. A tag without an address counts only as a copy of another one's."""
+    around = Ancestors()
+    names = [addresses.picture_of(where) if where and where[:5] != "data:" else "" for where in places]
+    groups: dict[str, list[int]] = {}
+    for number in range(len(nodes)):
+        twin = _twin(nodes, number)
+        if name := names[number] if twin is None else names[twin]:
+            groups.setdefault(name, []).append(number)
+    pictures = []
+    for name, copies in groups.items():
+        seen = [features(nodes[one], nodes[one].attributes, one, places[one], around) for one in copies]
+        real = [one for one in copies if names[one] == name]
+        best = max(real, key=lambda one: (addresses.width_of(places[one]), -one)) if len(real) > 1 else real[0]
+        texts, one = [], merged(seen)
+        if name in shared.addresses:
+            one.values["shared"], texts = 1, shared.texts
+        pictures.append(PagePicture(copies, best, places[best], one, texts))
+    mark_lists([one.seen for one in pictures])
+    return pictures
+
+
+def _twin(nodes: Sequence[Any], number: int) -> int | None:
+    """The number of the image in the <noscript> next to an image: the same picture, for readers without scripts."""
+    after = nodes[number + 1] if number + 1 < len(nodes) else None
+    if after is None or not _in_noscript(after) or _in_noscript(nodes[number]):
+        return None
+    node = nodes[number]
+    for _ in range(CLIMB):
+        following = node.next
+        while following is not None and following.tag == "-text" and not (following.text_content or "").strip():
+            following = following.next
+        if following is not None:
+            return number + 1 if following.tag == "noscript" else None
+        node = node.parent
+        if node is None:
+            return None
+    return None
+
+
+def _in_noscript(node: Any) -> bool:
+    return any(one is not None and one.tag == "noscript" for one in (node.parent, node.parent and node.parent.parent))
+
+
+def leading(pictures: Sequence[PagePicture]) -> tuple[PagePicture | None, float]:
+    """The best candidate, and its lead over the next one (99 without one)."""
+    ranked = sorted(pictures, key=lambda one: -one.score)
+    if not ranked:
+        return None, 0.0
+    return ranked[0], round(ranked[0].score - ranked[1].score, 4) if len(ranked) > 1 else 99.0

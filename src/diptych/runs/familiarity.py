@@ -1,0 +1,110 @@
+"""Whether an image is like those that a model was trained on, by what the detector finds in it.
+
+One number an image, with a threshold from training images: the log-odds of the mean score of its regions, minus the log
+of the distance of their mean feature to the nearest of 256 centres of such means. docs/results/familiar.md has what it
+catches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from diptych.core import Regions
+from diptych.data.store.store import Store
+from diptych.runtime.errors import CheckpointError
+from diptych.runtime.weight_files import write_weights
+from diptych.storybook.detector.detector import KIND
+
+FILE = "familiarity.safetensors"
+CENTRES, ROUNDS = 256, 10  # of k-means
+FEWEST, MOST = 300, 4000  # images of train and val that are measured: fewer fix no quantile
+QUANTILE = 0.005  # of training images that the threshold takes for unlike them
+NEAREST = 0.01  # distances below count as this one: an image may be a centre itself
+
+
+@dataclass(frozen=True)
+class Familiarity:
+    """Centres of mean features, as unit vectors, and the least familiarity of an image like the training images."""
+
+    centres: Float[Tensor, "C F"]
+    least: float
+
+    @classmethod
+    def measure(cls, means: Float[Tensor, "N F"], scores: Float[Tensor, "N"]) -> Familiarity:
+        """Fit the centres to two thirds of the images, by mean features, and the threshold to the last third."""
+        last = torch.arange(len(means)) % 3 == 2
+        centres = _centres(means[~last])
+        return cls(centres, float(_familiarity(means[last], scores[last], centres).quantile(QUANTILE)))
+
+    def knows(self, regions: Regions) -> bool:
+        """Return whether an image with these regions is like the training images. Without regions it is not."""
+        if not len(regions) or regions.features is None:
+            return False
+        mean, score = described(regions)
+        return float(_familiarity(mean[None], score[None], self.centres)) >= self.least
+
+    def save(self, folder: Path) -> None:
+        write_weights({"centres": self.centres.half(), "least": torch.tensor(self.least)}, folder / FILE)
+
+    @classmethod
+    def load(cls, folder: Path, feature_size: int) -> Familiarity:
+        """Raises CheckpointError for a file that is damaged or of other features."""
+        path = folder / FILE
+        try:
+            with safe_open(path, "pt") as file:
+                centres, least = file.get_tensor("centres").float(), float(file.get_tensor("least"))
+        except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
+        if centres.ndim != 2 or centres.shape[1] != feature_size:
+            raise CheckpointError(
+                f"{path} has centres {tuple(centres.shape)}, wanted (N, {feature_size}); copy the model folder again"
+            )
+        return cls(centres, least)
+
+
+def described(regions: Regions) -> tuple[Float[Tensor, "F"], Float[Tensor, ""]]:
+    """Return the mean feature, as a unit vector, and the mean score of an image's regions."""
+    assert regions.features is not None
+    return normalize(regions.features.float().mean(0), dim=0).cpu(), regions.scores.float().mean().cpu()
+
+
+def measured(store: Store, splits: Sequence[str], most: int) -> Familiarity | None:
+    """Measure the best `most` regions of the images of these splits.
+
+    None for fewer than 300, and for detectors whose signals were not measured.
+    """
+    if store.contract.extractor != KIND:
+        return None
+    numbers = sorted({number for split in splits for number in store.split(split)})
+    step = max(1, len(numbers) // MOST)
+    records = (store.record(number).best_regions(most) for number in numbers[::step])
+    seen = [described(one.regions) for one in records if one.regions is not None and len(one.regions)]
+    if len(seen) < FEWEST:
+        return None
+    means, scores = zip(*seen, strict=True)
+    return Familiarity.measure(torch.stack(means), torch.stack(scores))
+
+
+def _familiarity(
+    means: Float[Tensor, "N F"], scores: Float[Tensor, "N"], centres: Float[Tensor, "C F"]
+) -> Float[Tensor, "N"]:
+    distances = 1 - (means @ centres.T).amax(1)
+    return scores.logit(1e-6) - distances.clamp(min=NEAREST).log()
+
+
+def _centres(means: Float[Tensor, "N F"]) -> Float[Tensor, "C F"]:
+    """Cluster unit vectors by spherical k-means, from every n-th one; the result is rounded as in the file."""
+    centres = means[:: max(1, len(means) // CENTRES)][:CENTRES].clone()
+    for _ in range(ROUNDS):
+        nearest = (means @ centres.T).argmax(1)
+        sums = torch.zeros_like(centres).index_add_(0, nearest, means)
+        centres = torch.where(sums.norm(dim=1, keepdim=True) > 0, normalize(sums, dim=1), centres)
+    return centres.half().float()

@@ -1,0 +1,244 @@
+"""What may be written: one set of rules for all outputs (SECURITY.md lists them).
+
+A folder is written to if it does not exist, is empty, or has our MARKER of the same kind. A folder that is replaced as
+a whole may only hold what its marker lists, unchanged. A file is replaced if it is unchanged since it was written as an
+output (`noted`), or on demand.
+
+MARKER holds a line `diptych KIND`, then a line `SHA256  NAME` for each file of a folder that was written as a whole.
+The list of output files, in the user's cache, has the same lines, with absolute names.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, get_args
+
+from diptych.runtime.errors import DiptychError, OutputError
+from diptych.runtime.files import MARKER, aside, is_aside, is_stream, refuse_links_out, sha256_of, sweep, sync, text_of
+from diptych.runtime.lock import FILE as LOCK
+from diptych.runtime.lock import held
+
+Kind = Literal[
+    "store", "run", "detector run", "model", "detector", "demo", "world", "web", "mined", "scorer", "judge", "tokens",
+    "pairs", "drawings", "cache", "tars", "programs", "card",
+]  # fmt: skip
+OWN = (MARKER, LOCK)
+# A file of folders written by versions without markers, and a word in it.
+EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
+    "model": (("weights.json", '"model.safetensors"'),),
+    "cache": (("contents.json", "["),),
+    "store": (("store.json", '"shards"'),),
+    "run": (("recipe.json", '"objectives"'), ("stage-1/recipe.json", '"objectives"')),
+    "detector run": (("detector/detector.json", '"kind"'),),
+    "demo": (("demo.json", '"seed"'),),
+    "world": (("storybook.json", '"world"'),),
+    "web": (("truth.jsonl", '"template"'),),
+    "mined": (("mine.json", '"rules"'),),
+    "tokens": (("tokenizer.json", '"model"'),),
+    "pairs": (("scores.json", "{"),),
+    "scorer": (("scorer.json", '"least"'),),
+    "judge": (("judge.json", '"least"'),),
+}
+SHOWN = 5  # names in an error
+
+
+def refuse_folder(folder: Path, kind: Kind | None) -> None:
+    """Raise OutputError unless a verb that writes folders of this kind may write here; None: only if it is empty."""
+    if folder.is_dir():
+        others = sorted(path.name for path in folder.iterdir() if not _is_own(path))
+        if others and kind is None:
+            raise OutputError(f"{folder} is there already ({_some(others)}); give another folder, or delete it")
+        if others and (there := _kind_of(folder)) != kind:
+            what = f"a folder of {there}" if there else f"not empty ({_some(others)})"
+            raise OutputError(
+                f"{folder} is {what}, wanted a folder that Diptych wrote as {kind}, or a new or empty one"
+            )
+    elif os.path.lexists(folder):
+        raise OutputError(f"{folder} is there and is no folder; give a new or empty folder")
+
+
+def claim(folder: Path, kind: Kind) -> list[Path]:
+    """Make a folder of this kind, or continue one; return the folders that were made, innermost first."""
+    refuse_folder(folder, kind)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError), (folder / MARKER).open("x") as file:
+        file.write(f"diptych {kind}\n")
+    return made
+
+
+@contextmanager
+def taken(folder: Path, kind: Kind) -> Iterator[None]:
+    """A folder of this kind, claimed and locked; it goes again if nothing was written to it."""
+    made = claim(folder, kind)
+    try:
+        with held(folder):
+            yield
+    finally:
+        release(folder, made)
+
+
+def release(folder: Path, made: Collection[Path]) -> None:
+    """Remove marker and folders that `claim` made if nothing was written."""
+    with suppress(OSError):  # temporary files are still in it
+        if folder in made and all(map(_is_own, folder.iterdir())):
+            (folder / MARKER).unlink(missing_ok=True)
+            for path in made:
+                path.rmdir()
+
+
+@contextmanager
+def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
+    """A new folder to write into, which is flushed to the disk and takes the target's place at the end.
+
+    An error in between is raised, and leaves the target as it was. A part of a run that a version without markers wrote
+    is kept, as NAME.before. Raises OutputError as `refuse_replaced` does.
+    """
+    target = Path(os.path.realpath(target))
+    sweep(target.parent, target.name)
+    refuse_replaced(target, kind)
+    temporary, old = aside(target), aside(target, "old")
+    temporary.mkdir(parents=True)
+    try:
+        (temporary / MARKER).write_text(f"diptych {kind}\n", "utf-8")
+        yield temporary
+        files = sorted(path for path in temporary.rglob("*") if path.is_file() and path != temporary / MARKER)
+        lines = [f"{sha256_of(path)}  {path.relative_to(temporary).as_posix()}\n" for path in files]
+        (temporary / MARKER).write_text(f"diptych {kind}\n{''.join(lines)}", "utf-8")
+        for path in (*files, temporary / MARKER, *{path.parent for path in files}, temporary):
+            sync(path)
+        refuse_replaced(target, kind)
+        if _made_earlier(target):
+            target.rename(_before(target))
+        elif target.exists():
+            target.rename(old)
+        temporary.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+        sync(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_replaced(target: Path, kind: Kind) -> None:
+    """Raise OutputError if a folder holds what this kind's marker does not list, or what was changed since."""
+    refuse_folder(target, kind)
+    if _made_earlier(target):
+        return
+    if target.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise OutputError(f"{target} is where this command runs, and would be replaced; give a folder in it")
+    inside = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
+    noted = _lines(target / MARKER)
+    others = [
+        path.relative_to(target).as_posix()
+        for path in inside
+        if not (path.parent == target and _is_own(path)) and not _is_noted(path, path.relative_to(target), noted)
+    ]
+    if others:
+        raise OutputError(
+            f"{target} would be replaced, and {len(others)} files in it are not what Diptych wrote there "
+            f"({_some(sorted(others))}); move them, or give another folder"
+        )
+
+
+def copy_folder(source: Path, target: Path, kind: Kind) -> None:
+    """Copy a folder with all files below it, whole or not at all.
+
+    Raises DiptychError, also for links that lead out of the source: in a foreign folder they may lead to private files.
+    """
+    refuse_links_out(source)
+    try:
+        with whole_folder(target, kind) as temporary:
+            shutil.copytree(source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN))
+    except (OSError, shutil.Error) as error:
+        raise DiptychError(f"cannot copy {source} to {target}: {error}; make room and try again") from error
+
+
+def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
+    """Raise OutputError if the output is an input of the same command, by real path."""
+    if output is None:
+        return
+    real = os.path.realpath(output)
+    for path in inputs:
+        if os.path.realpath(path) == real or (output.exists() and path.exists() and output.samefile(path)):
+            raise OutputError(f"{output} would be written to, and is an input of this command; give another place")
+
+
+def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> None:
+    """Raise OutputError for a file that is there and is not, unchanged, what Diptych wrote; `force`: print its name.
+
+    `noted`: the marker of the file's folder; default: the list of output files. Streams and devices are written to.
+    """
+    if not path.exists() or is_stream(path):
+        return
+    real = Path(os.path.realpath(path))
+    if _is_noted(real, Path(path.name) if noted else real, _lines(noted or noted_outputs())):
+        return
+    if not force:
+        raise OutputError(f"{path} is there, and Diptych did not write it; give another name, or --force to replace it")
+    print(f"diptych: {path} is replaced, {path.stat().st_size:,} bytes", file=sys.stderr)
+
+
+def note(path: Path, noted: Path | None = None) -> None:
+    """List a file that was written, so that the same command replaces it. Without a cache nothing is listed."""
+    name = path.name if noted else os.path.realpath(path)
+    if path.is_file() and "\n" not in name:
+        with suppress(OSError):
+            noted = noted or noted_outputs()
+            noted.parent.mkdir(parents=True, exist_ok=True)
+            with noted.open("a", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(f"{sha256_of(path)}  {name}\n")
+
+
+def noted_outputs() -> Path:
+    """The list of output files."""
+    return user_cache() / "outputs"
+
+
+def user_cache() -> Path:
+    """The folder of Diptych in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych"
+
+
+def _kind_of(folder: Path) -> str | None:
+    """The kind of a folder that Diptych made; None for others."""
+    with suppress(OSError, ValueError):
+        word, _, kind = text_of(folder / MARKER).partition("\n")[0].partition(" ")
+        return kind if word == "diptych" and kind in get_args(Kind) else None
+    for kind, files in EARLIER.items():
+        for name, word in files:
+            with suppress(OSError, ValueError):
+                if word in text_of(folder / name):
+                    return kind
+    return None
+
+
+def _made_earlier(target: Path) -> bool:
+    """True for a folder in a run that a version without markers wrote, such as its model."""
+    marked = (target / MARKER).exists() or os.path.lexists(_before(target))
+    return not marked and _kind_of(target) is not None and _kind_of(target.parent) in ("run", "detector run")
+
+
+def _before(target: Path) -> Path:
+    return target.with_name(f"{target.name}.before")
+
+
+def _is_own(path: Path) -> bool:
+    """True for markers, locks and temporary files; a lock that is no plain file is foreign."""
+    return is_aside(path) or (path.name in OWN and path.is_file() and not path.is_symlink())
+
+
+def _lines(noted: Path) -> set[str]:
+    with suppress(OSError):
+        return set(text_of(noted, errors="surrogateescape").splitlines())
+    return set()
+
+
+def _is_noted(path: Path, name: Path, noted: Collection[str]) -> bool:
+    return path.is_file() and not path.is_symlink() and f"{sha256_of(path)}  {name.as_posix()}" in noted
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,0 +1,107 @@
+"""The HTTP/1.1 protocol of the service: strict parsing (RFC 9112), limits on connections, patience with slow clients.
+
+llhttp parses in its strict mode, which refuses bare LF, folded headers, and Content-Length with Transfer-Encoding. What
+it leaves to servers is checked here: one Host, a known version, a bounded head.
+"""
+
+import asyncio
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from diptych.serving.service.guard import OPEN
+from diptych.serving.service.problems import RequestRefused
+
+PATIENCE = 15.0  # seconds for a whole request to arrive, and for a client to read the answer
+CONNECTIONS = 1000
+PER_CLIENT = 250  # connections of one address
+HEAD = 64 * 2**10  # bytes of a request's line and headers
+CROWDED = RequestRefused(503, "the service has too many connections; retry in some seconds", retry=5, close=True)
+NOT_HTTP = "the request is not valid HTTP (RFC 9112)"
+
+
+class Patient(HttpToolsProtocol):
+    """Close connections whose client sends a request too slowly or does not read the answer."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head: int | None = 0  # bytes of the head that is arriving; None in a body
+        self._since = self.loop.time()
+        self._timer = self.loop.call_later(1.0, self._check)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._head is not None:
+            self._head += len(data)
+        try:
+            self._unset_keepalive_if_required()
+            self.parser.feed_data(data)
+            if self._head is not None and self._head > HEAD:
+                raise httptools.HttpParserError
+        except httptools.HttpParserUpgrade:  # answered as HTTP, as a server may (RFC 9110, 7.8)
+            pass
+        except httptools.HttpParserError:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Refuse what is no HTTP, and end the connection: where its next request would begin is unknown."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier request is being answered
+                cycle.keep_alive = False
+                self.pipeline.clear()
+                self.transport.pause_reading()
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+        body = RequestRefused(400, NOT_HTTP, close=True).response()
+        headers = b"".join(b"%s: %s\r\n" % pair for pair in body.raw_headers)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (headers, bytes(body.body)))
+        self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        names = [name for name, _ in self.headers]
+        head = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        version = self.parser.get_http_version()
+        hosts, coded = names.count(b"host"), [value for name, value in self.headers if name == b"transfer-encoding"]
+        if (
+            head > HEAD
+            or version not in ("1.0", "1.1")
+            or hosts > 1
+            or (version == "1.1" and hosts != 1)
+            or (coded and (version == "1.0" or [one.strip().lower() for one in coded] != [b"chunked"]))
+            or (coded and b"content-length" in names)
+        ):
+            raise httptools.HttpParserError
+        self._head = None
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        self.app: Any = CROWDED.response() if path not in OPEN and self._is_crowded() else self.config.loaded_app
+        super().on_headers_complete()
+
+    def _is_crowded(self) -> bool:
+        if len(self.connections) <= PER_CLIENT:
+            return False
+        address = self.client and self.client[0]
+        own = sum(1 for one in self.connections if (client := getattr(one, "client", None)) and client[0] == address)
+        return own > PER_CLIENT or len(self.connections) > CONNECTIONS
+
+    def on_message_complete(self) -> None:
+        self._head = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def _check(self) -> None:
+        computing = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        if computing and not self.flow.write_paused:
+            self._since = self.loop.time()
+        elif self.loop.time() - self._since > PATIENCE:
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(1.0, self._check)

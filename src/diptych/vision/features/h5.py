@@ -1,0 +1,141 @@
+"""Arrays in h5 files of others: hard links to numbers, in contiguous or chunked storage.
+
+HDF5 itself follows external links, external storage and virtual datasets to any file of the user, and its gzip filter
+takes as much memory as the compressed bytes ask for, whatever the header states. All of these are refused before a
+dataset is opened or read.
+"""
+
+import math
+import sys
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import refuse_endless
+from diptych.vision.features.raw import Array, check_size, needed, refuse
+
+PARTS = 4000  # files of a release: 3 for each of 1,000 parts, and a few more
+MOST_CHUNKS = 4096  # of a dataset
+REWRITE = "write the file anew, with its arrays in it"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        raise DataError(f"{path}: found no h5 that can be read ({error}), wanted one; get the file again") from None
+
+
+@cache
+def _may_be_open() -> int:
+    """Raise the limit of open files where possible, and return how many h5 files may be open at once.
+
+    Images are spread over the parts in any order, so fewer open files would mean one opening per image.
+    """
+    if sys.platform == "win32":
+        return 256
+    import resource
+
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * PARTS if most == resource.RLIM_INFINITY else min(2 * PARTS, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    return wanted // 2
+
+
+@dataclass
+class OpenFiles:
+    """The most recently used h5 files, kept open up to the limit of the process."""
+
+    files: OrderedDict[Path, Any] = field(default_factory=OrderedDict)
+
+    def file(self, path: Path) -> Any:
+        if path in self.files:
+            self.files.move_to_end(path)
+            return self.files[path]
+        h5py = needed("h5py", f"{path.name}, an h5,")
+        with _reading(path):
+            refuse_endless(path)
+            self.files[path] = h5py.File(path, "r")
+        if len(self.files) > _may_be_open():
+            self.files.popitem(last=False)[1].close()
+        return self.files[path]
+
+    def names(self, path: Path) -> list[str]:
+        with _reading(path):  # h5py returns a name that is no UTF-8 as bytes
+            return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in self.file(path)]
+
+    def has(self, path: Path, name: str) -> bool:
+        """True if the file has an array of this name. Raises DataError for links to another place."""
+        hard = needed("h5py.h5l", "an h5").TYPE_HARD
+        with _reading(path):
+            links = self.file(path).id.links
+            for part in accumulate(name.split("/"), "{}/{}".format):
+                if not part or not links.exists(part.encode()):
+                    return False
+                if links.get_info(part.encode()).type != hard:
+                    refuse(f"{path}, {name}", "a link to another place", "an array in this file", REWRITE)
+        return True
+
+    def array(self, path: Path, name: str, where: str) -> Array:
+        if not self.has(path, name):
+            refuse(where, f"no {name} in {path}", "it there, as in the other parts of the set", "get that file again")
+        try:
+            dataset = self.file(path)[name]
+            _check_storage(dataset, where, path)
+            return np.asarray(dataset[()])
+        except DataError:
+            raise
+        except Exception as error:  # of a damaged file h5py raises OSError, RuntimeError, KeyError, TypeError and more
+            refuse(where, f"a data set in {path} that cannot be read ({error})", "it", "get that file again")
+
+
+def _check_storage(dataset: Any, where: str, path: Path) -> None:
+    """Raise DataError for a dataset whose numbers are elsewhere, or take more memory than its header may ask for."""
+    h5py = needed("h5py", "an h5")
+    if not isinstance(dataset, h5py.Dataset) or dataset.shape is None or dataset.dtype.kind not in "fiub":
+        refuse(where, f"no array of numbers in {path}", "one")
+    stored = dataset.id.get_create_plist()
+    layout = stored.get_layout()
+    if layout not in (h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED) or stored.get_external_count():
+        refuse(where, f"an array in {path} whose numbers are elsewhere", "them in this file", REWRITE)
+    check_size(dataset.nbytes, where, name=f"{path.name}")
+    if layout == h5py.h5d.CHUNKED and dataset.size:
+        _check_chunks(dataset, stored, where, path)
+
+
+def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
+    """Decompress each chunk up to the size that the header gives, and raise DataError where there is more."""
+    z = needed("h5py", "an h5").h5z
+    size = math.prod(dataset.chunks) * dataset.dtype.itemsize
+    check_size(size, where, name=f"a chunk of {path.name}")
+    filters = [stored.get_filter(n)[0] for n in range(stored.get_nfilters())]
+    if filters != [one for one in (z.FILTER_SHUFFLE, z.FILTER_DEFLATE, z.FILTER_FLETCHER32) if one in filters]:
+        refuse(where, f"an array in {path} with the filters {filters}", "shuffle, gzip and fletcher32", REWRITE)
+    count = math.prod(-(-side // chunk) for side, chunk in zip(dataset.shape, dataset.chunks, strict=True))
+    if count > MOST_CHUNKS:
+        refuse(where, f"an array in {path} of {count} chunks", f"at most {MOST_CHUNKS}", REWRITE)
+    for slices in dataset.iter_chunks() if filters else ():
+        begin = tuple(one.start for one in slices)
+        chunk = dataset.id.get_chunk_info_by_coord(begin)
+        if chunk.byte_offset is None:
+            continue
+        most = 2 * size + 4096  # of numbers that gzip cannot make smaller
+        if chunk.size > most or (z.FILTER_DEFLATE in filters and _inflated(dataset.id, begin, size) > size):
+            refuse(where, f"a chunk in {path} of more bytes than its array", f"{size}, by its header", REWRITE)
+
+
+def _inflated(dataset: Any, begin: tuple[int, ...], size: int) -> int:
+    """Return how many bytes a chunk has without its compression, at most one more than `size`."""
+    _, content = dataset.read_direct_chunk(begin)
+    return len(zlib.decompressobj().decompress(content, size + 1))

@@ -1,0 +1,191 @@
+"""Read image files as upright 8-bit RGB arrays; unreadable ones raise a DataError that names them.
+
+Without torch, so that a decoding process (`diptych.vision.decoder`) starts in a tenth of a second and stays small.
+"""
+
+import warnings
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, TypeAlias, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import write_atomically
+from diptych.vision.archives import beside, content
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+# Pillow's names of them. Readers of other formats are never used, as some start programs.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+ORIENTATION = 0x0112  # EXIF's tag; values 5 to 8 swap width and height
+T = TypeVar("T")
+Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
+MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
+SMALLEST_SIDE = 4
+USUAL_SCANS = 16  # of a progressive JPEG: encoders write about 10, and each may cost as much as the whole image
+TEXT_COST = 64  # a pixel written as digits (PPM's P1 to P3) costs Pillow as much as 64 others
+TILE_WIDTH, TILE_LENGTH = 322, 323  # TIFF's tags
+START_OF_SCAN = b"\xff\xda"  # JPEG's marker
+
+
+class UnknownFormat(DataError):
+    """A file that is no image, or has an unsupported format."""
+
+
+class TooManyPixels(DataError):
+    """An image of more pixels than allowed."""
+
+
+def open_pixels(path: Path) -> Pixels:
+    """Read an image: EXIF's orientation applied, transparency on white, first frame of an animation, 16 bits as 8.
+
+    A path may lead into an archive or name two images side by side (`diptych.vision.archives`). Raises DataError for a
+    file that is missing, no image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
+    """
+    if (two := beside(path)) is not None:
+        return _side_by_side(*(open_pixels(one) for one in two))
+    return _opened(path, upright_pixels)
+
+
+def read_pixels(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Pixels:
+    """Read an image from bytes; `name` is used in errors. Raises DataError, UnknownFormat or TooManyPixels."""
+    return _read(lambda: BytesIO(file), name, upright_pixels, most_pixels)
+
+
+def count_frames(file: bytes, name: str) -> int:
+    """Return the number of frames of an image: 1 unless it is an animation. Raises DataError."""
+    return _read(lambda: BytesIO(file), name, lambda image: int(getattr(image, "n_frames", 1)), MOST_PIXELS)
+
+
+def picture_size(path: Path) -> tuple[int, int]:
+    """Return width and height of the upright image in pixels; only its header is read. Raises DataError."""
+    if (two := beside(path)) is not None:
+        (width, height), right = (picture_size(one) for one in two)
+        return width + _width_at(height, right), height
+    return _opened(path, _upright)
+
+
+def _side_by_side(left: Pixels, right: Pixels) -> Pixels:
+    """Join two images; the right one is resized to the height of the left."""
+    height = left.shape[0]
+    size = (_width_at(height, (right.shape[1], right.shape[0])), height)
+    resized = Image.fromarray(right).resize(size, Image.Resampling.BICUBIC)
+    return np.concatenate([left, np.array(resized)], 1)
+
+
+def _width_at(height: int, size: tuple[int, int]) -> int:
+    return max(1, round(size[0] * height / size[1]))
+
+
+def upright_pixels(image: Image.Image) -> Pixels:
+    """Convert an open image to RGB, with EXIF's orientation applied."""
+    return to_pixels(ImageOps.exif_transpose(image))
+
+
+def _upright(image: Image.Image) -> tuple[int, int]:
+    swapped = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
+    return (image.height, image.width) if swapped else image.size
+
+
+def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
+    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading it might never end
+        raise DataError(f"{path} is a pipe, a device or a socket, not an image file; save its output to a file first")
+    return _read(lambda: content(path), path, take, MOST_PIXELS)
+
+
+def _read(
+    file: Callable[[], Path | BinaryIO], path: Path | str, take: Callable[[Image.Image], T], most_pixels: int
+) -> T:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
+            with Image.open(file(), formats=FORMATS) as image:
+                _check_size(path, *image.size, most_pixels)
+                _check_cost(path, image, most_pixels)
+                return take(image)
+    except FileNotFoundError as error:
+        raise DataError(f"no picture at {path}; check the name, and the folder of relative names") from error
+    except UnidentifiedImageError as error:
+        raise UnknownFormat(f"{path} is not a picture by its content; wanted one of {', '.join(ENDINGS)}") from error
+    except Image.DecompressionBombError as error:
+        raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
+    except DataError:
+        raise
+    except Exception as error:  # Pillow's readers raise many types on damaged files
+        raise DataError(
+            f"cannot read the picture {path}: {str(error) or type(error).__name__}; it may be cut short: copy it again"
+        ) from error
+
+
+def to_pixels(image: Image.Image) -> Pixels:
+    """Convert to RGB."""
+    if image.mode.startswith("I;16") or image.mode in {"I", "F"}:
+        image = _to_eight_bits(image)
+    if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return np.array(image.convert("RGB"))
+
+
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    """Scale 16-bit integers (whole range) or floats (0 to 1) to 8 bits."""
+    values = np.asarray(image, dtype=np.float64)
+    # Modes "I" and "F" do not define white, so the brightest pixel decides.
+    most = values.max(initial=0)
+    sixteen = image.mode.startswith("I;16") or most > 255
+    top = 65535.0 if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
+    return Image.fromarray((np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8))
+
+
+def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> None:
+    if width * height > most_pixels:
+        raise TooManyPixels(f"{path} is {width} x {height}, more than {most_pixels:,} pixels; make it smaller first")
+    if min(width, height) < SMALLEST_SIDE:
+        raise DataError(f"{path} is {width} x {height} pixels; wanted at least {SMALLEST_SIDE} on each side")
+
+
+def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) -> None:
+    """Refuse files that cost more to decode than MOST_PIXELS ordinary pixels, by their headers.
+
+    A JPEG of 350 kB may have thousands of scans of the whole image, and a TIFF of 16 x 16 pixels one tile of 400 MB.
+    """
+    width, height = image.size
+    cost, why = width * height, ""
+    if image.format == "JPEG" and "progressive" in image.info:
+        scans = _count_scans(image)
+        cost, why = cost * scans // USUAL_SCANS, f"{scans} scans"
+    elif image.format == "TIFF" and TILE_WIDTH in (tags := getattr(image, "tag_v2", {})):
+        across, down = int(tags[TILE_WIDTH]), int(tags.get(TILE_LENGTH, 0))
+        cost = -(-width // max(1, across)) * -(-height // max(1, down)) * across * down
+        why = f"tiles of {across} x {down}"
+    elif image.format == "PPM" and image.tile and image.tile[0][0] == "ppm_plain":
+        cost, why = cost * TEXT_COST, "pixels as text"
+    if why and cost > most_pixels:
+        raise TooManyPixels(
+            f"{path} is {width} x {height} with {why}, which costs as much as more than {most_pixels:,} pixels; "
+            "save it anew with another program"
+        )
+
+
+def _count_scans(image: ImageFile.ImageFile) -> int:
+    file = cast(BinaryIO, image.fp)
+    place = file.tell()
+    file.seek(0)
+    scans = file.read().count(START_OF_SCAN)
+    file.seek(place)
+    return scans
+
+
+def write_png(image: Image.Image, path: Path) -> None:
+    """Write a PNG atomically. Raises DiptychError."""
+    png = BytesIO()
+    image.save(png, "PNG")
+    write_atomically(path, png.getvalue())
+
+
+def find_pictures(folder: Path) -> list[Path]:
+    """Return all image files below a folder, sorted by path."""
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())

@@ -1,0 +1,38 @@
+"""A small drawn world with a detector that has learnt nothing, and settings of a model that trains in a second."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
+from diptych.storybook.files import write
+from diptych.vision.detectors.selection import Selection
+
+SPLITS = {"train": 24, "val": 4, "test": 6}
+TINY: dict[str, Any] = {
+    "model.width": 16, "model.layers": 1, "model.heads": 2, "model.ffn": 32, "model.max_regions": 8,
+    "model.positions": 40, "training.validate_every": 4, "training.log_every": 2, "training.device": "cpu",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn") / "world"
+    folder.mkdir()
+    write(folder, SPLITS, seed=0, processes=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def detector(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("detector") / "detector"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        shape = DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
+        found = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    folder.mkdir()
+    found.save(folder)
+    return str(folder)

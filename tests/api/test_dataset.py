@@ -1,0 +1,170 @@
+"""Data sets from files, from COCO's files, and from rows of dicts, pandas and `datasets`."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pandas
+import pytest
+from PIL import Image
+
+from diptych.api.dataset import Dataset
+from diptych.runtime.errors import DataError
+
+TEXTS = ("a red dog", "a blue kite", "two birds")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "diptych" / "images"
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> list[Path]:
+    made = []
+    for number in range(3):
+        path = tmp_path / "images" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(np.full((8, 12, 3), 40 * number, np.uint8)).save(path)
+        made.append(path)
+    return made
+
+
+def rows_of(images: list[Path]) -> list[dict[str, object]]:
+    splits = ("train", "train", "val")
+    columns = zip(images, TEXTS, splits, strict=True)
+    return [{"image": str(image), "caption": text, "split": split} for image, text, split in columns]
+
+
+def test_an_item_is_an_example_and_splits_and_slices_are_data_sets(images: list[Path]) -> None:
+    data = Dataset.from_rows(rows_of(images))
+    assert data[0].captions == ("a red dog",)
+    assert data[0].image.size == (12, 8)
+    assert [one.captions for one in data["val"]] == [("two birds",)]
+    assert len(data[:2]) == 2
+    assert data.splits == {"train": 2, "val": 1}
+    assert repr(data) == "<diptych.Dataset rows: 3 images (train 2, val 1); 3 captions>"
+    assert "'a red dog'" in repr(data[0])
+    with pytest.raises(DataError, match="no split 'test'; it has train, val"):
+        data["test"]
+
+
+def test_a_repr_is_short_whatever_the_names(images: list[Path]) -> None:
+    rows = [row | {"split": f"{'s' * 100}{n}", "caption": "word " * 200} for n, row in enumerate(rows_of(images) * 1)]
+    data = Dataset.from_rows(rows)
+    assert max(len(repr(data)), len(repr(data[0]))) <= 300
+
+
+def test_rows_of_one_image_are_joined_and_cells_may_hold_lists(images: list[Path]) -> None:
+    path = str(images[0])
+    data = Dataset.from_rows(
+        [
+            {"image": path, "captions": ["one", "two", " "], "split": "train"},
+            {"image": path, "question": "what", "answers": [{"answer": "a dog"}, {"answer": "dog"}], "split": "train"},
+        ]
+    )
+    assert [one.captions for one in data] == [("one", "two")]
+    assert [(one.text, one.answers) for one in data[0].questions] == [("what", ("a dog", "dog"))]
+
+
+def test_rows_of_pandas_with_named_columns(images: list[Path]) -> None:
+    frame = pandas.DataFrame({"file": list(map(str, images)), "text": TEXTS, "split": ["train"] * 3})
+    assert [one.captions for one in Dataset.from_rows(frame, image="file", caption="text")] == [(t,) for t in TEXTS]
+
+
+def test_images_of_datasets_keep_the_bytes_of_their_files(images: list[Path], cache: Path) -> None:
+    made = datasets.Dataset.from_dict({"image": list(map(str, images)), "caption": list(TEXTS)})
+    for_bytes = made.map(lambda row: {"image": {"bytes": Path(row["image"]).read_bytes(), "path": None}})
+    cast = for_bytes.cast_column("image", datasets.Image())
+    data = Dataset.from_rows(datasets.DatasetDict({"train": cast, "validation": cast.select([])}))
+    assert data.splits == {"train": 3}
+    assert sorted(path.read_bytes() for path in cache.iterdir()) == sorted(path.read_bytes() for path in images)
+    assert np.asarray(data[1].image).max() == 40
+
+
+def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path) -> None:
+    row = {"image": Image.open(images[1]).convert("CMYK"), "caption": "grey", "split": "train"}
+    data = Dataset.from_rows([row, {**row, "caption": "dark"}])
+    assert [one.captions for one in data] == [("grey", "dark")]
+    assert [path.suffix for path in cache.iterdir()] == [".png"]
+    file = BytesIO()
+    Image.open(images[1]).save(file, "PNG")
+    assert Dataset.from_rows([row | {"image": file.getvalue()}])[0].image.size == (12, 8)
+    array = np.full((3, 8, 12), 0.5, np.float32)
+    assert Dataset.from_rows([row | {"image": array}])[0].image.getpixel((0, 0)) == (128, 128, 128)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"caption": None}, r"row 1 .* has no words: found image, caption, split, wanted a caption"),
+        ({"caption": float("nan")}, "row 1 .* has no words"),
+        ({"question": "what is it"}, "row 1 .* has a question and no answer"),
+        ({"image": "missing.png"}, "row 1: found no image missing.png"),
+        ({"image": 7}, "row 1: found builtins.int; wanted a path"),
+        ({"image": b"no image"}, "row 1: the content is not a picture"),
+        ({"image": "images/0.png", "split": "val"}, "found the splits train and val"),
+    ],
+)  # fmt: skip
+def test_a_faulty_row_is_refused_by_number(
+    images: list[Path], change: dict[str, object], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(images[0].parent.parent)
+    rows = rows_of([path.relative_to(images[0].parent.parent) for path in images])
+    rows[1] |= change
+    with pytest.raises(DataError, match=error):
+        Dataset.from_rows(rows)
+
+
+def test_what_is_no_rows_is_refused(images: list[Path]) -> None:
+    for wrong, error in (
+        ([], "found no rows"),
+        ("a.png", "found str, wanted rows"),
+        ([1], "row 0 is of type int"),
+        ({"image": ["a.png"], "caption": ["a"]}, "found a mapping with image, caption, wanted a list of dicts"),
+    ):
+        with pytest.raises(DataError, match=error):
+            Dataset.from_rows(wrong)
+    with pytest.raises(DataError, match=r"row 0 has no column 'text' \(caption=\); it has image, caption, split"):
+        Dataset.from_rows(rows_of(images), caption="text")
+
+
+def test_files_of_coco_get_the_split_that_they_do_not_name(images: list[Path], tmp_path: Path) -> None:
+    listed = [{"id": n, "file_name": path.name, "width": 12, "height": 8} for n, path in enumerate(images)]
+    notes = [{"id": n, "image_id": n, "caption": text} for n, text in enumerate(TEXTS)]
+    halves = []
+    for split, of in (("train", slice(0, 2)), ("val", slice(2, 3))):
+        file = tmp_path / f"captions_{split}.json"
+        file.write_text(json.dumps({"images": listed[of], "annotations": notes[of]}))
+        halves.append(Dataset.from_coco(file, images[0].parent, split=split))
+    data = halves[0] + halves[1]
+    assert data.splits == {"train": 2, "val": 1}
+    with pytest.raises(DataError, match="found the splits val and train"):
+        data + Dataset.from_coco(tmp_path / "captions_val.json", images[0].parent, split="train")
+
+
+def test_images_of_coco_are_found_in_the_folder_of_the_files_name(images: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "annotations").mkdir()
+    images[0].parent.rename(tmp_path / "val2017")
+    listed = [{"id": 0, "file_name": "0.png", "width": 12, "height": 8}]
+    content = {"images": listed, "annotations": [{"id": 0, "image_id": 0, "caption": "a dog"}]}
+    for folder in (tmp_path, tmp_path / "annotations"):
+        file = folder / "captions_val2017.json"
+        file.write_text(json.dumps(content))
+        assert Dataset.read(file)[0].image.size == (12, 8)
+    (tmp_path / "val2017").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"found no picture .*/0.png, wanted one; fetch it, or name its folder \(--im"):
+        Dataset.read(tmp_path / "captions_val2017.json")
+
+
+def test_a_file_of_lines_is_read_as_extract_reads_it(images: list[Path]) -> None:
+    lines = images[0].parent / "mine.jsonl"
+    lines.write_text(
+        "\n".join(json.dumps({"image": p.name, "captions": [t]}) for p, t in zip(images, TEXTS, strict=True))
+    )
+    data = Dataset.read(lines, split="train")
+    assert data.name == "mine"
+    assert [one.record.key for one in data] == ["0.png", "1.png", "2.png"]

@@ -1,0 +1,162 @@
+"""Each form of an image is the same image; others are refused by name."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import diptych
+from diptych.core import Record
+from diptych.runtime.errors import DataError
+from tests.service import make_model, picture
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api")
+    make_model(folder)
+    (folder / "a.png").write_bytes(picture())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> diptych.Model:
+    return diptych.load(folder / "model", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def forms(path: Path) -> dict[str, Any]:
+    content, image = path.read_bytes(), Image.open(path)
+    rows = np.array(image)
+    tensor = torch.from_numpy(rows)
+    return {
+        "path as text": str(path),
+        "path": path,
+        "bytes": content,
+        "bytearray": bytearray(content),
+        "memoryview": memoryview(content),
+        "open file": io.BytesIO(content),
+        "Pillow": image,
+        "Pillow with alpha": image.convert("RGBA"),
+        "array (H, W, 3)": rows,
+        "array (3, H, W)": rows.transpose(2, 0, 1),
+        "array of floats": rows / 255,
+        "array of half floats": (rows / 255).astype(np.float16).transpose(2, 0, 1),
+        "tensor (H, W, 3)": tensor,
+        "tensor (3, H, W)": tensor.permute(2, 0, 1),
+        "tensor of floats": tensor.permute(2, 0, 1).float() / 255,
+        "tensor with a gradient": (tensor.double() / 255).requires_grad_(),
+        "datasets, bytes": {"bytes": content, "path": None},
+        "datasets, path": {"bytes": None, "path": str(path)},
+        "record": Record(key="a", image=path),
+        "example": diptych.Dataset([Record(key="a", image=path)])[0],
+    }
+
+
+def test_every_form_gives_the_same_caption(model: diptych.Model, folder: Path, address: str) -> None:
+    given = forms(folder / "a.png") | {"URL": f"{address}/a.png"}
+    wanted = model.caption(folder / "a.png")
+    captions = dict(zip(given, model.caption(list(given.values())), strict=True))
+    assert captions == dict.fromkeys(given, wanted)
+    assert {name: caption.boxes for name, caption in captions.items()} == dict.fromkeys(given, wanted.boxes)
+    alone = {name: model.caption(image) for name, image in (forms(folder / "a.png") | {"URL": given["URL"]}).items()}
+    assert alone == captions
+    assert {type(caption) for caption in alone.values()} == {diptych.Caption}
+
+
+def test_a_turned_photograph_is_upright_in_memory_too(model: diptych.Model, folder: Path, tmp_path: Path) -> None:
+    image = Image.open(folder / "a.png")
+    exif = image.getexif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "turned.png", exif=exif)
+    opened = model.caption(Image.open(tmp_path / "turned.png"))
+    assert (opened.size, opened) == ((40, 48), model.caption(tmp_path / "turned.png"))
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "number": (3.5, r"found builtins\.float; wanted a path"),
+    "nothing": (None, r"found builtins\.NoneType; wanted a path"),
+    "normalised": (
+        np.random.default_rng(0).normal(size=(8, 8, 3)),
+        r"array of float64 .* from -.*normalisation",
+    ),
+    "floats to 255": (torch.full((3, 8, 8), 200.0), r"a tensor of float32 .* values from 200 to 200; wanted 0 to 1"),
+    "not a number": (np.full((8, 8, 3), np.nan), r"values from nan to nan"),
+    "integers": (np.zeros((8, 8, 3), np.int64), r"found an array of int64 and shape \(8, 8, 3\); wanted uint8"),
+    "grey": (np.zeros((8, 8), np.uint8), r"shape \(8, 8\); wanted \(H, W, 3\)"),
+    "four channels": (torch.zeros(4, 8, 8), r"shape \(4, 8, 8\); wanted"),
+    "tiny": (np.zeros((3, 3, 3), np.uint8), "at least 4 pixels on each side"),
+    "text file": (io.StringIO("abc"), "an open file gave text; open it with mode 'rb'"),
+    "read file": (io.BytesIO(), r"gave no bytes.*\.seek\(0\)"),
+    "no image": (b"abc", "the content is not a picture"),
+    "missing": ("nowhere/none.png", "no picture at nowhere/none.png"),
+    "folder": (Path(), r"\. is a folder, not an image; give its files"),
+    "empty row": ({"bytes": None, "path": None}, r"found builtins\.dict; wanted"),
+    "URL": ("http://127.0.0.1:9/a.png", "cannot fetch http://127.0.0.1:9/a.png: .*; download it"),
+    "URL without a host": ("https://", "cannot fetch https://: .*; download it"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_image_is_refused_with_its_number(model: diptych.Model, folder: Path, name: str) -> None:
+    image, why = REFUSED[name]
+    with pytest.raises(DataError, match=rf"^image 1: .*{why}"):
+        model.caption([folder / "a.png", image])
+
+
+def test_one_image_has_no_number(model: diptych.Model) -> None:
+    with pytest.raises(DataError, match=r"^found builtins\.float"):
+        model.caption(3.5)
+
+
+def test_a_list_gives_a_list_and_an_iterator_an_iterator(model: diptych.Model, folder: Path) -> None:
+    one = model.caption(folder / "a.png")
+    stacked = np.stack([np.array(Image.open(folder / "a.png"))] * 2)
+    for several in ((folder / "a.png",) * 2, stacked, torch.from_numpy(stacked), np.array([str(folder / "a.png")] * 2)):
+        assert model.caption(several) == [one, one]
+    assert model.caption([]) == []
+    read = 0
+
+    def images() -> Iterator[Path]:
+        nonlocal read
+        for _ in range(40):
+            read += 1
+            yield folder / "a.png"
+
+    captions = model.caption(images())
+    assert (iter(captions) is captions, read) == (True, 0)
+    assert next(captions) == one
+    assert read == 16
+    assert list(captions) == [one] * 39
+
+
+def test_columns_of_tables_are_lists(model: diptych.Model, folder: Path) -> None:
+    pandas, datasets = pytest.importorskip("pandas"), pytest.importorskip("datasets")
+    one = model.caption(folder / "a.png")
+    paths = [str(folder / "a.png")] * 2
+    assert model.caption(pandas.DataFrame({"image": paths}, index=[7, 9])["image"]) == [one, one]
+    rows = datasets.Dataset.from_dict({"image": paths}).cast_column("image", datasets.Image())
+    assert model.caption(rows["image"]) == [one, one]
+    undecoded = rows.cast_column("image", datasets.Image(decode=False))
+    assert model.caption(row["image"] for row in undecoded).__next__() == one

@@ -1,0 +1,180 @@
+"""What a model answers from Python, and what its results are."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import diptych
+from diptych.api import model as api_model
+from diptych.api.results import drawing
+from diptych.runtime.errors import DataError, RecipeError, ServingError, UnsupportedError
+from diptych.serving import Hit
+from tests.service import make_model, picture
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api")
+    make_model(folder)
+    (folder / "photos").mkdir()
+    for name, colour in (("a", "red"), ("b", "blue"), ("c", "green")):
+        (folder / "photos" / f"{name}.png").write_bytes(picture(colour))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> diptych.Model:
+    return diptych.load(folder / "model", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def photo(folder: Path) -> Path:
+    return folder / "photos" / "a.png"
+
+
+RESULTS: dict[str, Callable[[diptych.Model, Any], Any]] = {
+    "caption": lambda model, image: model.caption(image, captions=3, beams=5),
+    "answer": lambda model, image: model.ask(image, "what colour is the dog"),
+    "found": lambda model, image: model.ground(image, "the dog"),
+    "judgement": lambda model, image: model.verify(image, "there is a dog"),
+    "choice": lambda model, image: model.choose(image, "what is [0]", ["red", "a kite"], ["dog", "beach"]),
+    "hits": lambda model, image: model.search("a red kite", [image, image]),
+    "explained": lambda model, image: model.explain(image, "a red kite"),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("kind", ["path", "bytes"])
+def test_results_are_values(model: diptych.Model, photo: Path, name: str, kind: str) -> None:
+    """They pickle and copy with their fields, hold neither model nor tensors, and have a short repr and a drawing."""
+    result = RESULTS[name](model, photo if kind == "path" else photo.read_bytes())
+    for again in (pickle.loads(content := pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+        assert (again, type(again)) == (result, type(result))
+        assert getattr(again, "__dict__", None) == getattr(result, "__dict__", None)
+    assert b"torch" not in content
+    assert len(content) < 8000
+    assert 0 < len(repr(result)) <= 300
+    drawn = result._repr_html_()
+    assert drawn.count("<div") == drawn.count("</div")
+    assert ("<img" in drawn or "<image" in drawn) == (name != "explained" and (name, kind) != ("hits", "bytes"))
+
+
+def test_answers_are_strings_and_numbers(model: diptych.Model, photo: Path) -> None:
+    caption, answer = RESULTS["caption"](model, photo), RESULTS["answer"](model, photo)
+    assert f"{caption}!" == str(caption) + "!"
+    assert len(caption.others) >= 2
+    assert caption.score >= max(score for _, score in caption.others)
+    assert len(caption.boxes) == len(caption.labels) > 0
+    assert set(caption.labels) <= {"dog", "bird"}
+    assert all(0 <= x1 <= x2 <= 48 and 0 <= y1 <= y2 <= 40 for x1, y1, x2, y2 in caption.boxes)
+    assert 0 < answer.others[0][1] <= answer.score <= 1
+    found, verdict = RESULTS["found"](model, photo), RESULTS["judgement"](model, photo)
+    assert (found.box in found.boxes, found in found.labels) == (True, True)
+    assert verdict in (0, 1)
+    assert repr(verdict).startswith(f"Judgement({bool(verdict)}, score=0.")
+    chosen = RESULTS["choice"](model, photo)
+    assert chosen.score + chosen.others[0][1] == pytest.approx(1)
+    assert chosen.rationale in ("dog", "beach")
+
+
+def test_texts_and_images_are_paired(model: diptych.Model, photo: Path) -> None:
+    questions = ["what colour is the dog", "a red kite"]
+    first, second = model.ask(photo, questions)
+    assert (model.ask(photo, questions[0]), model.ask(photo, questions[1])) == (first, second)
+    assert model.ask([photo, photo], questions) == [first, second]
+    assert model.ask([photo, photo], questions[0]) == [first, first]
+    assert list(model.ask(photo, iter(questions))) == [first, second]
+    assert list(model.ask(iter([photo, photo]), questions[1])) == [second, second]
+    with pytest.raises(DataError, match="fewer images than texts, or more"):
+        model.ask([photo, photo], questions[:1])
+    with pytest.raises(DataError, match="fewer images than texts, or more"):
+        list(model.ask(iter([photo, photo]), questions[:1]))
+    with pytest.raises(ServingError, match="a question is empty"):
+        model.ask(photo, " ")
+
+
+def test_a_drawn_caption_has_its_seed_and_leaves_the_generator_alone(model: diptych.Model, photo: Path) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    drawn = [model.caption(photo, sample=True, temperature=3.0, seed=seed) for seed in (1, 1, 2)]
+    assert torch.get_rng_state().equal(before)
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert model.caption(photo, sample=True, temperature=3.0) != model.caption(photo, sample=True, temperature=3.0)
+    with pytest.raises(RecipeError, match="beams"):
+        model.caption(photo, beams=0)
+
+
+def test_pairs_are_matched_and_searched(model: diptych.Model, folder: Path) -> None:
+    paths = sorted((folder / "photos").iterdir())
+    scores = model.match(paths, ["a red kite", "dog"])
+    assert (scores.shape, scores.dtype) == ((3, 2), np.float32)
+    assert ((scores > 0) & (scores < 1)).all()
+    assert model.match(paths[0], "dog").shape == (1, 1)
+    wanted = [paths[at] for at in np.argsort(-scores[:, 0])]
+    hits, there = model.search("a red kite", paths), model.search("a red kite", folder / "photos", top_k=2)
+    assert [path for path, _ in hits] == wanted
+    assert [path for path, _ in there] == wanted[:2]
+    assert [score for _, score in hits] == pytest.approx(sorted(scores[:, 0], reverse=True), abs=1e-5)
+    with pytest.raises(UnsupportedError, match=r"encode_image.*model\.match\(images, texts\)"):
+        model.encode_image(paths)
+    with pytest.raises(UnsupportedError, match="encode_text"):
+        model.encode_text("dog")
+
+
+def test_what_a_model_has_not_learnt_is_named_before_an_image_is_read(tmp_path: Path) -> None:
+    make_model(tmp_path, heads=["word"])
+    model = diptych.load(tmp_path / "model")
+    for ask in ("answer", "found", "judgement", "choice"):
+        with pytest.raises(ServingError, match="has not learnt"):
+            RESULTS[ask](model, "none.png")
+
+
+def test_a_model_says_what_it_is(model: diptych.Model, folder: Path) -> None:
+    assert re.fullmatch(
+        rf"<diptych\.Model {folder}/model: unified-vlp, 0\.\d M parameters, can caption, .*ask.*; on cpu, fp32>",
+        repr(model),
+    )
+
+
+def test_markup_of_others_is_text() -> None:
+    hostile = "<script>alert(1)</script>"
+    caption = diptych.Caption.of(hostile, labels=(f'"><{hostile}',), boxes=((0, 0, 4, 4),), image=b"", size=(9, 9))
+    hits = diptych.Hits((Hit(Path(hostile), 1.0),))
+    for drawn in (caption._repr_html_(), hits._repr_html_(), drawing(b"", (9, 9), [((0, 0, 1, 1), hostile)], "")):
+        assert "<script" not in drawn
+
+
+def test_examples_of_docstrings_run(
+    model: diptych.Model, photo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photo.png").write_bytes(photo.read_bytes())
+    names = {"model": model, "diptych": diptych, "Image": Image}
+    found = [test for test in doctest.DocTestFinder().find(api_model, globs=names) if test.examples]
+    assert len(found) >= 8
+    for test in found:
+        test.globs |= names
+        result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
+        assert result.failed == 0, test.name
+
+
+def test_threads_sleep_while_they_wait_unless_torch_is_there() -> None:
+    code = "import os, sys; import diptych; {}; diptych.load; print(os.environ.get('OMP_WAIT_POLICY'))"
+    for first, policy in (("assert 'torch' not in sys.modules", "passive"), ("import torch", "None")):
+        command = [sys.executable, "-c", code.format(first)]
+        environment = {"PATH": "/usr/bin:/bin"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert (done.stdout.strip(), done.stderr) == (policy, "")

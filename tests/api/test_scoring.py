@@ -1,0 +1,91 @@
+"""Scores from Python, with their counts, and paired comparisons."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from diptych.api.dataset import Dataset
+from diptych.api.run import Run
+from diptych.api.scoring import compare, evaluate
+from diptych.api.training import finetune
+from diptych.data.check import check
+from diptych.data.store.store import Store
+from diptych.models.decoding import DecodingOptions
+from diptych.runs.evaluation.augment import augment
+from diptych.runs.folder import open_model
+from diptych.runs.reports.tables import score_table
+from diptych.runtime.errors import RecipeError
+from diptych.serving.model_facts import model_facts
+from tests.api.conftest import TINY
+
+
+@pytest.fixture(scope="module")
+def captioner(world: Path, detector: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("captioner") / "run"
+    recipe = "unified-vlp/small/caption"
+    return finetune("caption", world, recipe=recipe, out=out, detector=detector, steps=4, batch_size=8, settings=TINY)
+
+
+def test_a_model_is_scored_and_compared_on_the_same_images(captioner: Run, world: Path) -> None:
+    model = captioner.model
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    scores = evaluate(model, Dataset.read(world))
+    assert torch.equal(torch.get_rng_state(), before)
+    cider = scores["CIDEr"]
+    assert cider.low is not None
+    assert cider.high is not None
+    assert cider.low <= cider.value <= cider.high
+    assert None not in (cider.blind, cider.ceiling)
+    same = compare(captioner.folder, model, Store(captioner.folder / "store"))
+    assert (same.name, same.value, same.low, same.high) == ("CIDEr", 0, 0, 0)
+
+
+def test_few_items_are_shown_with_their_count_and_a_warning(captioner: Run) -> None:
+    scores = evaluate(captioner.folder, Store(captioner.folder / "store"))
+    warning = "only 6 scored: too few for a reliable score"
+    assert scores.to_json()["warning"] == warning
+    assert type(scores).from_json(json.loads(json.dumps(scores.to_json()))) == scores
+    assert "6 of 6 images; only 6 scored" in repr(scores)
+    assert len(repr(scores)) <= 300
+    assert warning in scores._repr_html_()
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(score_table(scores))
+    assert f"warning: {warning}" in shown.get()
+
+
+def test_few_validated_images_are_counted_in_terminal_model_and_page(
+    captioner: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finetune("caption", Store(captioner.folder / "store"), captioner.folder, out=tmp_path / "run", steps=2,
+                   batch_size=8, settings={"training.validate_every": 2})  # fmt: skip
+    assert "split 'val' has 4 images to validate on, fewer than 30" in capsys.readouterr().err
+    assert json.loads((run.folder / "model" / "validation.json").read_text())["images"] == 4
+    facts = model_facts("mine", open_model(run.folder), ("captions",))
+    assert facts.scores is not None
+    assert facts.scores.endswith("(of 4 images only: too few for a reliable score)")
+    assert "images 4.0" not in facts.scores
+
+
+def test_check_names_splits_that_are_too_small(world: Path) -> None:
+    report = check([one.record for one in Dataset.read(world)])
+    (small,) = [one for one in report.findings if one.kind == "split too small"]
+    assert (small.severity, sorted(small.examples)) == ("warning", ["test: 6", "val: 4"])
+    assert report.ok
+
+
+def test_a_task_whose_predictions_cannot_be_paired_is_refused(captioner: Run, world: Path) -> None:
+    with pytest.raises(RecipeError, match="wanted two of one task, and one of caption, vqa"):
+        compare(captioner.folder, captioner.folder, world, task="referring")
+
+
+def test_a_model_of_another_task_augments_nothing(captioner: Run, tmp_path: Path) -> None:
+    store = Store(captioner.folder / "store")
+    answers = finetune("vqa", store, captioner.folder, out=tmp_path / "vqa", steps=1, batch_size=8)
+    with pytest.raises(RecipeError, match="was trained for vqa, not for captions; choose another model"):
+        augment(open_model(answers.folder), store, tmp_path / "more", 1, DecodingOptions(), "train", 0)
+    assert not (tmp_path / "more").exists()

@@ -1,0 +1,102 @@
+"""The verbs that ask a model about images: IMAGE is a file, a folder or a pattern; each result is a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diptych.cli import run_verb
+from diptych.systems import find_recipe
+from tests.service import make_model, picture
+
+COLOURS = ("blue", "green", "red")
+ASKED = {  # the arguments after IMAGE, and the results of an image
+    "caption": ((), 1),
+    "ask": (("what is it", "how many"), 2),
+    "ground": (("the dog",), 1),
+    "choose": (("what is it", "a dog", "a bird", "--rationale", "it barks", "--rationale", "it flies"), 1),
+    "verify": (("there are two dogs",), 1),
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_model(tmp_path_factory.mktemp("asked")).folder.folder)
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for colour in COLOURS:
+        (tmp_path / "photos" / f"{colour}.png").write_bytes(picture(colour))
+    return tmp_path / "photos"
+
+
+@pytest.mark.parametrize("image", ["photos", "photos/*.png"])
+@pytest.mark.parametrize("verb", ASKED)
+def test_an_image_is_a_folder_or_a_pattern(
+    verb: str, image: str, photos: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, each = ASKED[verb]
+    assert run_verb([verb, image, *words, "--model", model], debug=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    wanted = [f"photos/{colour}.png" for colour in COLOURS for _ in range(each)]
+    assert [line.partition(": ")[0] for line in lines] == wanted
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_images_that_fail_do_not_stop_the_others(
+    verb: str, photos: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (photos / "green.png").write_text("no picture")
+    words, each = ASKED[verb]
+    assert run_verb([verb, "photos", *words, "--model", model, "--json", "--out", "answers.jsonl"], debug=False) == 1
+    said = capsys.readouterr()
+    assert "1 of 3 images failed" in said.err
+    lines = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
+    assert [line["picture"] for line in lines] == [f"photos/{c}.png" for c in ("blue", "red") for _ in range(each)]
+
+
+def test_boxes_are_drawn_only_when_asked_for(photos: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(["ground", "photos/red.png", "the dog", "--model", model], debug=False) == 0
+    assert [path.name for path in photos.parent.iterdir()] == ["photos"]
+    assert run_verb(["ground", "photos", "the dog", "--model", model, "--show", "shown"], debug=False) == 0
+    assert sorted(path.stem for path in Path("shown").glob("*.png")) == list(COLOURS)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "wanted"),
+    [(("caption", "photos", "--seed", "9" * 40), 2, "less than or equal to 9223372036854775807"),
+     (("caption", "photos", "--server", "http://[::1"), 1, "is not the address of a service"),
+     (("ask", "photos/red.png", os.fsdecode(b"caf\xe9")), 1, "is not UTF-8 at character 3"),
+     (("caption", "none"), 1, "none"), (("caption", "none*.png"), 1, "no images")],
+)  # fmt: skip
+def test_bad_input_is_named(
+    words: tuple[str, ...], code: int, wanted: str, photos: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = () if "--server" in words else ("--model", model)
+    assert run_verb([*words, *given], debug=False) == code
+    said = capsys.readouterr().err
+    assert (wanted in said, "fault of Diptych" in said) == (True, False), said
+
+
+def test_a_model_of_another_task_is_not_asked_for_captions(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_model(tmp_path).folder
+    answering = replace(folder, recipe=find_recipe("unified-vlp/small/vqa", [])).save(tmp_path / "vqa")
+    assert run_verb(["caption", "photos/red.png", "--model", str(answering.folder)], debug=False) == 1
+    assert "was trained for vqa and cannot caption" in capsys.readouterr().err
+
+
+def test_a_closed_standard_output_gives_no_traceback() -> None:
+    command = f"{sys.executable} -m diptych.cli data >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,139 @@
+"""What may be written, and what is replaced: the rules of `diptych.runtime.outputs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diptych.runtime import outputs
+from diptych.runtime.errors import OutputError
+from diptych.runtime.files import MARKER, sweep
+from tests.attack.outputs import contents
+
+
+def whole(target: Path, **files: str) -> None:
+    with outputs.whole_folder(target, "programs") as temporary:
+        for name, text in files.items():
+            (temporary / name).write_text(text)
+
+
+def test_a_folder_is_claimed_if_it_is_new_or_empty_or_of_the_same_kind(tmp_path: Path) -> None:
+    made = outputs.claim(tmp_path / "a" / "b", "run")
+    assert made == [tmp_path / "a" / "b", tmp_path / "a"]
+    assert outputs.claim(tmp_path / "a" / "b", "run") == []
+    (tmp_path / "a" / "b" / "metrics.jsonl").touch()
+    assert outputs.claim(tmp_path / "a" / "b", "run") == []
+    with pytest.raises(OutputError, match="b is a folder of run, wanted a folder that Diptych wrote as store"):
+        outputs.claim(tmp_path / "a" / "b", "store")
+    with pytest.raises(OutputError, match=r"is there already \(metrics.jsonl\)"):
+        outputs.refuse_folder(tmp_path / "a" / "b", None)
+    (tmp_path / ".env").write_text("KEY=1")
+    with pytest.raises(OutputError, match=r"not empty \(.env, a\)"):
+        outputs.claim(tmp_path, "run")
+    with pytest.raises(OutputError, match="is there and is no folder"):
+        outputs.claim(tmp_path / ".env", "run")
+
+
+def test_a_claimed_folder_goes_where_nothing_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    outputs.release(folder, outputs.claim(folder, "run"))
+    assert list(tmp_path.iterdir()) == []
+    made = outputs.claim(folder, "run")
+    (folder / "written").touch()
+    outputs.release(folder, made)
+    assert sorted(path.name for path in folder.iterdir()) == [MARKER, "written"]
+
+
+@pytest.mark.parametrize(("file", "text", "kind"), [
+    ("store.json", '{"shards": []}', "store"), ("recipe.json", '{"objectives": {}}', "run"),
+    ("mine.json", '{"rules": 1}', "mined"), ("storybook.json", '{"world": 1}', "world"),
+])  # fmt: skip
+def test_folders_of_earlier_versions_go_on(tmp_path: Path, file: str, text: str, kind: outputs.Kind) -> None:
+    (tmp_path / file).write_text(text)
+    outputs.claim(tmp_path, kind)
+    with pytest.raises(OutputError):
+        outputs.claim(tmp_path, "pairs")
+    (tmp_path / MARKER).unlink()
+    (tmp_path / file).write_text("of another program")
+    with pytest.raises(OutputError, match="not empty"):
+        outputs.claim(tmp_path, kind)
+
+
+def test_what_is_listed_and_unchanged_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    whole(target, a="1", b="2")
+    whole(target, a="3")
+    assert (target / "a").read_text() == "3"
+    assert not (target / "b").exists()
+    for name, text in {"a": "edited", "notes": "mine", ".env": "KEY=1", "b": "2"}.items():
+        before = (target / "a").read_text()
+        (target / name).write_text(text)
+        there = contents(tmp_path)
+        with pytest.raises(OutputError, match=rf"1 files in it are not what Diptych wrote there \({name}\)"):
+            whole(target, a="4")
+        assert contents(tmp_path) == there
+        (target / name).unlink()
+        (target / "a").write_text(before)
+    (tmp_path / "elsewhere").mkdir()
+    (target / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match=r"\(link\)"):
+        whole(target, a="4")
+
+
+def test_the_folder_of_the_command_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError, match="where this command runs"):
+        whole(Path())
+    assert tmp_path.is_dir()
+
+
+def test_files_that_only_look_like_leftovers_stay(tmp_path: Path) -> None:
+    """H3: names with digits, and folders of ours next to a target that is not."""
+    for name in (".bashrc.20240101.old", ".notes.20231231.old", ".site.99999999.partial"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".out.diptych-99999999.partial").mkdir()
+    (tmp_path / ".out.diptych-99999999.partial" / "mine").touch()
+    there = contents(tmp_path)
+    sweep(tmp_path, "out")
+    assert contents(tmp_path) == there
+    (tmp_path / ".out.diptych-99999999.partial" / MARKER).write_text("diptych model\n")
+    sweep(tmp_path, "out")
+    assert not (tmp_path / ".out.diptych-99999999.partial").exists()
+    outputs.claim(tmp_path / "run", "run")
+    (tmp_path / "run" / ".bashrc.20240101.old").write_text("mine")
+    sweep(tmp_path / "run")
+    assert (tmp_path / "run" / ".bashrc.20240101.old").exists()
+
+
+def test_a_file_is_replaced_if_it_is_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file, other = tmp_path / "plot.html", tmp_path / "other.html"
+    outputs.refuse_file(file)
+    file.write_text("drawn")
+    with pytest.raises(OutputError, match="is there, and Diptych did not write it; give another name, or --force"):
+        outputs.refuse_file(file)
+    outputs.note(file)
+    outputs.refuse_file(file)
+    other.write_text("drawn")
+    with pytest.raises(OutputError):
+        outputs.refuse_file(other)
+    file.write_text("edited")
+    with pytest.raises(OutputError):
+        outputs.refuse_file(file)
+    assert capsys.readouterr().err == ""
+    outputs.refuse_file(file, force=True)
+    assert "plot.html is replaced, 6 bytes" in capsys.readouterr().err
+
+
+def test_an_output_is_no_input_by_any_name(tmp_path: Path) -> None:
+    file, link, hard = tmp_path / "a.png", tmp_path / "link.png", tmp_path / "hard.png"
+    file.write_text("picture")
+    link.symlink_to(file)
+    hard.hardlink_to(file)
+    for name in (file, link, hard, tmp_path / "x" / ".." / "a.png"):
+        with pytest.raises(OutputError, match="is an input of this command"):
+            outputs.refuse_inputs(name, [tmp_path / "b.png", file])
+    outputs.refuse_inputs(tmp_path / "c.png", [file])
