@@ -110,5 +110,7 @@ def load_detector(folder: Path, selection: Selection | int | None = None) -> Det
             finder.selection = selection
         else:
             name = finder.contract.extractor
-            raise RecipeError(f"{name} takes no other selection of regions; leave it out (grids have --set cells=N)")
+            raise RecipeError(
+                f"{name} takes no other selection of regions than its own; leave it out (grids have --set cells=N)"
+            )
     return detector
