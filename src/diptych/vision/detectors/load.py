@@ -109,8 +109,6 @@ def load_detector(folder: Path, selection: Selection | int | None = None) -> Det
         elif isinstance(selection, Selection) and isinstance(own, Selection):
             finder.selection = selection
         else:
-            name = finder.contract.extractor
-            raise RecipeError(
-                f"{name} takes no other selection of regions than its own; leave it out (grids have --set cells=N)"
-            )
+            why = "takes no other selection of regions than its own; leave it out (grids have --set cells=N)"
+            raise RecipeError(f"{finder.contract.extractor} {why}")
     return detector
