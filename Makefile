@@ -1,5 +1,8 @@
-# Each target is a line of uv; .ci/run runs exactly these.
-.PHONY: setup check test smoke golden golden-write docs attack audit
+# Each target is a line of uv. CONTRIBUTING.md says which of the tests when; .ci/run runs tests and checks.
+.PHONY: setup check quick test room thorough smoke golden golden-write docs attack audit workflows
+
+# Rooms of tests that are quick but for those marked slow (over a second), learns or thorough.
+QUICK = core data runs recipes guards loading sources metrics tasks evaluation reports vision objectives models decoding
 
 setup:
 	uv sync --group dev
@@ -7,14 +10,25 @@ setup:
 check:
 	uv run --group dev ruff check . && uv run --group dev ruff format --check . && uv run --group dev mypy && uv run --group dev lint-imports
 
+quick:
+	uv run --group dev ruff check . && uv run --group dev ruff format --check .
+	uv run --group dev pytest -q -m "not (slow or learns or thorough)" $(QUICK:%=tests/%)
+
 test:
 	uv run --group dev pytest
+
+# The tests that import a room of src/diptych, and the guards: make room ROOM=data
+room:
+	uv run --group dev pytest -q $$(grep -rlwE 'diptych\.$(ROOM)' tests --include='test_*.py') tests/guards
+
+thorough:
+	.ci/run thorough
 
 smoke:
 	uv run --group dev pytest tests/journeys
 
 golden:
-	DIPTYCH_GOLDEN=bitwise uv run --group dev pytest -n 0 tests/golden
+	DIPTYCH_GOLDEN=bitwise uv run --group dev pytest -n 0 -m "thorough or not thorough" tests/golden
 
 golden-write:
 	uv run --group dev python -m tests.golden.losses --write
@@ -29,3 +43,6 @@ attack:
 audit:
 	uv export --frozen --all-extras --all-groups --no-emit-project --no-hashes -q -o .audit.txt
 	uvx pip-audit --strict --no-deps --disable-pip -r .audit.txt; code=$$?; rm -f .audit.txt; exit $$code
+
+workflows:
+	uvx check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml

@@ -1,7 +1,7 @@
-"""Signatures checked at run time: the first calls of each function in each test, and one of sixteen from then on.
+"""Signatures checked at run time: all calls; in tests that learn (`pytest.mark.learns`) the first ones of a function.
 
-A training of hundreds of steps calls the same functions with the same shapes: to check all of its calls took half of
-its time. jaxtyping and beartype also read a signature only where it is first called, not where it is imported.
+A training of hundreds of steps calls the same functions with the same shapes: to check all of its calls takes as long
+as the training. jaxtyping and beartype read a signature only where it is first called, not where it is imported.
 """
 
 import functools
@@ -14,19 +14,20 @@ from typing import Any
 import jaxtyping
 import torch
 
-FIRST, EVERY = 32, 16
+FIRST = 32  # calls of a function that are checked in a test that learns: those of its first step or two
 _read = jaxtyping.jaxtyped
 _number = itertools.count()
-_running = [next(_number)]  # the number of the test that runs
+_running: tuple[int, bool] = (next(_number), False)  # the number of the test that runs, and whether it learns
 
 
-def begin() -> None:
-    """Another test runs: the first calls of each function are checked again."""
-    _running[0] = next(_number)
+def begin(learns: bool = False) -> None:
+    """Another test runs."""
+    global _running  # noqa: PLW0603
+    _running = next(_number), learns
 
 
 def sparing(function: Any, *, typechecker: Any) -> Any:
-    """Check the first 32 calls of `function` in each test, then each sixteenth."""
+    """Check calls of `function`: in a test that learns the first 32."""
     if inspect.isclass(function):
         if is_dataclass(function) and "__init__" in vars(function) and not hasattr(function.__init__, "sparing"):
             function.__init__ = sparing(function.__init__, typechecker=typechecker)
@@ -42,12 +43,14 @@ def sparing(function: Any, *, typechecker: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         nonlocal checked, calls, seen
+        number, learns = _running
+        if learns:
+            if seen != number:
+                seen, calls = number, 0
+            calls += 1
+            if calls > FIRST:
+                return function(*args, **kwargs)
         if torch.compiler.is_compiling():
-            return function(*args, **kwargs)
-        if seen != _running[0]:
-            seen, calls = _running[0], 0
-        calls += 1
-        if calls > FIRST and calls % EVERY:
             return function(*args, **kwargs)
         if checked is None:
             checked = _read(function, typechecker=typechecker)

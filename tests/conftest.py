@@ -1,8 +1,17 @@
-"""Shapes and types of every signature are checked at run time, in tests only (tests/checking.py)."""
+"""Shapes and types of every signature are checked at run time, in tests only (tests/checking.py); memory is bounded."""
 
+import ctypes
+import gc
 import os
+import platform
+import resource
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+# Before torch is imported: a worker gives freed memory back, and keeps code for 128 shapes of products.
+os.environ |= {"DIPTYCH_MALLOC": "system", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
 
 from tests import checking
 from tests.protocols import see_submodules
@@ -15,6 +24,7 @@ if sys.version_info >= (3, 12):
     see_submodules()
 checking.install([f"diptych.{package}" for package in CHECKED])
 
+import psutil  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
@@ -23,8 +33,51 @@ os.environ.setdefault("DIPTYCH_PRECISION", "fp32")  # what processes of a test c
 REPOSITORY = Path(__file__).parent.parent
 
 
-def pytest_runtest_setup() -> None:
-    checking.begin()
+MOST_MEMORY = 2.5  # GB of a worker at its peak; 2 is wanted
+MUCH_MEMORY = 1.3e9  # bytes, from which on it is worth a fifth of a second to give some back
+_peaks: list[float] = []
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    checking.begin(learns=item.get_closest_marker("learns") is not None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _memory_is_given_back() -> Iterator[None]:
+    """glibc keeps freed blocks: 4 GB of them where a module of large models went before."""
+    yield
+    if psutil.Process().memory_info().rss > MUCH_MEMORY:
+        gc.collect()
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def peak() -> float:
+    """GB of this process, its children left out."""
+    unit = 1e9 if platform.system() == "Darwin" else 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def pytest_testnodedown(node: pytest.Session) -> None:
+    _peaks.append(getattr(node, "workeroutput", {}).get("peak", 0.0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    yield
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = peak()
+        return
+    _peaks.append(peak())
+    if max(_peaks) > MOST_MEMORY:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    most = max([peak(), *_peaks])
+    wrong = most > MOST_MEMORY
+    said = f"{'FAILED: ' if wrong else ''}memory of a worker at its peak: {most:.2f} GB, at most {MOST_MEMORY}"
+    terminalreporter.write_line(said, red=wrong)
 
 
 @pytest.fixture

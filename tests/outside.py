@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests import zygote
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -73,11 +74,5 @@ def python(script: str, path: Path) -> str:
 
 def _run(*arguments: str, path: Path | None) -> subprocess.CompletedProcess[str]:
     places = [str(REPOSITORY / "src"), *([] if path is None else [str(path)])]
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"},
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
+    return zygote.run(arguments, environment, REPOSITORY)

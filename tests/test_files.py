@@ -115,6 +115,7 @@ def test_what_a_kill_left_is_swept_and_what_is_under_way_is_not(tmp_path: Path) 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX has zombies")
 def test_what_a_dead_process_left_goes_though_nobody_asked_how_it_ended(tmp_path: Path) -> None:
+    # an interpreter: a child of this process, and nobody asks how it ended
     ended = subprocess.Popen([sys.executable, "-c", "pass"])
     while psutil.Process(ended.pid).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)

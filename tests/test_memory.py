@@ -11,8 +11,11 @@ import pytest
 import torch
 
 from diptych import cli
-from diptych.runtime.memory import is_spent, sleep_while_waiting
+from diptych.runtime.memory import VARIABLE, is_spent, sleep_while_waiting
+from tests import zygote
 
+# Of tests/conftest.py, which has its own.
+PLAIN = {name: value for name, value in os.environ.items() if name not in {VARIABLE, "LRU_CACHE_CAPACITY"}}
 FAULTS = """
 import resource, sys
 from diptych.runtime.memory import keep_freed_memory
@@ -31,7 +34,11 @@ print(faults() - before)
 
 def faults(**environment: str) -> tuple[str, int]:
     done = subprocess.run(
-        [sys.executable, "-c", FAULTS], env=os.environ | environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", FAULTS],  # an interpreter: malloc as it starts
+        env=PLAIN | environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     kept, count = done.stdout.split()
     return kept, int(count)
@@ -72,7 +79,8 @@ with tempfile.NamedTemporaryFile() as file:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="sets glibc's malloc, and this is another")
 def test_threads_allocate_from_one_place() -> None:
     def arenas(way: str) -> int:
-        done = subprocess.run([sys.executable, "-c", ARENAS, way], capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", ARENAS, way]  # an interpreter: malloc as it starts
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=PLAIN)
         return int(done.stdout)
 
     assert arenas("apart") > 1
@@ -117,9 +125,7 @@ cli.main()
 @pytest.mark.skipif(sys.platform != "linux", reason="sets a limit as Linux has it")
 def test_memory_at_its_limit_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "large.json").write_text("[" + "[1, 2], " * 3_000_000 + "1]")
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "large.json")], capture_output=True, text=True, check=False
-    )
+    done = zygote.run(["-c", LIMITED, tmp_path / "large.json"])
     assert done.returncode == 1
     assert done.stderr.startswith("diptych: memory is at its limit (MemoryError); use less at once: ")
     assert done.stderr.count("\n") == 1

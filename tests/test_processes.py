@@ -51,6 +51,7 @@ def test_a_process_that_was_killed_is_named() -> None:
 WITHOUT_A_GUARD = """
 import math, os
 from diptych.runtime.processes import map_in_processes
+from tests import zygote
 
 def own(number):
     return number + 1, os.getpid()
@@ -63,7 +64,7 @@ print([number for number, process in map_in_processes(own, range(5), 2) if proce
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     """Processes do not run the script again; what it defines itself is computed in its own process."""
     (script := tmp_path / "script.py").write_text(WITHOUT_A_GUARD)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=120)
+    done = zygote.run([script], timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "once [1, 1, 2, 6, 24]\n[1, 2, 3, 4, 5]\n"
 
@@ -88,6 +89,7 @@ def test_memory_is_that_of_all_processes_together() -> None:
 
     Measured in an interpreter of its own: what pytest holds comes and goes.
     """
-    told = subprocess.run([sys.executable, "-c", HELD_BY_A_GRANDCHILD], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-c", HELD_BY_A_GRANDCHILD]  # an interpreter: its memory
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
     without, held = (float(line) for line in told.stdout.split())
     assert 0 < without < without + 290 < held < without + 600

@@ -20,6 +20,7 @@ from diptych.mining.scorer import train_scorer
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 from diptych.runtime.files import bytes_of, checksum
 from diptych.runtime.processes import torchrun_processes
+from tests import zygote
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
@@ -55,10 +56,7 @@ def test_half_of_torchrun_s_environment_is_refused(
 
 
 def test_the_command_line_says_so_too() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "diptych.cli", "recipes"],
-        env=os.environ | {"WORLD_SIZE": "x"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = zygote.run(["-m", "diptych.cli", "recipes"], os.environ | {"WORLD_SIZE": "x"})
     assert done.returncode == 2
     assert "WORLD_SIZE is 'x'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -78,7 +76,7 @@ def test_a_working_folder_that_is_gone_is_named(
 def test_an_output_that_takes_nothing_is_named() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "diptych.cli", "recipes"],
+            [sys.executable, "-m", "diptych.cli", "recipes"],  # an interpreter: its streams as it opens them
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -94,15 +92,16 @@ def test_an_output_that_nobody_reads_ends_in_silence() -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "diptych.cli", "recipes"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
-    )
+        [sys.executable, "-m", "diptych.cli", "recipes"],  # an interpreter: its streams as it opens them
+        stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_output_in_ascii_shows_what_it_cannot_say(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "diptych.cli", "plot", str(tmp_path / "café")],
+        [sys.executable, "-m", "diptych.cli", "plot", str(tmp_path / "café")],  # an interpreter: encodings
         env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
@@ -113,7 +112,7 @@ def test_a_file_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
     code += "import sys; sys.argv = ['diptych', 'storybook', 'show', '--out', 'a.png']; "
     code += "from diptych.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = zygote.run(["-c", code], cwd=tmp_path)
     assert done.returncode == 1
     assert "cannot write a.png: File too large; choose another place" in done.stderr
     assert not list(tmp_path.iterdir())
@@ -123,9 +122,7 @@ def test_a_file_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:
 def test_pretrain_does_not_teach_a_task(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["pretrain", "vl-bert/small/pretrain", "--data", "store", "--set", f"task={task}"]
     out = tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-m", "diptych.cli", *words, "--out", str(out)], capture_output=True, text=True, check=False
-    )
+    done = zygote.run(["-m", "diptych.cli", *words, "--out", out])
     assert done.returncode == 2
     assert task in done.stderr
     assert "fault of Diptych" not in done.stderr

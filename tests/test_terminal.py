@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from diptych.runtime.progress import bar, time_left
 from diptych.runtime.terminal import WIDE, columns, heading, make_console
+from tests import zygote
 
 ROOT = Path(__file__).parents[1]
 # Wider than any window, with what rich reads as markup, an emoji, a number and a link.
@@ -79,8 +79,7 @@ def test_colours_are_printed_to_a_pipe_that_wants_them(monkeypatch: pytest.Monke
 
 def test_help_in_a_pipe_is_a_line_an_option() -> None:
     environment = os.environ | {"COLUMNS": "40", "FORCE_COLOR": "1"}
-    command = [sys.executable, "-m", "diptych.cli", "search", "--help"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    told = zygote.run(["-m", "diptych.cli", "search", "--help"], environment, check=True).stdout
     assert "\x1b" not in told
     (model,) = [line for line in told.splitlines() if line.lstrip().startswith("--model")]
     assert model.endswith("[required]")

@@ -1,10 +1,8 @@
 """Runs from Python: begun, repeated, stopped, resumed and refused."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runtime.lock import held
 from diptych.systems import RECIPES, find_recipe
+from tests import zygote
 from tests.api.conftest import TINY
 
 CAPTION = "unified-vlp/small/caption"
@@ -140,10 +139,7 @@ print(run)
 
 def test_ctrl_c_keeps_a_run_and_the_same_call_resumes_it(pretrained: Run, world: Path) -> None:
     def script(how: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", SCRIPT, str(world), str(pretrained.folder), how]
-        return subprocess.run(
-            command, check=False, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-        )
+        return zygote.run(["-c", SCRIPT, world, pretrained.folder, how])
 
     stopped = script("stop")
     assert stopped.returncode == 75, stopped.stderr
@@ -161,12 +157,11 @@ def test_a_folder_that_another_process_writes_is_refused(pretrained: Run, world:
 with held(Path("run")):
     print(1, flush=True)
     sys.stdin.read()"""
-    with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as other:
+    with zygote.Popen(["-c", code], stdin=-1, stdout=-1) as other:
         assert other.stdout is not None
         other.stdout.readline()
         with pytest.raises(DiptychError, match="run is being written to by process"):
             finetune("caption", world, pretrained.folder, steps=1, out="run")
-        other.communicate("")
     with held(Path("run")):
         assert finetune("caption", world, pretrained.folder, steps=1, batch_size=8, out="run").folder == Path("run")
 

@@ -63,6 +63,6 @@ def test_a_script_of_500_images_needs_no_guard(tmp_path: Path) -> None:
     for number in range(500):
         Image.fromarray(np.full((8, 8, 3), number % 256, np.uint8)).save(tmp_path / "photos" / f"{number:03}.png")
     (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "script.py"]
+    command = [sys.executable, "script.py"]  # an interpreter: a script as users start it
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert (done.returncode, done.stdout, done.stderr) == (0, "500\n", "")

@@ -8,6 +8,8 @@ from nbclient import NotebookClient
 
 from tests.api.conftest import TINY
 
+pytestmark = pytest.mark.learns
+
 RUN = "run = diptych.finetune('caption', data, recipe=recipe, detector='detector', epochs=1, batch_size=8)"
 CELLS = (
     "import diptych\ndata = diptych.Dataset.read('world')\ndata",

@@ -57,6 +57,7 @@ def command(folder: Path, server: Server, out: Path) -> list[str]:
     script = folder / "mine.py"
     script.write_text(COMMAND)
     return [
+        # an interpreter: its whole group of processes is killed
         sys.executable, str(script), "mine", "run", str(folder / "web" / "html"), "--out", str(out), "--processes", "2",
         "--skip-nsfw-check", "--allow", "127.0.0.0/8", "--resolve", f"*.test=127.0.0.1:{server.port}", "--rate",
         "100000",

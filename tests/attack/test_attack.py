@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -49,6 +50,7 @@ print(ended.error)
 
 def attacked(at: int | None, way: str, folder: Path) -> tuple[int, str]:
     done = subprocess.run(
+        # an interpreter: the loader's errors: a library is preloaded
         [sys.executable, "-c", WRITES, str(at).lower(), way, str(folder)],
         capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip
@@ -56,7 +58,7 @@ def attacked(at: int | None, way: str, folder: Path) -> tuple[int, str]:
     return int(code), error
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.attack
 @pytest.mark.timeout(1200)
 def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
@@ -68,6 +70,7 @@ def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
         "--only",
         "operation|flipped|fuzzed|bad inputs|pipes|service|ranks|outputs|environments|states",
     )
+    # an interpreter: `make attack` as it is started
     command = [sys.executable, "-m", "tests.attack", *rounds, "--json", str(table)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -126,6 +129,7 @@ def _crashing(folder: Path, how: str) -> None:
             case "error":
                 raise KeyError("unforeseen")
             case "signal":
+                faulthandler.disable()  # its report of a wanted crash is a hundred lines
                 os.abort()
             case "memory":
                 bytearray(2**40)

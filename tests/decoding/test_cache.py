@@ -13,6 +13,8 @@ from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy
 from tests.decoding.generators import Uncached
 
+pytestmark = pytest.mark.learns
+
 
 @pytest.fixture(scope="module")
 def trained() -> UnifiedVLP:

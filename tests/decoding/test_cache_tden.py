@@ -12,6 +12,8 @@ from diptych.systems.tden.model import Tden
 from tests import toy
 from tests.decoding.generators import Uncached
 
+pytestmark = pytest.mark.learns
+
 COUNTS = (5, 1, 3, 2, 4, 1)
 
 

@@ -12,6 +12,8 @@ from diptych.objectives import SelfCritical
 from tests import toy
 from tests.decoding.generators import GENERATORS, Uncached, ragged, trained
 
+pytestmark = pytest.mark.learns
+
 
 class Unasked:
     """A reward of nothing."""

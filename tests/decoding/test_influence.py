@@ -17,6 +17,8 @@ from diptych.tasks.spec import AnswerForm
 from diptych.tasks.vqa import Vqa
 from tests import toy
 
+pytestmark = pytest.mark.learns
+
 
 @pytest.fixture(scope="module", params=["unified-vlp", "tden", "tden with two classifiers"])
 def model(request: pytest.FixtureRequest) -> Any:

@@ -91,11 +91,12 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra ray")
     script = tmp_path / "other.py"
     script.write_text(OTHER)
+    # an interpreter: Ray starts others like it
     told = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True, timeout=800)
     assert re.search(r"Ray workers on \S+ have .*'diptych': '0.*wanted .*'9\.9'.*install the same there", told.stdout)
 
@@ -128,7 +129,7 @@ UV_RUN = (uv, "run", "--no-sync") if (uv := which("uv")) else ()
 METADATA = (b"//169.254.169.254/", b"//metadata.google.internal/")
 
 
-@pytest.mark.parametrize(("engine", "calls"), [("none", 1), pytest.param("ray", 0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("engine", "calls"), [("none", 1), pytest.param("ray", 0, marks=pytest.mark.thorough)])
 def test_no_engine_calls_home(tmp_path: Path, engine: str, calls: int) -> None:
     """All ways out lead to a server here; `none` shows that a call would be seen."""
     script = tmp_path / "calls.py"
@@ -140,6 +141,7 @@ def test_no_engine_calls_home(tmp_path: Path, engine: str, calls: int) -> None:
         here = f"127.0.0.1,localhost,{gethostbyname(gethostname())}"  # Ray's own processes talk to each other
         ways |= {"no_proxy": here, "NO_PROXY": here}
         # `uv run` is the parent that users have: Ray would build its workers another environment.
+        # an interpreter: Ray starts others like it
         command = [*UV_RUN, sys.executable, str(script), engine]
         clean = {name: value for name, value in os.environ.items() if name != "RAY_ENABLE_UV_RUN_RUNTIME_ENV"}
         subprocess.run(command, check=True, env=clean | ways, timeout=800)

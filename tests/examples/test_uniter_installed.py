@@ -64,12 +64,14 @@ def test_it_is_listed_trained_taught_and_scored(installed: Path, drawn: Path, tm
         open_model(tuned)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_its_own_tests_pass_where_it_is_installed(installed: Path) -> None:
     """By `diptych.testing`, as its authors would run them."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(installed)])}
     given = [REPOSITORY / "examples" / "uniter" / "tests", "-q", "-n", "0", "-p", "no:cacheprovider"]
     done = subprocess.run(
+        # an interpreter: pytest as an author of a package runs it
         [sys.executable, "-m", "pytest", *map(str, given)],
         capture_output=True, text=True, check=False, cwd=REPOSITORY, env={**environment, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip

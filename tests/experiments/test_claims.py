@@ -28,6 +28,8 @@ from experiments.claims.true_boxes import AtTrueBoxes
 from experiments.claims.verdicts import difference
 from experiments.pages import claims as pages
 
+pytestmark = pytest.mark.learns
+
 ROOT = Path(__file__).parents[2]
 PLACE = Place((("detected", ""),), "")
 TINY = ("training.steps=2", "training.validate_every=null", "training.batch=2", "model.width=16", "model.ffn=16",

@@ -13,6 +13,7 @@ from diptych.cli import app, run_verb
 from diptych.cli.completion import completed
 from diptych.cli.predict import make_verb, written_verbs
 from diptych.systems import SYSTEMS
+from tests import zygote
 from tests.attack.outputs import commands
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,6 +27,7 @@ VERBS = dict(commands(GROUP))
 def test_help_imports_nothing_heavy() -> None:
     """A count of imports, not of seconds: `benchmarks/startup.py` measures the time."""
     code = f"import sys, diptych.cli; sys.exit(', '.join(m for m in {HEAVY} if m in sys.modules) or 0)"
+    # an interpreter: what is imported when
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"`diptych --help` waits for {done.stderr}"
 
@@ -61,7 +63,7 @@ def test_the_systems_are_named_in_help() -> None:
 
 
 def test_verbs_are_listed_by_group_with_exit_codes() -> None:
-    shown = subprocess.run([sys.executable, "-m", "diptych.cli", "-h"], capture_output=True, text=True, check=True)
+    shown = zygote.run(["-m", "diptych.cli", "-h"], check=True)
     titles = re.findall(r"^([A-Z]\w+):$", shown.stdout, re.MULTILINE)
     assert titles == ["Options", "Use", "Train", "Data", "Share", "World"], (
         "a verb without rich_help_panel is in Commands"
@@ -82,6 +84,7 @@ def test_verbs_are_listed_by_group_with_exit_codes() -> None:
 def test_what_is_missing_is_named_before_torch_is_imported(words: str, wanted: str) -> None:
     code = "import sys\nfrom diptych.cli import run_verb\ncode = run_verb(sys.argv[1:], False)\n"
     code += "assert 'torch' not in sys.modules\nsys.exit(code)"
+    # an interpreter: what is imported when
     done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=False)
     assert (done.returncode, wanted in done.stderr) == (2 if wanted else 0, True), done.stderr
 

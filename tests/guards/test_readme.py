@@ -16,6 +16,7 @@ def test_links_go_somewhere() -> None:
 
 
 def test_each_command_begins_with_a_verb_that_exists() -> None:
+    # an interpreter: `python -m diptych.cli` as users start it
     shown = subprocess.run([sys.executable, "-m", "diptych.cli", "--help"], capture_output=True, text=True, check=True)
     verbs = set(re.findall(r"^  ([a-z]+) {2,}\S", shown.stdout, re.MULTILINE))
     assert {"demo", "caption"} <= verbs

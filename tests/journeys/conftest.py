@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from diptych.storybook.world import SIDE
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.selection import Selection
+from tests import zygote
 
 SPLITS = {"train": 40, "val": 8, "test": 12}
 # Two processes of one thread each: more threads than cores would make them crawl.
@@ -120,13 +122,24 @@ def in_pixels(box: Sequence[float]) -> list[int]:
 
 def diptych(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
-    done = subprocess.run(command(arguments), capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    done = zygote.run(command(arguments), ENVIRONMENT)
     assert done.returncode == 0 or not check, done.stderr
     return done
 
 
 def command(arguments: Sequence[object]) -> list[str]:
-    return [sys.executable, "-m", "diptych.cli", *map(str, arguments)]
+    return ["-m", "diptych.cli", *map(str, arguments)]
+
+
+def kill_at_its_first_checkpoint(run: Path, *arguments: object) -> None:
+    """Begin a command that trains in `run`, and kill it while it does."""
+    running = zygote.Popen(command(arguments), ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(run.glob("checkpoints/step-*")):
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert not (run / "model").exists()
 
 
 def tiny(**more: object) -> list[str]:

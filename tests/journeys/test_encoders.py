@@ -1,11 +1,9 @@
-"""VL-BERT and ImageBERT from the command line: train -> kill -> resume -> predict -> score."""
+"""VL-BERT and ImageBERT from the command line: train -> predict -> score."""
 
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,7 @@ import diptych as library
 from diptych.data.store.store import Store
 from diptych.runs.run import run as train
 from diptych.systems import find_recipe
-from tests.journeys.conftest import ENVIRONMENT, command, diptych, tiny
-from tests.journeys.test_unified_vlp import steps, weights
+from tests.journeys.conftest import Result, diptych, tiny
 
 SYSTEMS = ("vl-bert", "image-bert")
 SHORT = {
@@ -33,21 +30,6 @@ def pretrained(request: pytest.FixtureRequest, world: Path, tmp_path_factory: py
     return out
 
 
-def test_a_killed_run_ends_with_the_same_weights(world: Path, pretrained: Path, tmp_path: Path) -> None:
-    recipe = f"{library.load(pretrained).predictor.folder.architecture.system}/small/pretrain"
-    again = command(("pretrain", recipe, "--data", world, "--out", tmp_path, *tiny(**SHORT)))
-    running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while not list(tmp_path.glob("checkpoints/step-*")):
-        assert running.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    assert not (tmp_path / "model").exists()
-    subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
-    assert weights(tmp_path) == weights(pretrained)
-    assert steps(tmp_path) == steps(pretrained) == list(range(1, 9))
-
-
 def test_it_answers_and_is_scored(world: Path, pretrained: Path, tmp_path: Path) -> None:
     diptych("finetune", "vqa", "--data", world, "--model", pretrained, "--out", tmp_path, *tiny(**SHORT))
     model = library.load(tmp_path)
@@ -58,8 +40,10 @@ def test_it_answers_and_is_scored(world: Path, pretrained: Path, tmp_path: Path)
     assert {"accuracy", "accuracy yes/no"} <= set(scores)
 
 
-def test_it_has_no_decoder_and_says_so(world: Path, pretrained: Path, tmp_path: Path) -> None:
-    done = diptych("finetune", "caption", "--data", world, "--model", pretrained, "--out", tmp_path, check=False)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+def test_it_has_no_decoder_and_says_so(
+    run: Callable[..., Result], world: Path, pretrained: Path, tmp_path: Path
+) -> None:
+    done = run("finetune", "caption", "--data", world, "--model", pretrained, "--out", tmp_path)
+    assert done.code == 2
+    assert "Traceback" not in done.error
     assert not (tmp_path / "model").exists()

@@ -60,7 +60,7 @@ def test_odd_names_are_told_on_one_line_in_any_encoding(pictures: Path) -> None:
     for name in ODD.values():
         Path(os.fsdecode(os.fsencode(pictures) + b"/" + name)).write_bytes(b"no picture")
     result = subprocess.run(
-        [sys.executable, "-m", "diptych.cli", "check", str(pictures)],
+        [sys.executable, "-m", "diptych.cli", "check", str(pictures)],  # an interpreter: encodings
         capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, check=False,
     )  # fmt: skip
     assert result.returncode == 1

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +14,7 @@ from PIL import Image
 from diptych.data.store.store import Store, iterate
 from diptych.systems.recipe import Recipe
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
-from tests.journeys.conftest import ENVIRONMENT, Result, command, tiny
+from tests.journeys.conftest import Result, tiny
 from tests.journeys.test_unified_vlp import steps, weights
 
 TEXTS = {
@@ -90,14 +87,7 @@ def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Result], st
     result = run(*pretrain(whole))
     assert result.code == 0, result.error
     assert "120 loaded" in result.error
-    running = subprocess.Popen(
-        command(pretrain(killed)), env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    while not list(killed.glob("checkpoints/step-*")):
-        assert running.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
+    kill_at_its_first_checkpoint(killed, *pretrain(killed))
     shutil.rmtree(tmp_path / "detector")  # the weights are in the checkpoint
     result = run(*pretrain(killed))
     assert result.code == 0, result.error

@@ -6,8 +6,6 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from torchvision.models import mobilenet_v3_small
 from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 
 from diptych.data.store.store import Store
+from tests import zygote
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
 from tests.serving.test_server import Process
@@ -74,7 +73,7 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
     printed: dict[str, Result] = {}
     for program, *command in COMMANDS:
         if program == "python":
-            subprocess.run([sys.executable, *command], check=True, env=ENVIRONMENT)
+            zygote.run(command, ENVIRONMENT, check=True)
             continue
         if command[0] == "serve":
             assert_served(command[1:])

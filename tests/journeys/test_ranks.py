@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from diptych.testing.runs import ALIKE, assert_alike
 from diptych.training.checkpoint import steps_in
+from tests import zygote
 from tests.journeys.conftest import ENVIRONMENT
 
 PROGRAM = Path(__file__).with_name("ranks.py")
@@ -24,6 +24,7 @@ START = {  # recipe -> of the model that it begins from
     "tden/small/pretrain": None,  # words are drawn in the midst of a step
     "unified-vlp/small/scst": "unified-vlp/small/caption",  # and whole captions
 }
+BY_FOUR = ("image-bert/small/pretrain", "tden/small/pretrain")  # of pairs across the batch; all in `thorough`
 TOGETHER = "tden/small/pretrain"  # compares the pairs of a batch: of all processes, not of all parts of one
 
 
@@ -33,31 +34,42 @@ def asked(recipe: str, out: Path, start: Path | None, **more: object) -> str:
 
 
 def run(world: Path, *runs: str, processes: int = 1) -> None:
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    command = [sys.executable, *(launcher if processes > 1 else []), str(PROGRAM), str(world), *runs]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr[-4000:]
+    for done in zygote.ranks([PROGRAM, world, *runs], processes, ENVIRONMENT):
+        assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")
 def runs(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of each number of processes all runs in one torchrun, as starting one takes longest."""
+    """Of each number of processes all runs in one start."""
     root = tmp_path_factory.mktemp("ranks")
     begun = {start: root / "start" / start for start in START.values() if start is not None}
     run(world, *(asked(recipe, out, None, **{"training.steps": 1}) for recipe, out in begun.items()))
-
-    def all_of(name: str, **more: object) -> list[str]:
-        return [
-            asked(recipe, root / name / recipe, None if start is None else begun[start], **more)
-            for recipe, start in START.items()
-        ]
-
-    run(world, *all_of("1"), *all_of("parts of 3", **{"training.micro_batch": 3}))
-    for count in (2, 4):
-        for recipe in START:
-            shorten(root / "1" / recipe, root / f"1, then {count}" / recipe)
-        run(world, *all_of(str(count)), *all_of(f"1, then {count}"), processes=count)
+    run(world, *all_of(root, "1"), *all_of(root, "parts of 3", **{"training.micro_batch": 3}))
+    share(root, world, 2, START)
+    share(root, world, 4, BY_FOUR)
     return root
+
+
+@pytest.fixture(scope="module")
+def all_by_four(runs: Path, world: Path) -> Path:
+    share(runs, world, 4, [recipe for recipe in START if recipe not in BY_FOUR])
+    return runs
+
+
+def all_of(root: Path, name: str, recipes: Iterable[str] = START, **more: object) -> list[str]:
+    starts = {recipe: START[recipe] for recipe in recipes}
+    return [
+        asked(recipe, root / name / recipe, start and root / "start" / start, **more)
+        for recipe, start in starts.items()
+    ]
+
+
+def share(root: Path, world: Path, count: int, recipes: Iterable[str]) -> None:
+    """By so many processes from the first step, and from the third."""
+    for recipe in recipes:
+        shorten(root / "1" / recipe, root / f"1, then {count}" / recipe)
+    names = (str(count), f"1, then {count}")
+    run(world, *(one for name in names for one in all_of(root, name, recipes)), processes=count)
 
 
 def shorten(whole: Path, copy: Path) -> None:
@@ -71,12 +83,22 @@ def shorten(whole: Path, copy: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "name"),
-    [
-        (recipe, name)
-        for recipe in START
-        for name in ("parts of 3", "2", "4", "1, then 2", "1, then 4")
-        if (recipe, name) != (TOGETHER, "parts of 3")
-    ],
-)
+    [(recipe, name) for recipe in START for name in ("parts of 3", "2", "1, then 2")
+     if (recipe, name) != (TOGETHER, "parts of 3")],
+)  # fmt: skip
 def test_equal_one_process(runs: Path, recipe: str, name: str) -> None:
     assert_alike(runs / "1" / recipe, runs / name / recipe)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["4", "1, then 4"])
+@pytest.mark.parametrize("recipe", BY_FOUR)
+def test_four_equal_one_process(runs: Path, recipe: str, name: str) -> None:
+    assert_alike(runs / "1" / recipe, runs / name / recipe)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["4", "1, then 4"])
+@pytest.mark.parametrize("recipe", [recipe for recipe in START if recipe not in BY_FOUR])
+def test_four_equal_one_process_in_every_recipe(all_by_four: Path, recipe: str, name: str) -> None:
+    assert_alike(all_by_four / "1" / recipe, all_by_four / name / recipe)

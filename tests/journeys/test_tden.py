@@ -1,11 +1,8 @@
-"""TDEN from the command line: train -> kill -> resume -> predict -> score; captions, answers, search."""
+"""TDEN from the command line: train -> predict -> score; captions, answers, search."""
 
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +17,6 @@ from diptych.systems import find_recipe
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 from tests.exporting import export_tden
-from tests.journeys.conftest import ENVIRONMENT, command
-from tests.journeys.test_unified_vlp import steps, weights
 
 SMALL = {
     "model.width": 32,
@@ -46,21 +41,6 @@ def pretrained(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("tden") / "pretrain"
     train(find_recipe("tden/small/pretrain", settings()), Store(world), out)
     return out
-
-
-def test_a_killed_run_ends_with_the_same_weights(world, pretrained, tmp_path) -> None:
-    chosen = [word for setting in settings() for word in ("--set", setting)]
-    again = command(("pretrain", "tden/small/pretrain", "--data", world, "--out", tmp_path, *chosen))
-    running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while not list(tmp_path.glob("checkpoints/step-*")):
-        assert running.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    assert not (tmp_path / "model").exists()
-    subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
-    assert weights(tmp_path) == weights(pretrained)
-    assert steps(tmp_path) == steps(pretrained) == list(range(1, 9))
 
 
 def test_it_captions_and_shows_what_regions_weighed(run, world, pretrained, tmp_path) -> None:

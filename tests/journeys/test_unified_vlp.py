@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 
 import diptych as library
 from diptych.data.store.store import Store
-from tests.journeys.conftest import ENVIRONMENT, command, diptych, tiny
+from tests.journeys.conftest import ENVIRONMENT, diptych, kill_at_its_first_checkpoint, tiny
 
 PRETRAIN = "unified-vlp/small/pretrain"
 
@@ -35,16 +33,10 @@ def pretrained(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_killed_run_ends_with_the_same_weights(world: Path, pretrained: Path, tmp_path: Path) -> None:
-    again = command(("pretrain", PRETRAIN, "--data", world, "--out", tmp_path, *tiny(**{"data.split": "train"})))
-    running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while not list(tmp_path.glob("checkpoints/step-*")):
-        assert running.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    assert not (tmp_path / "model").exists()
+    again = ("pretrain", PRETRAIN, "--data", world, "--out", tmp_path, *tiny(**{"data.split": "train"}))
+    kill_at_its_first_checkpoint(tmp_path, *again)
     assert "repeat its command to resume it" in diptych("caption", "x.png", "--model", tmp_path, check=False).stderr
-    subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
+    diptych(*again)
     assert weights(tmp_path) == weights(pretrained)
     assert steps(tmp_path) == steps(pretrained) == list(range(1, 21))
 
@@ -110,7 +102,7 @@ def test_torchrun_gives_the_weights_of_one_process(world: Path, pretrained: Path
     arguments = ["pretrain", PRETRAIN, "--data", str(world), *settings]
     diptych(*arguments, "--out", tmp_path / "one")
     torchrun = [
-        sys.executable,
+        sys.executable,  # an interpreter: torchrun as users start it
         "-m",
         "torch.distributed.run",
         "--standalone",

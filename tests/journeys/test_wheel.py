@@ -63,6 +63,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     uv("build", "-q", "--wheel", "--out-dir", folder)
     (wheel,) = folder.glob("diptych-*.whl")
     uv("export", "-q", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "-o", constraints)
+    # an interpreter: what the wheel is installed into
     uv("venv", "-q", "--python", sys.executable, environment, cwd=folder)
     uv("pip", "install", "-q", "--python", environment / "bin" / "python", "-c", constraints, wheel, cwd=folder)
     yield Installed(wheel, environment, constraints)
@@ -92,10 +93,14 @@ def test_a_caption_from_three_lines_and_from_the_command_line(installed: Install
     assert where.stdout.startswith(str(installed.folder)), "the checkout was asked, not the wheel"
 
 
-def test_help_and_the_main_job(installed: Installed, tmp_path: Path) -> None:
+def test_help(installed: Installed) -> None:
     said = installed.run("diptych", "--help")
     assert (said.returncode, said.stderr) == (0, "")
     assert "demo" in said.stdout
+
+
+@pytest.mark.thorough
+def test_the_main_job(installed: Installed, tmp_path: Path) -> None:
     done = installed.run("diptych", "demo", "--fast", "--out", tmp_path / "demo", timeout=800)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "demo" / "results.json").read_text())["scores"].keys() == {"caption", "vqa"}
@@ -111,7 +116,9 @@ def test_what_lacks_an_extra_names_the_wheel(installed: Installed, tmp_path: Pat
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.thorough
 def test_uvx_runs_it_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
+    # an interpreter: what the wheel is installed into
     done = uv("tool", "run", "-q", "--python", sys.executable, "--constraints", installed.constraints,
               "--from", installed.wheel, "diptych", "recipes", "unified-vlp/*", cwd=tmp_path)  # fmt: skip
     assert "unified-vlp/small/caption" in done.stdout

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +21,7 @@ from diptych.runs.run import run as train
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.serving import Predictor
 from diptych.systems import find_recipe
-from tests.journeys.conftest import ENVIRONMENT, Result, command
+from tests.journeys.conftest import Result, diptych, kill_at_its_first_checkpoint
 from tests.journeys.test_unified_vlp import steps, weights
 
 SHAPE = {"model.width": 32, "model.layers": 1, "model.heads": 2, "model.ffn": 64, "model.positions": 32}
@@ -92,15 +89,9 @@ def test_a_killed_run_ends_with_the_same_weights(world: Path, tmp_path: Path) ->
     chosen = [f"{key}={json.dumps(value)}" for key, value in given.items()]
     train(find_recipe("xgpt/small/pretrain", chosen), Store(world), tmp_path / "whole")
     words = [word for one in chosen for word in ("--set", one)]
-    again = command(("pretrain", "xgpt/small/pretrain", "--data", world, "--out", tmp_path / "killed", *words))
-    running = subprocess.Popen(again, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while not list(tmp_path.glob("killed/checkpoints/step-*")):
-        assert running.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    assert not (tmp_path / "killed" / "model").exists()
-    subprocess.run(again, env=ENVIRONMENT, check=True, capture_output=True)
+    again = ("pretrain", "xgpt/small/pretrain", "--data", world, "--out", tmp_path / "killed", *words)
+    kill_at_its_first_checkpoint(tmp_path / "killed", *again)
+    diptych(*again)
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
     assert steps(tmp_path / "killed") == list(range(1, 31))
 

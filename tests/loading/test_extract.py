@@ -294,6 +294,7 @@ def test_a_cluster_sees_what_one_process_does(make_records: MakeRecords, tmp_pat
         extract(make_records(23), small_detector(), tmp_path / "one", 2)
     (tmp_path / "on_ray.py").write_text(ON_RAY)
     here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # of `tests`, for Ray's workers too
+    # an interpreter: Ray starts others like it
     subprocess.run([sys.executable, tmp_path / "on_ray.py", tmp_path], check=True, timeout=800, env=here)
     assert (tmp_path / "killed").exists()
     assert same_bytes(tmp_path / "one", tmp_path / "two")

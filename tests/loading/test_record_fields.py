@@ -95,6 +95,7 @@ def same(one: Record, other: Record) -> None:
     assert torch.allclose(one.regions.boxes, other.regions.boxes, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(BY_BEARTYPE)
 @given(records())
 @settings(max_examples=25, deadline=None)

@@ -1,8 +1,6 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.shards import tensors_check
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runtime.errors import DataError
+from tests import zygote
 from tests.loading.conftest import CONTRACT, MakeStore, record
 
 
@@ -152,10 +151,11 @@ except DataError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_cut_under_its_reader_is_named(make_store: MakeStore) -> None:
     """To read what is mapped and not there any more ends a process; a shard that is deleted stays mapped."""
     store = make_store(40, 40)
-    done = subprocess.run([sys.executable, "-c", CUT, store.folder], capture_output=True, text=True, check=False)
+    done = zygote.run(["-c", CUT, store.folder])
     assert (done.returncode, done.stderr) == (0, "")
     cut = "was cut short while it is being read; extract or copy it again (shard shard-00000.safetensors)"
     assert done.stdout.splitlines() == [cut, cut, cut, "gone, and read"]

@@ -50,7 +50,7 @@ def test_published_example(data_folder) -> None:
     published_example(data_folder)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_published_meteor(data_folder) -> None:
     if reason := unavailable("METEOR"):
         pytest.skip(reason)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from diptych.runtime.errors import DiptychError
+from tests import zygote
 
 from .conftest import digest, run
 
@@ -76,31 +77,21 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ray_gives_the_same_bytes(small_web: Path, tmp_path: Path) -> None:
     """A worker is killed at its first shard."""
     parts = split(small_web, tmp_path)
     run(tmp_path / "one", *parts)
     (tmp_path / "by_ray.py").write_text(BY_RAY)
     here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # of `tests`, for Ray's workers too
-    command = [sys.executable, tmp_path / "by_ray.py", tmp_path / "two", *parts]
+    script = tmp_path / "by_ray.py"
+    command = [sys.executable, script, tmp_path / "two", *parts]  # an interpreter: Ray starts others like it
     subprocess.run(command, check=True, timeout=800, env=here)
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
     assert (tmp_path / "two.killed").exists()
 
 
-COMMAND = [
-    sys.executable,
-    "-m",
-    "diptych.cli",
-    "mine",
-    "run",
-    "--skip-nsfw-check",
-    "--offline",
-    "--processes",
-    "1",
-    "--out",
-]
+COMMAND = ["-m", "diptych.cli", *["mine", "run", "--skip-nsfw-check", "--offline", "--processes", "1", "--out"]]
 
 
 @pytest.mark.parametrize("stage", ["pages", "index", "measured", "joined", "decisions"])
@@ -110,7 +101,7 @@ def test_killed_in_any_stage_the_same_command_ends_with_the_same_bytes(
     """SIGKILL when the first file of the stage appears, whole or not."""
     out = tmp_path / "out"
     folder = out / "decisions" if stage == "decisions" else out / "work" / stage
-    started = subprocess.Popen([*COMMAND, str(out), str(small_web / "warc")], stdout=subprocess.DEVNULL)
+    started = zygote.Popen([*COMMAND, out, small_web / "warc"], stdout=subprocess.DEVNULL)
     wait(lambda: folder.is_dir() and any(folder.iterdir()), started)
     started.send_signal(signal.SIGKILL)
     started.wait()
@@ -126,17 +117,18 @@ def test_a_signal_stops_it_in_time_and_the_same_command_goes_on(
     small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    started = subprocess.Popen([*COMMAND, str(out), str(small_web / "warc")], stderr=subprocess.PIPE, text=True)
+    started = zygote.Popen([*COMMAND, out, small_web / "warc"], stderr=subprocess.PIPE)
     wait((out / "mine.json").exists, started)
     os.kill(started.pid, signal.SIGTERM)
-    _, said = started.communicate(timeout=20)
-    assert started.returncode == 75, said
+    assert started.stderr is not None
+    said = started.stderr.read()
+    assert started.wait() == 75, said
     assert "the same command resumes" in said
     run(out, small_web / "warc")
     assert digest(out) == digest(mined[0])
 
 
-def wait(ready: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
+def wait(ready: Callable[[], bool], process: zygote.Popen) -> None:
     end = time.monotonic() + 60
     while not ready():
         assert process.poll() is None, "it ended before"

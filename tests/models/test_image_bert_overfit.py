@@ -13,6 +13,8 @@ from diptych.systems.image_bert.objectives import ImageBertObjectives
 from tests import toy
 from tests.models.test_tden_overfit import learn
 
+pytestmark = pytest.mark.learns
+
 V = toy.VOCABULARY
 # Of different words, so that each text belongs to one picture.
 EIGHT = [replace(toy.sample(n, 1 + n % 4), text=torch.tensor([5 + n, 10 + n % 4, V.sep])) for n in range(8)]

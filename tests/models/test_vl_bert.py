@@ -187,9 +187,9 @@ def test_the_end_sees_the_whole_picture_or_nothing() -> None:
     assert torch.equal(entered("official", 0.0), entered("official", 1.0))
 
 
-@pytest.mark.parametrize("relation", [0.0, 1.0])
-def test_pretraining_learns_eight_samples(relation: float) -> None:
-    objectives = VLBertObjectives(relation=relation, region_labels="soft", rate=0.3)
+@pytest.mark.learns
+def test_pretraining_learns_eight_samples() -> None:
+    objectives = VLBertObjectives(relation=1.0, region_labels="soft", rate=0.3)
     schedule = objectives.schedule(toy.VOCABULARY)
     vlbert = model(*schedule.heads, dropout=0.0, attention_dropout=0.0, init_std=0.1).train()
     samples, update = [toy.sample(seed) for seed in range(8)], schedule.at(0)

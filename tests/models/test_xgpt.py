@@ -16,7 +16,6 @@ from diptych.objectives import (
     GenerateFragment,
     GenerateRegions,
     GenerateText,
-    MaskedLanguage,
     MaskedQueries,
     MatchGroups,
     OneForward,
@@ -212,6 +211,7 @@ def ragged() -> Batch:
     return collate([toy.sample(10_000 + n, count) for n, count in enumerate((5, 1, 3, 2, 4, 1))])
 
 
+@pytest.mark.learns
 @pytest.mark.parametrize("changes", [{"structure": s} for s in STRUCTURES] + [{"cross": "joint"}], ids=str)
 def test_cached_equals_uncached_on_a_trained_model(changes):
     xgpt, batch = trained(**changes), ragged()
@@ -257,16 +257,11 @@ def asking(objective: Any, seed: int) -> Sample:
 # ---- each task can be learnt -------------------------------------------------------------------------
 
 
+@pytest.mark.learns
 @pytest.mark.parametrize(
     "objective",
     [
-        CAPTION,
-        GenerateFragment(V),
-        Denoise(V),
         Denoise(V, masks="multi", grounded=False),
-        GenerateRegions(V),
-        MaskedLanguage(V, alone=True, hides_end=False),
-        GenerateFragment(V, alone=True, name="text_fragment"),
         AnswerQuestion(V, form="softmax"),
         MatchGroups(pairs=2),
     ],

@@ -27,6 +27,8 @@ from diptych.testing import Case, check_masks, check_overfit
 from tests.deciding import ANSWERS, REASONS, TOKENS
 from tests.tasks.test_overfit import case_of
 
+pytestmark = pytest.mark.learns
+
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "objectives.md").read_text()
 # The objectives of each paper, all switched off.
 OFF = {

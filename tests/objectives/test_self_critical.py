@@ -128,6 +128,7 @@ def test_dropout_where_it_is_asked_for() -> None:
     assert seen == [True, False, False, False], "the rival never has dropout"
 
 
+@pytest.mark.slow
 def test_the_reward_rises() -> None:
     """Thirty steps towards a word that the model hardly says."""
     from diptych.models.decoding import DecodingOptions, decode

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests import toy
+from tests import toy, zygote
 
 RUNS: list[dict[str, Any]] = [
     {"form": form, "two_pass": two_pass, "distributed": distributed}
@@ -28,26 +26,17 @@ RUNS += [RUNS[0] | {"hurt": True}, RUNS[3] | {"hurt": True}]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of two processes in one torchrun, and all of one in another process."""
+    """All runs of two processes in one start, and all of one in another process."""
     root = tmp_path_factory.mktemp("two")
     program, top = Path(__file__).with_name("two_ranks.py"), Path(__file__).parents[2]
-    for name, launcher in (
-        ("one", [sys.executable]),
-        ("two", [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]),
-    ):
+    for count, name in enumerate(("one", "two"), 1):
         told = [json.dumps({**run, "folder": str(root / f"{name}{n}")}) for n, run in enumerate(RUNS)]
-        done = subprocess.run(
-            [*launcher, str(program), *told],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "TESTS_OF": str(top)},
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        for done in zygote.ranks([program, *told], count, os.environ | {"TESTS_OF": str(top)}):
+            assert done.returncode == 0, done.stderr[-4000:]
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(RUNS)), ids=["-".join(map(str, run.values())) for run in RUNS])
 def test_two_processes_equal_one_with_the_joined_batch(folders, number):
     one, two = (load_file(folders / f"{name}{number}" / "weights.safetensors") for name in ("one", "two"))

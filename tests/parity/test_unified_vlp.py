@@ -229,6 +229,8 @@ def test_unified_vlp_padding_and_company_change_nothing(unified_vlp):
         close(alone, together)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("parity_folder", ["committed"], indirect=True)  # the keys of all sets are the same
 @pytest.mark.parametrize("start", ["", "module."])
 def test_unified_vlp_base_checkpoint(parity_folder, tmp_path, start):
     """Every key of keys.txt at the real size, in half precision: imported, saved as ours, reloaded, one forward."""

@@ -3,8 +3,6 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -16,6 +14,7 @@ from diptych.runs.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import in_process, together, until_all_ended
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError, DataError
+from tests import zygote
 
 PARENT = """
 import sys
@@ -47,11 +46,13 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_the_work_is_done_elsewhere_and_handed_back() -> None:
     assert in_process(os.getpid) != os.getpid()
     assert in_process(pow, 7, 2) == 49
 
 
+@pytest.mark.slow
 def test_its_error_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no model folder"):
         in_process(open_model, tmp_path)
@@ -68,7 +69,7 @@ def test_work_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script, sign = tmp_path / "parent.py", tmp_path / "sign"
     script.write_text(PARENT)
     (tmp_path / "work.py").write_text(WORK)
-    with subprocess.Popen([sys.executable, str(script), str(sign)]) as parent:
+    with zygote.Popen([script, sign]) as parent:
         _until(sign.exists)
         parent.kill()
 
@@ -87,6 +88,7 @@ def _until(reached: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_detector_is_trained_by_two_processes_as_one(tmp_path: Path) -> None:
     recipe = DetectorRecipe.of(2, seed=0)
     together(train_detector, recipe, tmp_path / "two", processes=2)
@@ -96,10 +98,11 @@ def test_a_detector_is_trained_by_two_processes_as_one(tmp_path: Path) -> None:
     assert json.loads(steps[-1])["step"] == 2
 
 
+@pytest.mark.slow
 def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path) -> None:
     script = tmp_path / "failing.py"  # processes write where the first one that was begun does
     script.write_text(FAILING)
-    ended = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False)
+    ended = zygote.run([script, tmp_path])
     assert "TrainingError: a training process ended with exit code 1; its output is above" in ended.stderr
     assert f"diptych: {tmp_path} is no model folder" in ended.stderr
 

@@ -25,6 +25,8 @@ from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
 from tests import toy
 from tests.deciding import RECORDS
 
+pytestmark = pytest.mark.learns
+
 QUIET = Console(quiet=True)
 TINY = [
     "model.width=16",

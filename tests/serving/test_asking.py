@@ -97,6 +97,7 @@ def test_a_model_of_another_task_is_not_asked_for_captions(
 
 
 def test_a_closed_standard_output_gives_no_traceback() -> None:
+    # an interpreter: the shell closes its output
     command = f"{sys.executable} -m diptych.cli data >&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -294,8 +294,15 @@ def service_of_drawings(page: Any) -> None:
     }""")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390, 320])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1400, "light"),
+        (320, "dark"),
+        *(pytest.param(*one, marks=pytest.mark.thorough)
+          for one in ((1400, "dark"), (390, "light"), (390, "dark"), (320, "light"))),
+    ],
+)  # fmt: skip
 def test_no_fault_of_access_at_either_width_and_in_either_light(browser, served, scheme, width, tmp_path_factory):
     axe = axe_core(tmp_path_factory)
     for page in opened(

@@ -31,6 +31,7 @@ from diptych.serving.service import protocol
 from diptych.serving.service.service import Service
 from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
+from tests import zygote
 from tests.service import listening, make_model, picture
 
 
@@ -168,9 +169,9 @@ class Process:
     """`diptych serve` of a model."""
 
     def __init__(self, *words: str, **variables: str) -> None:
-        command = [sys.executable, "-m", "diptych.cli", "serve", *words, "--port", "0"]
+        command = ["-m", "diptych.cli", "serve", *words, "--port", "0"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        self.process = zygote.Popen(command, environment, stderr=subprocess.PIPE)
         self.lines: list[str] = []
         assert self.process.stderr is not None
         for line in self.process.stderr:

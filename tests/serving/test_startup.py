@@ -52,6 +52,7 @@ def test_a_caption_loads_no_training_report_or_drawing_code(tmp_path: Path) -> N
     Image.new("RGB", (40, 30), "red").save(tmp_path / "red.png")
 
     arguments = ["caption", str(tmp_path / "red.png"), "--model", str(tmp_path / "model")]
+    # an interpreter: what is imported when
     done = subprocess.run([sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{tmp_path / 'red.png'}: ")

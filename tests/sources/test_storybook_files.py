@@ -88,6 +88,7 @@ def test_a_second_call_changes_nothing_and_a_larger_one_adds(tmp_path: Path) -> 
     assert [one.key for one in read(tmp_path, "val")] == [f"val/{number:06d}" for number in range(5)]
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_does(tmp_path: Path) -> None:
     splits, heard = {"web": 130, "val": 5}, list[int]()
     write(tmp_path / "one", splits)
@@ -143,6 +144,7 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
         write(tmp_path, {"val": 1})
 
 
+@pytest.mark.slow
 def test_a_contact_sheet(tmp_path: Path) -> None:
     show([scene(0, "train", number) for number in range(5)], tmp_path / "sheet.png")
     sheet = np.asarray(Image.open(tmp_path / "sheet.png"))

@@ -54,6 +54,7 @@ def test_grammar(seed: int, split: str, index: int) -> None:
         assert not re.search(r"\b(mans|womans|boxs|benchs|buss|puppys|bunnys|ladys)\b", text), text
 
 
+@pytest.mark.slow
 def test_five_different_captions(train: list[Record]) -> None:
     assert all(len(set(one.captions)) == 5 for one in train)
     captions = [caption for one in train for caption in one.captions]
@@ -195,6 +196,7 @@ def test_hypotheses_are_what_their_labels_say(train: list[Record]) -> None:
                 assert (there[kind].attributes["colour"] == said[-1]) == (label == "entailment")
 
 
+@pytest.mark.slow
 def test_words_alone_do_not_tell_what_is_entailed(train: list[Record], test: list[Record]) -> None:
     blind = ENTAILMENT.scoring.baselines(test, train) if ENTAILMENT.scoring.baselines is not None else None
     assert blind is not None

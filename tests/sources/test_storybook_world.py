@@ -101,6 +101,7 @@ def test_a_covered_thing_is_visible_by_its_share() -> None:
     assert behind.box[2] < before.box[0] + 6 < back.right  # the box is that of the visible part
 
 
+@pytest.mark.slow
 def test_no_scene_is_in_two_splits() -> None:
     """Backgrounds differ by split, whatever the seed: a picture cannot be in two."""
     variants = {split: {one.variant for one in Storybook(3, split, 200)} for split in SPLITS}

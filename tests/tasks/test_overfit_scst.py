@@ -16,6 +16,8 @@ from diptych.testing import EIGHT
 from tests.deciding import TOKENS
 from tests.tasks.test_overfit import case_of
 
+pytestmark = pytest.mark.learns
+
 GENERATORS = tuple(system for system in SYSTEMS if f"{system}/small/scst" in RECIPES)
 HALF_TAUGHT = 0.5  # nats a word
 MAX_WORDS = 6
@@ -39,7 +41,9 @@ def learn(model: SystemModel, update: Update, batch: Batch, lr: float, told: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", GENERATORS)
+@pytest.mark.parametrize(
+    "system", [GENERATORS[0], *(pytest.param(one, marks=pytest.mark.thorough) for one in GENERATORS[1:])]
+)
 def test_the_reward_reaches_all_there_is(system: str, tmp_path: Path) -> None:
     taught = RECIPES[f"{system}/small/caption"]()
     rewarded = RECIPES[f"{system}/small/scst"]().override(["objectives.samples=16"])

@@ -5,13 +5,14 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from random import Random
 
 import pytest
 from toy import killable, lines, toy_train, weights_hash
+
+from tests import zygote
 
 OPTIONS = {"steps": 120, "checkpoint_every": 5, "ema": 0.9, "validate_every": 20, "passes": 2, "threads": 1}
 KILLS, IN_SAVES = 10, (2, 6)
@@ -77,15 +78,16 @@ def test_killed_at_ten_random_instants(tmp_path, undisturbed):
 
 def test_sigterm_saves_and_exits_with_75(tmp_path, undisturbed):
     options = OPTIONS | {"folder": str(tmp_path), "pause": 0.02, "checkpoint_every": 1000, "validate_every": None}
-    program = [sys.executable, Path(__file__).with_name("toy.py"), json.dumps(options)]
-    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
+    program = [Path(__file__).with_name("toy.py"), json.dumps(options)]
+    with zygote.Popen(program, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 300  # a guard against hanging: a busy machine takes a minute to start Python
         while not (tmp_path / "metrics.jsonl").exists() or len(lines(tmp_path)) < 3:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         for _ in range(2):  # one from the batch system to the group, one from uv
             process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        assert process.stderr is not None
+        said = process.stderr.read()
     assert process.returncode == 75
     done = lines(tmp_path)[-1]["step"]
     assert f"stopped after step {done} of 120; the same command resumes {tmp_path}" in said

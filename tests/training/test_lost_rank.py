@@ -2,13 +2,13 @@
 
 import socket
 import subprocess
-import sys
 
 import pytest
 import torch
 
 from diptych.runtime.errors import TrainingError
 from diptych.training import ranks
+from tests import zygote
 
 # Rank 1 goes after both have met; rank 0 then waits for it.
 MEET = """
@@ -34,10 +34,8 @@ os._exit(0)
 
 @pytest.mark.timeout(120)
 def test_a_lost_rank_is_known(tmp_path):
-    command = [sys.executable, "-c", MEET]
-    with subprocess.Popen([*command, "1", str(tmp_path / "store")]) as other:
-        first = subprocess.run([*command, "0", str(tmp_path / "store")], capture_output=True, text=True, check=False)
-        other.wait()
+    with zygote.Popen(["-c", MEET, 1, tmp_path / "store"]):
+        first = zygote.run(["-c", MEET, 0, tmp_path / "store"])
     assert (first.stdout, first.returncode) == ("True False False\n", 0), first.stderr
 
 
@@ -71,11 +69,10 @@ def test_who_waits_for_a_lost_rank_hears_sigterm(rank: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", FORM]
-    other = subprocess.Popen([*command, str(1 - int(rank)), str(port)], stdout=subprocess.DEVNULL)
+    other = zygote.Popen(["-c", FORM, 1 - int(rank), port], stdout=subprocess.DEVNULL)
     other.kill()  # before it has met anyone
     other.wait()
-    with subprocess.Popen([*command, rank, str(port)], stdout=subprocess.PIPE, text=True) as waiting:
+    with zygote.Popen(["-c", FORM, rank, port], stdout=subprocess.PIPE) as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline() == "waits\n"
         waiting.terminate()

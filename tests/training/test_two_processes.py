@@ -1,16 +1,16 @@
-"""Two gloo processes under torchrun equal one process that accumulates as many parts."""
+"""Two gloo processes equal one process that accumulates as many parts."""
 
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from toy import ToyModel, lines, toy_train
+
+from tests import zygote
 
 FOUR = {"ema": 0.9, "validate_every": 3, "average_best": 2, "checkpoint_every": 3, "steps": 6}
 KINDS = ("ddp", "fsdp")
@@ -33,7 +33,7 @@ STOPPED = [
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """All runs in one torchrun, as starting one takes longest."""
+    """All runs in one start."""
     root = tmp_path_factory.mktemp("two")
     runs = []
     for name, options in SCENARIOS.items():
@@ -42,19 +42,11 @@ def folders(tmp_path_factory):
             shorten(root / name, root / f"{name}, then {kind}")
             for folder in (f"{name}, {kind}", f"{name}, then {kind}"):
                 runs.append({"folder": folder, "distributed": kind, **FOUR, **options})
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     program = Path(__file__).with_name("toy.py")
-    done = subprocess.run(
-        [*command, program, *map(json.dumps, [*runs, *STOPPED])],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    (root / "said").write_text(done.stderr)
+    ended = zygote.ranks([program, *map(json.dumps, [*runs, *STOPPED])], 2, os.environ, root)
+    said = "".join(done.stderr for done in ended)
+    assert [done.returncode for done in ended] == [0, 0], said[-4000:]
+    (root / "said").write_text(said)
     for name, options in SCENARIOS.items():
         for kind in KINDS:
             shorten(root / f"{name}, {kind}", root / f"{kind}, then {name}")

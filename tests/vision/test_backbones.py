@@ -90,6 +90,7 @@ def test_maps_of_timm_whose_channels_are_last() -> None:
     assert backbone.map_size == (768, 7)
 
 
+@pytest.mark.slow
 def test_a_folder_of_transformers_is_read_by_transformers(tmp_path: Path) -> None:
     name, folder, model = siglip_folder(tmp_path)
     backbone = Backbone.of(name, weights=folder)
@@ -183,6 +184,7 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
         load_detector(tmp_path / "grid")
 
 
+@pytest.mark.slow
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     _, file, _ = timm_file(tmp_path)
     for name, fault in (
@@ -197,6 +199,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
         Backbone.of("resnet18", weights=tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
     ("name", "way_out"),

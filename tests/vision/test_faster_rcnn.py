@@ -89,6 +89,7 @@ class Evil:
         return Path, ("evil",)
 
 
+@pytest.mark.slow
 def test_other_files_are_refused_by_name(detector: FasterRCNN, tmp_path: Path) -> None:
     def refused(name: str, message: str) -> None:
         with pytest.raises(CheckpointError, match=message):
@@ -136,6 +137,7 @@ def test_any_resnet_can_be_its_backbone() -> None:
     assert len(regions) == 5
 
 
+@pytest.mark.slow
 def test_it_trains_like_any_module() -> None:
     torch.manual_seed(0)
     shape = DetectorConfig(("cat", "dog"), side=64)

@@ -23,6 +23,7 @@ RECORDS = [Record("a", objects=(Object("dog", (0.1, 0.1, 0.5, 0.5)),), captions=
 PICTURE = torch.randint(0, 255, (3, 40, 64), dtype=torch.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("densenet121", 1024), ("resnet18", 512), ("googlenet", 1024)])
 def test_the_backbones_that_the_paper_tries(name, size, tmp_path):
     torch.manual_seed(0)

@@ -22,6 +22,7 @@ def test_as_torchvision(count: int) -> None:
     assert len(batched_nms(boxes, scores, classes, 0.5)) <= count
 
 
+@pytest.mark.slow
 def test_torchvision_is_not_imported_and_may_be_later() -> None:
     code = """
 import sys, torch
@@ -33,4 +34,5 @@ assert "torchvision" not in sys.modules and "torch._dynamo" not in sys.modules
 from torchvision.ops import nms
 assert nms(boxes, torch.tensor([0.5, 0.6, 0.7]), 0.5).tolist() == [2]
 """
+    # an interpreter: what is imported when
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -205,6 +205,7 @@ def test_an_onnx_network_of_tokens(tmp_path: Path) -> None:
     assert found.features.tolist() == tokens[0, 1:].tolist()  # the first is the class token
 
 
+@pytest.mark.slow
 def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.write_text("cat\ndog\nkite\n")

@@ -123,6 +123,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
         open_picture(tmp_path / "bomb.png")
 
 
+@pytest.mark.slow
 def test_what_pillow_itself_refuses_as_a_bomb(tmp_path: Path) -> None:
     Image.new("1", (20000, 20000)).save(tmp_path / "bomb.png")
     with pytest.raises(DataError, match=r"bomb\.png has more than 64,000,000 pixels"):

@@ -74,6 +74,7 @@ def trained() -> tuple[SmallDetector, list[float]]:
     return learnt(150)
 
 
+@pytest.mark.slow
 def test_it_learns_where_things_are_and_what_they_look_like(trained: tuple[SmallDetector, list[float]]) -> None:
     network, totals = trained
     assert sum(totals[-10:]) < 0.25 * sum(totals[:10])
