@@ -32,6 +32,8 @@ def test_the_best_stay_and_a_score_must_be_passed() -> None:
     assert chosen(most=2) == [0, 3]
     assert chosen(score=0.5) == [0, 3]
     assert chosen(score=0.95) == []
+    equal = torch.full((4,), 0.5)
+    assert Selection(score=0.5).choose(BOXES, equal, KINDS).tolist() == []
 
 
 def test_at_least_so_many_come_back_the_overlapping_ones_last() -> None:
