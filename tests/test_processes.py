@@ -13,6 +13,7 @@ import pytest
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.processes import map_in_processes
 from diptych.vision.pictures import open_picture
+from tests import zygote
 
 
 def test_results_come_in_the_order_of_the_pieces() -> None:
@@ -51,7 +52,6 @@ def test_a_process_that_was_killed_is_named() -> None:
 WITHOUT_A_GUARD = """
 import math, os
 from diptych.runtime.processes import map_in_processes
-from tests import zygote
 
 def own(number):
     return number + 1, os.getpid()

@@ -14,7 +14,7 @@ from PIL import Image
 from diptych.data.store.store import Store, iterate
 from diptych.systems.recipe import Recipe
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
-from tests.journeys.conftest import Result, tiny
+from tests.journeys.conftest import Result, kill_at_its_first_checkpoint, tiny
 from tests.journeys.test_unified_vlp import steps, weights
 
 TEXTS = {

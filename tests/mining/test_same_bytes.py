@@ -117,11 +117,11 @@ def test_a_signal_stops_it_in_time_and_the_same_command_goes_on(
     small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    started = zygote.Popen([*COMMAND, out, small_web / "warc"], stderr=subprocess.PIPE)
-    wait((out / "mine.json").exists, started)
-    os.kill(started.pid, signal.SIGTERM)
-    assert started.stderr is not None
-    said = started.stderr.read()
+    with zygote.Popen([*COMMAND, out, small_web / "warc"], stderr=subprocess.PIPE) as started:
+        wait((out / "mine.json").exists, started)
+        started.terminate()
+        assert started.stderr is not None
+        said = started.stderr.read()
     assert started.wait() == 75, said
     assert "the same command resumes" in said
     run(out, small_web / "warc")
