@@ -13,6 +13,11 @@ from pathlib import Path
 # Before torch is imported: a worker gives freed memory back, and keeps code for 128 shapes of products.
 os.environ |= {"DIPTYCH_MALLOC": "system", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
 
+with suppress(AttributeError, OSError):  # glibc's malloc.h: one arena for all threads, blocks of 4 MiB go back at once
+    LIBC = ctypes.CDLL(None)
+    LIBC.mallopt(-8, 1)
+    LIBC.mallopt(-3, 4 << 20)
+
 from tests import checking
 from tests.protocols import see_submodules
 
@@ -49,7 +54,7 @@ def _memory_is_given_back() -> Iterator[None]:
     if psutil.Process().memory_info().rss > MUCH_MEMORY:
         gc.collect()
         with suppress(AttributeError, OSError):
-            ctypes.CDLL(None).malloc_trim(0)
+            LIBC.malloc_trim(0)
 
 
 def peak() -> float:

@@ -21,7 +21,7 @@ def test_a_flipped_bit_of_a_runs_tokeniser_is_seen(tmp_path: Path) -> None:
     keep_tokens(tokens, out)
     assert tokens_of_run(recipe, store, out, again=True).to_json() == tokens.to_json()
     content = (out / "tokenizer.json").read_bytes()
-    (out / "tokenizer.json").write_bytes(content.replace(b'"dog"', b'"eog"'))
+    (out / "tokenizer.json").write_bytes(content.replace(b'dog"', b'eog"'))
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is not what was written .*or begin anew in another"):
         tokens_of_run(recipe, store, out, again=True)
     (out / "tokenizer.json").write_bytes(content)

@@ -154,7 +154,7 @@ def test_the_runner_imports_nothing_of_diptych() -> None:
     named |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in named} == {
         "__future__", "collections", "typing",
-        "hashlib", "json", "sys", "pathlib", "numpy", "PIL", "onnxruntime", "torch", "tokenizers",
+        "hashlib", "json", "re", "sys", "pathlib", "numpy", "PIL", "onnxruntime", "torch", "tokenizers",
     }  # fmt: skip
 
 

@@ -42,11 +42,11 @@ def learn(model: SystemModel, update: Update, batch: Batch, lr: float, told: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "system", [GENERATORS[0], *(pytest.param(one, marks=pytest.mark.thorough) for one in GENERATORS[1:])]
+    "system", [one if one == "tden" else pytest.param(one, marks=pytest.mark.thorough) for one in GENERATORS]
 )
 def test_the_reward_reaches_all_there_is(system: str, tmp_path: Path) -> None:
     taught = RECIPES[f"{system}/small/caption"]()
-    rewarded = RECIPES[f"{system}/small/scst"]().override(["objectives.samples=16"])
+    rewarded = RECIPES[f"{system}/small/scst"]().override(["objectives.samples=32"])
     assert isinstance(rewarded.objectives, SelfCriticalObjectives)
     references = {record.key: record.captions for record in EIGHT}
     reward = CorpusCider(TOKENS, references, counts_end=True, cache=tmp_path / FREQUENCIES)

@@ -2,7 +2,8 @@
 
 coco-caption runs Stanford's PTBTokenizer in Java, lowers the case and drops fifteen punctuation tokens. Numbers in
 papers depend on it (`isn't` is two words, `t-shirt` one, a bracket is the word `-lrb-`). This lexer was written to
-match its output, without its source. Each pattern below is a kind of token; at every place the longest match wins.
+match its output, without its source, but for scripts without spaces: each of their characters is a token here, where
+Java makes a sentence one word. Each pattern below is a kind of token; at every place the longest match wins.
 tests/metrics/test_tokenise.py compares the two on thousands of sentences, and lists known differences.
 """
 
@@ -18,8 +19,14 @@ ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams up to four words
 # Tokens that coco-caption drops. It also lists -LRB- and the like, but compares in lower case, so brackets stay.
 PUNCTUATION = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
 
-_L = r"[^\W\d_¹²³¼½¾⅓⅔]"  # a letter of any script
-_W = r"[^\W_¹²³¼½¾⅓⅔]"  # a letter or digit
+# Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+UNSPACED = re.compile(f"[{_UNSPACED}]")
+_L = rf"[^\W\d_¹²³¼½¾⅓⅔{_UNSPACED}]"  # a letter of any other script
+_W = rf"[^\W_¹²³¼½¾⅓⅔{_UNSPACED}]"  # a letter or digit
 _A = r"['’`]"  # an apostrophe
 _NOT_SUFFIX = r"(?!(?:s|m|d|ll|re|ve)\b)"
 _ALWAYS_SHORT = (  # abbreviations that keep their full stop
@@ -124,7 +131,7 @@ def _spelt(token: str) -> Iterator[str]:
     lower = token.lower()
     if lower in _TWO_WORDS:
         yield from _TWO_WORDS[lower]
-    elif len(token) == 1 and ord(token) > 0xFFFF:
+    elif len(token) == 1 and ord(token) > 0xFFFF and not UNSPACED.match(token):
         return  # an emoji: the Java lexer knows 16 bits and deletes the rest
     elif (len(token) == 1 and ord(token) in _SPELT) or re.fullmatch(r"[<>]?[:;=]['*o-]?[()]", token):
         yield token.translate(_SPELT)

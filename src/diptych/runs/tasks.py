@@ -16,8 +16,8 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None, spec: Tas
     """Build the recipe's task, or another one, with the recipe's settings."""
     shape, objectives = recipe.model, recipe.objectives
     options = TaskOptions(
-        tokens, answers, recipe.decoding, recipe.data.max_words, shape.max_regions, shape.answer_slot,
-        objectives.answer_form, objectives.reads_pairs,
+        tokens, answers, recipe.decoding, recipe.data.max_words, recipe.data.split_words, shape.max_regions,
+        shape.answer_slot, objectives.answer_form, objectives.reads_pairs,
     )  # fmt: skip
     return (spec or find_task(recipe.task)).build(options)
 

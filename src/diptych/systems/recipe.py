@@ -63,6 +63,8 @@ class DataConfig(BaseModel):
     """Path of a vocab.txt; null: that of the initial weights, or one learnt from the texts."""
     lowercase: bool = True
     """Whether texts are lower-cased; false for a cased vocab.txt, such as bert-base-cased."""
+    split_words: bool = False
+    """Score captions of a vocab.txt with words split as BERT does (t - shirt), as the papers' code; false: joined."""
     tokens: Literal["wordpiece", "bpe"] = "wordpiece"
     """Kind of the vocabulary that is learnt where none is given."""
     answers_most: PositiveInt | None = None

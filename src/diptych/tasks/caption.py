@@ -17,6 +17,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.bleu import bleu_scores
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.captions import CaptionItems, caption_items, caption_scores, java_scores
+from diptych.metrics.tokenise import UNSPACED
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.models.decoding.chosen import chosen_decoding
 from diptych.models.decoding.options import LEAST
@@ -41,6 +42,7 @@ class Captioning:
     tokens: Tokens
     decoding: DecodingOptions
     max_words: int = 20  # longer captions are cut, as the papers do
+    split_words: bool = False  # score words as BERT splits them (t - shirt), as the papers' code does
     # Captions that were left out, by key: all their words are out of vocabulary, so they would train to write [UNK].
     unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -64,7 +66,7 @@ class Captioning:
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         best = [hypotheses[0] for hypotheses in decode(model, batch, self.decoding)]
         return [
-            {"key": key, "caption": self.tokens.decode(written.tokens), "score": written.score}
+            {"key": key, "caption": self.tokens.decode(written.tokens, self.split_words), "score": written.score}
             for key, written in zip(batch.keys, best, strict=True)
         ]
 
@@ -112,7 +114,10 @@ def score_captions(
     items = caption_items({key: predictions[key] for key in references}, references)
     scores = [baselines.score(name, _interval(name, items)) for name in items.scores()]
     first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
-    return Scores("caption", tuple(scores), len(references), len(references), coverage, (first, *baselines.notes))
+    notes = [first]
+    if any(UNSPACED.search(caption) for captions in references.values() for caption in captions):
+        notes.append("words of scripts without spaces (Chinese, Japanese, Thai) are single characters")
+    return Scores("caption", tuple(scores), len(references), len(references), coverage, (*notes, *baselines.notes))
 
 
 def _interval(name: str, items: CaptionItems) -> Interval:
@@ -311,7 +316,7 @@ CAPTION = TaskSpec(
     learns="write",
     field="captions",
     head="word",
-    build=lambda given: Captioning(given.tokens, given.decoding, given.max_words),
+    build=lambda given: Captioning(given.tokens, given.decoding, given.max_words, given.split_words),
     training=TaskTraining(
         watched="CIDEr",
         objectives=(CaptionObjectives, SelfCriticalObjectives),

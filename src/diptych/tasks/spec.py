@@ -33,6 +33,7 @@ class TaskOptions:
     answers: Answers | None = None  # that the model can predict
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     max_words: int = 20
+    split_words: bool = False
     max_regions: int | None = None
     answer_slot: bool = False  # a [MASK] follows the question, and the answer is predicted there
     answer_form: AnswerForm = "binary"

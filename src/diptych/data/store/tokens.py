@@ -1,6 +1,8 @@
 """Tokenisers: words to ids and back, by the `tokenizers` library. A tokeniser is one file, `tokenizer.json`.
 
-WordPiece, as in BERT, is the default of recipes. BPE on Moses' words is XGPT's (appendix A.2).
+A vocabulary that Diptych learns is WordPiece whose tokens also hold the spaces, so that a text comes back as it was
+read. One of BERT (`vocab.txt`) is split as BERT does, without spaces and accents, and `decode` restores the usual
+spaces. BPE on Moses' words is XGPT's (appendix A.2).
 """
 
 from __future__ import annotations
@@ -8,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
-from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
@@ -27,7 +30,18 @@ CASED_LEAST = 1000  # a cased vocabulary of at least this size has tokens with c
 END = "</w>"  # marks the end of a word in BPE
 LONGEST_WORD = 1000  # letters; anything longer is not a word
 ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
-# Accepted types of the parts of a tokenizer.json: BERT's and ours.
+SPACE = "▁"  # begins a word that follows a space, in vocabularies that Diptych learns
+# Usual spaces in place of those that BERT's splitting leaves on both sides of each sign: pattern, replacement.
+JOINS = (
+    (r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)", "'"),  # dog ' s
+    (r"(?<=\w) - (?=\w)", "-"),  # t - shirt
+    (r"(?<=\d) ?([.:/]) (?=\d)", r"\1"),  # 7 : 30
+    (r"(?<=\d) ?, (?=\d{3}\b)", ","),
+    (r"\"\s+([^\"]*?)\s+\"", r'"\1"'),
+    (r" +([.,!?;:%)\]}])", r"\1"),
+    (r"([(\[{]) +", r"\1"),
+)
+# Accepted types of the parts of a tokenizer.json: BERT's and those of BPE.
 PARTS = {
     "model": {"WordPiece", "BPE"},
     "normalizer": {"BertNormalizer", "NFKC", "Lowercase"},
@@ -47,6 +61,10 @@ class Tokens:
         ids = tokenizer.get_vocab()
         _check_special(ids, where)
         self._tokenizer = tokenizer
+        # Patterns and replacements that `decode` applies to a text, in order.
+        self.joins = JOINS if isinstance(tokenizer.decoder, decoders.WordPiece) else ()
+        if isinstance(tokenizer.decoder, decoders.Sequence):  # ours: `[SEP]` in a text is a text
+            tokenizer.encode_special_tokens = True
         self.kind: Kind = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
         inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
         pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
@@ -118,7 +136,7 @@ class Tokens:
         words: list[tuple[str, list[int]]] = []
         before = None
         for piece, number, word in zip(encoding.tokens, encoding.ids, encoding.word_ids, strict=True):
-            plain = piece.removesuffix(END) if self.kind == "bpe" else piece.removeprefix("##")
+            plain = piece.removesuffix(END) if self.kind == "bpe" else piece.removeprefix("##").removeprefix(SPACE)
             if words and word is not None and word == before:
                 words[-1] = (words[-1][0] + plain, [*words[-1][1], number])
             else:
@@ -126,13 +144,19 @@ class Tokens:
             before = word
         return words
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text up to the first [SEP]. [UNK] stays in the text; other special tokens are removed."""
+    def decode(self, ids: Iterable[int], split: bool = False) -> str:
+        """Return the text up to the first [SEP]. [UNK] stays in the text; other special tokens are removed.
+
+        `split`: leave the words of a BERT vocabulary split (`t - shirt`), as the papers' code scores them.
+        """
         hidden = {self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask}
         written = takewhile(lambda number: number != self.vocabulary.sep, ids)
         shown = [number for number in written if number not in hidden]
         if self.kind == "wordpiece":
-            return str(self._tokenizer.decode(shown, skip_special_tokens=False))
+            text = str(self._tokenizer.decode(shown, skip_special_tokens=False))
+            for pattern, replacement in () if split else self.joins:
+                text = re.sub(pattern, replacement, text)
+            return text
         unknown = self.vocabulary.unknown
         pieces = (f" [UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
         return moses.join("".join(pieces).replace(END, " ").split())
@@ -149,6 +173,8 @@ def _check_parts(values: Any) -> None:
     """Raise ValueError for types of parts that Diptych does not use: some take unbounded time or memory on a text."""
     for name, known in PARTS.items():
         part = values[name]
+        if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
+            continue
         steps = part["normalizers"] if name == "normalizer" and part["type"] == "Sequence" else [part]
         if unknown := {step["type"] for step in steps} - known:
             raise ValueError(f"{name} is {', '.join(map(str, unknown))}, wanted {' or '.join(sorted(known))}")
@@ -179,10 +205,11 @@ def _check_special(ids: Mapping[str, int], where: str) -> None:
 
 
 def _trained_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
-    tokenizer = _wordpiece(WordPiece(unk_token="[UNK]"), lowercase)
+    tokenizer = _learnt(WordPiece(unk_token="[UNK]"), lowercase)
     _train(tokenizer, texts, size, lambda letter: f"##{letter}", WordPieceTrainer)
     tokens = sorted(tokenizer.get_vocab(), key=lambda token: (SPECIAL.index(token) if token in SPECIAL else 5, token))
-    return _wordpiece(WordPiece({t: n for n, t in enumerate(tokens)}, unk_token="[UNK]"), lowercase)
+    ids = {token: number for number, token in enumerate(tokens)}
+    return _learnt(WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD), lowercase)
 
 
 def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
@@ -203,6 +230,7 @@ def _train(
     """
     texts = [_without_endless(tokenizer, text) if ENDLESS.search(text) else text for text in texts]
     letters = sorted({letter for text in texts for letter in tokenizer.normalizer.normalize_str(text)} - {" "})
+    letters += [SPACE] if isinstance(tokenizer.model, WordPiece) and SPACE not in letters else []
     first = [*SPECIAL, *letters, *map(variant, letters)]
     size = max(size, len(first))
     tokenizer.train_from_iterator(texts, trainer(vocab_size=size, special_tokens=first, show_progress=False, **options))
@@ -212,6 +240,26 @@ def _without_endless(tokenizer: Tokenizer, text: str) -> str:
     """Remove words over LONGEST_WORD letters (embedded data, for instance): training on them would take hours."""
     words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
     return " ".join(word for word, _ in words if len(word) <= LONGEST_WORD)
+
+
+def _learnt(model: WordPiece, lowercase: bool) -> Tokenizer:
+    """Return a tokeniser of words that begin with SPACE, of signs, and of Han characters one by one.
+
+    It changes no letter but its case, and joining its tokens gives the text back.
+    """
+    steps = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    normalizer = normalizers.Sequence([*steps, *([normalizers.Lowercase()] if lowercase else [])])
+    signs = Regex(rf"{SPACE}?(?!{SPACE})[\p{{P}}\p{{S}}\p{{Han}}]")
+    words = [pre_tokenizers.Metaspace(SPACE, "always"), pre_tokenizers.Split(signs, "isolated")]
+    unknown = decoders.Replace("[UNK]", f"{SPACE}[UNK]")
+    joined = [decoders.Replace("##", ""), unknown, decoders.Fuse(), decoders.Replace(SPACE, " ")]
+    decoder = decoders.Sequence([*joined, decoders.Strip(" ", 1, 0)])
+    return _assembled(model, normalizer, pre_tokenizers.Sequence(words), decoder)
+
+
+@cache
+def _learnt_parts() -> list[dict[str, Any]]:
+    return [json.loads(_learnt(WordPiece({"[UNK]": 0}), lowercase).to_str()) for lowercase in (True, False)]
 
 
 def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:

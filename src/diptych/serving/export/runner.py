@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,7 +99,10 @@ class ExportedModel:
     def words(self, ids: list[int]) -> str:
         """Decode ids to text."""
         if self.facts["tokens"] == "wordpiece":
-            return str(self.tokens.decode(ids, skip_special_tokens=False))
+            text = str(self.tokens.decode(ids, skip_special_tokens=False))
+            for pattern, replacement in self.facts.get("joins", ()):
+                text = re.sub(pattern, replacement, text)
+            return text
         return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
 
     def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:

@@ -19,6 +19,7 @@ from typing import Any
 from diptych.models.decoding import DecodingOptions
 from diptych.runtime.configs import derive
 from diptych.systems.preset import Preset, preset
+from diptych.systems.recipe import DataConfig
 from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos, small_scst, small_task
 from diptych.systems.tden.model import TdenConfig
 from diptych.systems.tden.objectives import TdenObjectives
@@ -43,6 +44,7 @@ PRETRAIN = preset(
     # The batch was shared by 16 GPUs.
     training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=2),
+    data=DataConfig(split_words=True),
 )
 CAPTION = PRETRAIN.but(
     "tden/caption",
