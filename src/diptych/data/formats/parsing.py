@@ -201,7 +201,7 @@ def key_of(split: str, image_id: int) -> str:
 
 def answer_kind(answers: tuple[str, ...]) -> str:
     """Return VQA v2's answer type, by the most frequent answer."""
-    most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower()
+    most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower().strip(" .!?").replace(",", "")
     if most in ("yes", "no"):
         return "yes/no"
     return "number" if most.isdecimal() else "other"
