@@ -58,7 +58,7 @@ def normalise_answer(answer: str) -> str:
 
 
 def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
-    """Return the official accuracy of one answer, 0 to 1. Where all ten people agree to the letter, nothing is normalised.
+    """Return the official accuracy of one answer, 0 to 1. If ten people agree to the letter, nothing is normalised.
 
     With fewer than ten answers, as in a user's own data, no person is left out and three in ten must agree:
     min(1, share of people who gave the answer / 0.3). With one answer the prediction is right or wrong.

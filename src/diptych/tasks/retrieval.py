@@ -40,7 +40,7 @@ def _score(predicted: Predicted, records: Sequence[Record], _: Baselines | None)
     """Score recall; the baseline is chance, which follows from the size of the gallery."""
     predictions: list[Mapping[str, Any]] = list(predicted.values())
     if any("vector" in prediction for prediction in predictions):
-        return score_vectors(predictions)
+        return score_vectors(predictions, records)
     return recall_scores(RetrievalGallery.of(records), predictions)
 
 
