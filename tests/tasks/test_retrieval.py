@@ -212,7 +212,7 @@ def test_the_loss_of_a_shortlist_is_stated():
     ("equals", "text", "image", "blind"), [("content", 100, 100, 5 / 9), ("papers", 100 / 3, 200 / 3, 1 / 3)]
 )
 def test_equal_captions_are_equal_results(equals: str, text: float, image: float, blind: float) -> None:
-    """By content a copy of the right caption is right; by the papers' rule it is wrong. The note has the other count."""
+    """A copy of the right caption is right by content and wrong in the papers; the note has the other count."""
     texts = ("a dog on the sand", "A dog on the sand.", "a red kite")
     gallery = RetrievalGallery.of([Record(f"p{at}", captions=(one,)) for at, one in enumerate(texts)], equals=equals)
     predictions = rankings(gallery, np.array([[9, 9, 1], [8, 8, 1], [1, 1, 9]], np.float32))

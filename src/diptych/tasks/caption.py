@@ -112,7 +112,11 @@ def score_captions(
     items = caption_items({key: predictions[key] for key in references}, references)
     scores = [baselines.score(name, _interval(name, items)) for name in items.scores()]
     first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
-    return Scores("caption", tuple(scores), len(references), len(references), coverage, (first, *baselines.notes))
+    alone = (
+        "CIDEr is 0 for one picture whatever its caption: words are weighed by the pictures without them, and none is",
+    )
+    notes = (first, *(alone if len(references) == 1 else ()), *baselines.notes)
+    return Scores("caption", tuple(scores), len(references), len(references), coverage, notes)
 
 
 def _interval(name: str, items: CaptionItems) -> Interval:
