@@ -46,3 +46,13 @@ def test_equal_scores_find_nothing() -> None:
 def test_tables_that_cannot_be_ranked(scores, owners, message) -> None:
     with pytest.raises(DataError, match=message):
         retrieval_ranks(scores, owners)
+
+
+def test_a_tie_with_the_same_words_is_no_error() -> None:
+    """Two images have one caption: a perfect model cannot tell its copies apart. The papers count them as wrong."""
+    scores, texts = [[9, 9, 1], [8, 8, 1], [1, 1, 9]], ["a dog on the sand", "A dog on the sand.", "a red kite"]
+    content, papers = retrieval_ranks(scores, [0, 1, 2], texts), retrieval_ranks(scores, [0, 1, 2])
+    assert recalls(content, at=(1,)) == {"text retrieval R@1": 1, "image retrieval R@1": 1}
+    assert recalls(papers, at=(1,)) == pytest.approx({"text retrieval R@1": 1 / 3, "image retrieval R@1": 2 / 3})
+    wrong = retrieval_ranks([[9, 9, 10], [8, 8, 1], [1, 1, 9]], [0, 1, 2], texts)
+    assert (wrong.of_captions.tolist(), wrong.of_pictures.tolist()) == ([1, 0, 0], [0, 0, 1])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.core import Question
-from diptych.metrics.vqa import answer_accuracy, normalise_answer, soft_targets, vqa_scores
+from diptych.metrics.vqa import answer_accuracy, is_unreachable, normalise_answer, soft_targets, vqa_scores
 from diptych.runtime.errors import DataError
 
 
@@ -15,11 +15,28 @@ from diptych.runtime.errors import DataError
         ("dont", "don't"), ("couldn'tve", "couldn't've"), ("somebody'd", "somebodyd"), ("1,000 people", "1000 people"),
         ("one, two", "1 2"), ("yes/no", "yes no"), ("t-shirt", "t shirt"), ("t - shirt", "t shirt"), ("3.5", "3.5"),
         ("u.s.a.", "usa"), ('"Coca-Cola"', "coca cola"), ("what?", "what"), ("7:30", "7:30"), ("a\tb\nc", "b c"),
-        ("the", ""), ("12,5-6", "1256"),
+        ("12,5-6", "1256"),
     ],
 )  # fmt: skip
 def test_official_normal_form(answer: str, normal: str) -> None:
     assert normalise_answer(answer) == normal
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [("A", "a"), ("the", "the"), ("a an", "a an"), ("The.", "the"), ("?", "?"), ("...", "..."), (" ", "")],
+)
+def test_an_answer_of_articles_or_signs_alone_stays_itself(answer: str, kept: str) -> None:
+    """The official form is empty: which letter is on the sign could never be answered with A."""
+    assert normalise_answer(answer) == kept
+
+
+@given(st.text(alphabet="aA tThe1,0-.'?!oneO\n/İß", max_size=12))
+def test_an_answer_in_normal_form_stays_as_it_is_and_is_never_emptied(answer: str) -> None:
+    normal = normalise_answer(answer)
+    assert bool(normal) == bool(answer.strip())
+    assert normalise_answer(normal) == normal
+    assert answer_accuracy(normal, [answer]) == 1 or not normal
 
 
 def ten(**counts: int) -> list[str]:
@@ -36,6 +53,19 @@ def test_unanimous_answers_are_taken_to_the_letter() -> None:
     assert answer_accuracy("two", ten(two=10)) == 1
     assert answer_accuracy("2", ten(two=10)) == 0
     assert answer_accuracy("2", ten(two=9, three=1)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer", ["Green", "Two", "the postman.", "T-shirt", "1,000", "A", "none", "Yes!", "it's", "U.S."]
+)
+def test_one_answer_a_question_is_given_in_any_form(answer: str) -> None:
+    """A user's own data: only VQA's own ten answers are compared to the letter where they are equal."""
+    for people in (1, 3, 9, 11):
+        (target,) = soft_targets([answer] * people)
+        assert answer_accuracy(target, [answer] * people) == answer_accuracy(answer.upper(), [answer] * people) == 1
+        assert not is_unreachable([answer] * people)
+    assert is_unreachable([answer] * 10) == (answer != normalise_answer(answer))
+    assert not is_unreachable([answer] * 9 + ["other"])
 
 
 def test_fewer_answers_than_ten() -> None:
@@ -60,7 +90,7 @@ def test_soft_targets_by_either_rule() -> None:
     given_answers = ten(red=1, blue=3, green=6)
     assert soft_targets(given_answers) == pytest.approx({"red": 0.3, "blue": 0.9, "green": 1})
     assert soft_targets(given_answers, rule="simple") == pytest.approx({"red": 1 / 3, "blue": 1, "green": 1})
-    assert soft_targets([]) == soft_targets(["the"]) == {}
+    assert soft_targets([]) == soft_targets([" "]) == {}
 
 
 def question(key: str, answers: list[str], kind: str) -> Question:

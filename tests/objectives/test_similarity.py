@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.core import States, collate
+from diptych.core import Sample, States, collate
 from diptych.objectives import Similarity
 from tests import toy
 
@@ -83,3 +83,20 @@ def test_the_loss_of_a_batch():
         torch.testing.assert_close(found, (texts + pictures).sum())
         assert int(objective.count(batch)) == 3
     assert objective.prepare(samples, Random(0)) == samples
+
+
+@pytest.mark.parametrize(("equal_texts", "cost"), [("papers", 4 * 0.2), ("content", 0.0)])
+def test_a_copy_of_the_right_text_is_no_negative_by_content(equal_texts: Any, cost: float) -> None:
+    """Two images have the same words, one of them masked: their pairs cost the margin in the papers only."""
+    text = torch.tensor([[5, 6, 7], [5, 2, 7], [5, 6, 8]])
+    labels = torch.tensor([[-1, -1, -1], [-1, 6, -1], [-1, -1, -1]])
+    samples = [
+        Sample(f"k{at}", f"p{at}", None, row, text_labels=label)
+        for at, (row, label) in enumerate(zip(text, labels, strict=True))
+    ]
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    model = toy.tden()
+    model.heads["similarity"] = Says((vectors, vectors))
+    states = model(collate([toy.sample(seed) for seed in range(3)]))
+    loss = Similarity("official", equal_texts=equal_texts).loss(model, states, collate(samples))
+    assert loss.item() == pytest.approx(cost)

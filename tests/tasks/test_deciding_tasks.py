@@ -215,3 +215,23 @@ def test_nothing_is_found_where_nothing_was_seen() -> None:
     model: Any = Broken()
     (first, _) = Referring(TOKENS).predict(model, collate(Referring(TOKENS).queries(record)))
     assert first["box"] is None
+
+
+def test_labels_of_entailment_are_read_in_any_case() -> None:
+    items = tuple(TaskItem(f"t{at}", "a dog", (label,)) for at, label in enumerate(("Neutral", " ENTAILMENT", "maybe")))
+    samples = VERDICTS[1].queries(Record("p", more={"entailment": items}))
+    assert [one.truth for one in samples] == [
+        one.truth
+        for one in VERDICTS[1].queries(
+            Record(
+                "p",
+                more={
+                    "entailment": (
+                        TaskItem("t0", "a dog", ("neutral",)),
+                        TaskItem("t1", "a dog", ("entailment",)),
+                        TaskItem("t2", "a dog", ()),
+                    )
+                },
+            )
+        )
+    ]

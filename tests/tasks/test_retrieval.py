@@ -206,3 +206,19 @@ def test_the_loss_of_a_shortlist_is_stated():
     assert "50 pairs scored of 200 (25.0%)" in first
     assert "on 2 queries answered exactly too: R@1 50.0 for 100.0, R@5 100.0 for 100.0" in second
     assert "(R@1 -50.0)" in second
+
+
+@pytest.mark.parametrize(
+    ("equals", "text", "image", "blind"), [("content", 100, 100, 5 / 9), ("papers", 100 / 3, 200 / 3, 1 / 3)]
+)
+def test_equal_captions_are_equal_results(equals: str, text: float, image: float, blind: float) -> None:
+    """A copy of the right caption is right by content and wrong in the papers; the note has the other count."""
+    texts = ("a dog on the sand", "A dog on the sand.", "a red kite")
+    gallery = RetrievalGallery.of([Record(f"p{at}", captions=(one,)) for at, one in enumerate(texts)], equals=equals)
+    predictions = rankings(gallery, np.array([[9, 9, 1], [8, 8, 1], [1, 1, 9]], np.float32))
+    scores = recall_scores(gallery, predictions)
+    assert scores["text retrieval R@1"].value == pytest.approx(text)
+    assert scores["image retrieval R@1"].value == pytest.approx(image)
+    assert scores["text retrieval R@1"].blind == pytest.approx(100 * blind)
+    (note,) = [one for one in scores.notes if one.startswith("1 of 3 captions have the words of an earlier one")]
+    assert ("text retrieval R@1 33.3 for 100.0" if equals == "content" else "R@1 100.0 for 33.3") in note

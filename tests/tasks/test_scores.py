@@ -83,3 +83,14 @@ def test_a_gain_is_paired() -> None:
     none, all_right = dict.fromkeys("0123", "no"), dict.fromkeys("0123", "so")
     answers = vqa_gain(none, all_right, records)
     assert (answers.value, answers.low, answers.high) == (100, 100, 100)
+
+
+def test_cider_of_one_picture_is_explained() -> None:
+    references = {"1": ("a boat on the sand",), "2": ("a red kite",)}
+    one, two = (
+        score_captions(some, {key: references[key] for key in some})
+        for some in ({"1": "a boat on the sand"}, {"1": "a", "2": "b"})
+    )
+    assert one["CIDEr"].value == 0
+    assert any(note.startswith("CIDEr is 0 for one picture") for note in one.notes)
+    assert not any(note.startswith("CIDEr is 0") for note in two.notes)

@@ -124,3 +124,18 @@ def test_what_cannot_be_searched_is_refused(tokens) -> None:
         TowerGallery((), torch.zeros(0, 4)).search(torch.zeros(1, 4))
     with pytest.raises(DataError, match="no record has captions to search with"):
         TwoTowerRetrieval(tokens).score([], [])
+
+
+def test_vectors_of_equal_captions_are_equal_results() -> None:
+    texts = ("a dog on the sand", "a dog on the sand", "a red kite")
+    records = [Record(f"p{at}", captions=(one,)) for at, one in enumerate(texts)]
+    vectors = ([1.0, 0.0], [1.0, 0.0], [0.0, 1.0])
+    predictions = [
+        {"key": key, "picture": f"p{at}", "vector": vector}
+        for at, vector in enumerate(vectors)
+        for key in ("picture", f"p{at}#0")
+    ]
+    scores, papers = score_vectors(predictions, records), score_vectors(predictions)
+    assert [scores[f"{way} retrieval R@1"].value for way in ("text", "image")] == [100, 100]
+    assert [papers[f"{way} retrieval R@1"].value for way in ("text", "image")] == pytest.approx([100 / 3, 100 / 3])
+    assert any("text retrieval R@1 33.3 for 100.0" in note for note in scores.notes)

@@ -61,9 +61,10 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
     assert notes[1] == f"1 of 3 questions {fate}: the model's list has none of their answers (the first: c, 'no')"
 
 
-def test_an_article_alone_is_no_answer() -> None:
+def test_an_article_alone_is_an_answer() -> None:
+    """It was left out while the normal form of `a` was empty."""
     asked = (Question("a", "what letter is it", ("a",)), Question("b", "what letter is it", ("b",)))
-    assert Answers.of([Record("p", questions=asked)]).names == ("<unk>", "b")
+    assert Answers.of([Record("p", questions=asked)]).names == ("<unk>", "a", "b")
 
 
 def test_accuracy_is_scored_by_the_first_two_words_of_a_question() -> None:
@@ -95,3 +96,35 @@ def test_the_recipe_cuts_the_list_of_answers(tmp_path: Path) -> None:
     assert names() == every
     assert names("data.answers_most=2") == every[:3], "the two most frequent, after the one that stands for all others"
     assert names("data.answers_at_least=3") == Answers.of(records, 3).names
+
+
+FORMS = ("Green", "Two", "the postman.", "T-shirt", "1,000", "A", "Yes")
+
+
+def test_a_model_that_is_right_gets_100_in_validation_evaluation_and_blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list, the targets, validation, scores and both blind baselines have answers in one form."""
+    questions = tuple(Question(f"q{at}", f"word{at} is what", (one,)) for at, one in enumerate(FORMS * 4))
+    records = [Record("p", questions=questions)]
+    answers = Answers.of(records)
+    assert set(answers.names[1:]) == {"green", "2", "postman", "t shirt", "1000", "a", "yes"}
+    task = make_task(RECIPES["vl-bert/small/vqa"](), TOKENS, answers)
+    told = {one.key: answers.names[max(answers.scores(one.answers))] for one in questions}
+    assert task.score([{"key": key, "answer": one} for key, one in told.items()], records)["accuracy"] == 100
+    accuracy = score_vqa(told, records, vqa_baselines(records, questions))["accuracy"]
+    assert accuracy.value == accuracy.blind == 100
+    monkeypatch.setattr(TrainingRecords, "words", lambda _: iter(records))
+    assert not list(VQA.training.notes(task, TrainingRecords.__new__(TrainingRecords)))
+
+
+def test_ten_equal_answers_that_no_model_can_reach_are_named() -> None:
+    questions = (Question("1", "what colour", ("Green",) * 10), Question("2", "what colour", ("green",) * 10))
+    scores = score_vqa({"1": "green", "2": "green"}, [Record("p", questions=questions)])
+    assert scores["accuracy"].value == 50
+    assert any(
+        note.startswith("1 of 2 questions have ten equal answers") and "'Green'" in note for note in scores.notes
+    )
+
+
+def test_a_published_list_in_another_form_learns_its_answers() -> None:
+    assert Answers(("<unk>", "t-shirt", "unk")).scores(["T-shirt"]) == {1: 1}
+    assert Answers(("<unk>", "t-shirt", "t shirt")).scores(["T-shirt", "<unk>"]) == {2: 1}

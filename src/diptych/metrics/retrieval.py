@@ -11,6 +11,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from diptych.metrics.tokenise import tokens_of
 from diptych.runtime.errors import DataError
 
 # Name of retrieval by what is searched: captions with an image (TR in papers), images with a caption (IR).
@@ -25,9 +26,18 @@ class RetrievalRanks:
     of_pictures: NDArray[np.int64]  # (captions,), searching images with a caption
 
 
-def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> RetrievalRanks:
+def same_texts(texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each text; texts of the same words, whatever their case and punctuation, have the same."""
+    words = [" ".join(tokens_of(text)) or text.strip() for text in texts]
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(words))}
+    return np.array([numbers[one] for one in words], dtype=np.int64)
+
+
+def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int], texts: Sequence[str] | None = None) -> RetrievalRanks:
     """Rank both ways from `scores` (images, captions); `picture_of` (captions,) is the row of each caption's image.
 
+    With `texts` (captions,), a caption with the words of a right one is right, and so is its image. Without them such
+    copies are wrong, as in the papers.
     Raises DataError for shapes that do not fit, NaN, and an image without a caption.
     """
     table = np.asarray(scores, dtype=np.float64)
@@ -38,10 +48,13 @@ def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int]) -> RetrievalRa
         raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
     if set(owners.tolist()) != set(range(len(table))):
         raise DataError(f"captions of images {sorted(set(owners.tolist()))[:5]}..., not of each of 0..{len(table) - 1}")
-    own = owners[None, :] == np.arange(len(table))[:, None]
-    best = np.where(own, table, -np.inf).max(axis=1, keepdims=True)
-    of_captions = ((table >= best) & ~own).sum(axis=1)
-    of_pictures = ((table >= table[owners, np.arange(len(owners))]) & ~own).sum(axis=0)
+    same = np.arange(len(owners)) if texts is None else same_texts(texts)
+    has = np.zeros((len(table), same.max() + 1), dtype=bool)
+    has[owners, same] = True
+    own = has[:, same]
+    right = np.where(own, table, -np.inf)
+    of_captions = ((table >= right.max(axis=1, keepdims=True)) & ~own).sum(axis=1)
+    of_pictures = ((table >= right.max(axis=0)) & ~own).sum(axis=0)
     return RetrievalRanks(of_captions.astype(np.int64), of_pictures.astype(np.int64))
 
 

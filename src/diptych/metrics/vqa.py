@@ -42,7 +42,8 @@ def normalise_answer(answer: str) -> str:
     """Return the official normal form: `Two  dogs.` equals `2 dogs`, and `the cat` equals `cat`.
 
     A punctuation sign is removed if the answer has it next to a space, or has a comma between digits; otherwise it
-    becomes a space. A full stop is removed unless a digit follows.
+    becomes a space. A full stop is removed unless a digit follows. Unlike the official form, an answer of articles or
+    signs alone (`A`, `?`) is never emptied: it keeps its words, or its signs, in lower case.
     """
     answer = _one_line(answer)
     in_number = re.search(r"\d,\d", answer) is not None
@@ -52,21 +53,27 @@ def normalise_answer(answer: str) -> str:
         bare = bare.replace(sign, "" if in_number or at_space else " ")
     bare = re.sub(r"\.(?!\d)", "", bare)
     words = (_DIGITS.get(word, word) for word in bare.lower().split())
-    return " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
+    normal = " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
+    return normal or " ".join(bare.lower().split()) or answer.lower()
 
 
 def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
-    """Return the official accuracy of one answer, 0 to 1. Where all people agree to the letter, nothing is normalised.
+    """Return the official accuracy of one answer, 0 to 1. If ten people agree to the letter, nothing is normalised.
 
     With fewer than ten answers, as in a user's own data, no person is left out and three in ten must agree:
     min(1, share of people who gave the answer / 0.3). With one answer the prediction is right or wrong.
     """
     answers = [_one_line(answer) for answer in answers]
     prediction = _one_line(prediction)
-    if len(set(answers)) > 1:
+    if len(set(answers)) > 1 or len(answers) != _PEOPLE:  # the official rule is one about VQA's own ten answers
         answers = [normalise_answer(answer) for answer in answers]
         prediction = normalise_answer(prediction)
     return _agreement(answers.count(prediction), len(answers))
+
+
+def is_unreachable(answers: Sequence[str]) -> bool:
+    """Return True if no answer in normal form, as models give, can be right: ten equal answers such as `Green`."""
+    return bool(answers) and not any(answer_accuracy(normalise_answer(answer), answers) for answer in set(answers))
 
 
 def first_words(question: str) -> str:
@@ -101,8 +108,7 @@ def soft_targets(
     leave_one_out: the accuracy of this answer, so .3, .6, .9 or 1 with ten answers (VL-BERT; Pythia).
     simple: min(1, people / 3).
     """
-    counts = Counter(normalise_answer(answer) for answer in answers)
-    del counts[""]  # what normalising `the` leaves
+    counts = Counter(normalise_answer(answer) for answer in answers if answer.strip())
     return {answer: _agreement(count, len(answers), rule == "leave_one_out") for answer, count in counts.items()}
 
 

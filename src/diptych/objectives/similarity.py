@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Sample, StateModel, States
+from diptych.core import IGNORE, Batch, Capability, Sample, StateModel, States
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
@@ -29,10 +29,13 @@ class Similarity(PerSample):
               As in that code, the mean is divided by the batch size too.
 
     Two texts of one image are not mismatched. With several processes the pairs of all of them are compared.
+
+    equal_texts  papers: a copy of the right text is a mismatched one if it is another image's; content: it is not
     """
 
     form: Form = "paper"
     margin: float | None = None
+    equal_texts: Literal["papers", "content"] = "papers"
     name: str = "similarity"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"unimodal"})
@@ -52,6 +55,9 @@ class Similarity(PerSample):
         texts, _ = of_all_ranks(own_texts[:own])
         names, _ = of_all_ranks(_numbers(batch.pictures[:own]).to(pictures.device, non_blocking=True))
         same = (names[:, None] == names).all(-1)
+        if self.equal_texts == "content":
+            words, _ = of_all_ranks(_hashes(batch)[:own])
+            same |= (words[:, None] == words).all(-1)
         with torch.autocast(pictures.device.type, enabled=False):
             of_texts, of_pictures = self.costs(texts @ pictures.T, same)
         return (of_texts[mine] + of_pictures[mine]).sum()
@@ -75,6 +81,14 @@ class Similarity(PerSample):
 
 def _over_violations(costs: Float[Tensor, "N N"]) -> Float[Tensor, "N"]:
     return costs.sum(1) / (costs > 0).sum().clamp(min=1)
+
+
+def _hashes(batch: Batch) -> Float[Tensor, "B 2"]:
+    """48 bits of a hash of each text as it was before words were masked, as `_numbers`, on the device."""
+    tokens = torch.where(batch.text_labels == IGNORE, batch.text, batch.text_labels)
+    powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)  # wraps at 64 bits
+    hashes = ((tokens + 1) * batch.text_present * powers).sum(1)
+    return torch.stack([(hashes >> 40) & 0xFFFFFF, (hashes >> 16) & 0xFFFFFF], 1).float()
 
 
 def _numbers(names: list[str]) -> Float[Tensor, "n 2"]:

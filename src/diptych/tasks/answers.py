@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from diptych.core import Record
@@ -33,9 +34,8 @@ class Answers:
         counts: Counter[str] = Counter()
         for record in records:
             for question in record.questions:
-                given = Counter(map(normalise_answer, question.answers))
-                if given and (best := given.most_common(1)[0][0]):  # empty for `the`: articles are removed
-                    counts[best] += 1
+                given = Counter(normalise_answer(answer) for answer in question.answers if answer.strip())
+                counts.update(best for best, _ in given.most_common(1))
         frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
         if not frequent:
             raise DataError("no question of the data has an answer; VQA needs lines with a question and answers")
@@ -63,5 +63,10 @@ class Answers:
 
     def scores(self, answers: Sequence[str]) -> dict[int, float]:
         """Return soft targets by class: the accuracy of each answer that is in the list."""
-        numbers = {name: number for number, name in enumerate(self.names)}
-        return {numbers[a]: s for a, s in soft_targets(answers).items() if a in numbers and a != UNKNOWN}
+        return {self._numbers[a]: s for a, s in soft_targets(answers).items() if a in self._numbers}
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The class of each answer in normal form: published lists have others, such as `t-shirt`."""
+        names = {name: number for number, name in enumerate(self.names) if name != UNKNOWN}
+        return {normalise_answer(name): number for name, number in reversed(names.items())} | names

@@ -115,6 +115,8 @@ def score_captions(
     scores = [baselines.score(name, _interval(name, items)) for name in items.scores()]
     first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
     notes = [first]
+    if len(references) == 1:
+        notes.append("CIDEr is 0 for one picture whatever its caption: words are weighed by the pictures without them")
     if any(UNSPACED.search(caption) for captions in references.values() for caption in captions):
         notes.append("words of scripts without spaces (Chinese, Japanese, Thai) are single characters")
     return Scores("caption", tuple(scores), len(references), len(references), coverage, (*notes, *baselines.notes))

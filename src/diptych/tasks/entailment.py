@@ -18,7 +18,7 @@ from diptych.tasks.verdicts import Judged, Verdicts
 
 def _judged(record: Record) -> Iterator[Judged]:
     for one in record.more.get(NAME, ()):
-        label = one.answers[0] if one.answers else None
+        label = one.answers[0].strip().lower() if one.answers else None
         yield Judged(one.key, one.text, label if label in LABELS else None)
 
 

@@ -10,16 +10,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.core import Record
+from diptych.metrics.retrieval import same_texts
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
+# papers: the right results of a query are its own, as the papers score; content: captions of the same words too.
+Equals = Literal["papers", "content"]
 Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # for each image, the columns of the captions to score it with
 TABLE, DESCRIPTION = "scores.npy", "scores.json"
@@ -44,9 +48,12 @@ class RetrievalGallery:
     record: Callable[[int], Record]
     keys: tuple[str, ...]
     captions: tuple[GalleryCaption, ...]
+    equals: Equals = "content"
 
     @classmethod
-    def of(cls, worded: Sequence[Record], read: Callable[[int], Record] | None = None) -> RetrievalGallery:
+    def of(
+        cls, worded: Sequence[Record], read: Callable[[int], Record] | None = None, equals: Equals = "content"
+    ) -> RetrievalGallery:
         """Build a gallery of the records that have captions; the others cannot be queried and are left out.
 
         `read`: reads one of the records with its regions, if `worded` have none. Raises DataError for an empty gallery.
@@ -61,12 +68,28 @@ class RetrievalGallery:
             for number, text in enumerate(worded[row].captions)
             if text.strip()
         ]
-        return cls(lru_cache(1)(lambda row: read(kept[row])), tuple(worded[row].key for row in kept), tuple(captions))
+        keys = tuple(worded[row].key for row in kept)
+        return cls(lru_cache(1)(lambda row: read(kept[row])), keys, tuple(captions), equals)
 
-    @property
+    @cached_property
     def owners(self) -> NDArray[np.int64]:
         """The row of each caption's image."""
         return np.array([caption.picture for caption in self.captions], dtype=np.int64)
+
+    @cached_property
+    def same(self) -> NDArray[np.int64]:
+        """A number for each caption, which captions of the same words share."""
+        return same_texts([caption.text for caption in self.captions])
+
+    def right_captions(self, row: int, equals: Equals) -> NDArray[np.bool_]:
+        """Return which captions are right for an image."""
+        own = self.owners == row
+        return own if equals == "papers" else np.isin(self.same, self.same[own])
+
+    def right_pictures(self, column: int, equals: Equals) -> NDArray[np.bool_]:
+        """Return which images are right for a caption."""
+        same = [column] if equals == "papers" else self.same == self.same[column]
+        return np.isin(np.arange(len(self.keys)), self.owners[same])
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -6,6 +6,7 @@ pair. Models that embed images and texts separately use `two_towers`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,7 +20,17 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import RECALLS, rank_of
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import RecipeError
-from diptych.tasks.gallery import FLUSH_EVERY, Cells, RetrievalGallery, Table, missing_cells, open_table, pairs, put
+from diptych.tasks.gallery import (
+    FLUSH_EVERY,
+    Cells,
+    Equals,
+    RetrievalGallery,
+    Table,
+    missing_cells,
+    open_table,
+    pairs,
+    put,
+)
 from diptych.tasks.run import encode
 
 FIRST = 10  # best results that a prediction lists
@@ -161,21 +172,30 @@ def rankings(
 
     `among`: for each image the captions, and for each caption the images, that a shortlist has kept.
     """
-    owners, results = gallery.owners, []
+    results = []
     for row in range(len(gallery.keys)) if pictures is None else pictures:
         scores = _kept(np.asarray(table[row]), None if among is None else among[0][row])
         first = [gallery.captions[at].key for at in _best(scores)]
-        rank = rank_of(scores, owners == row)
+        ranks = _ranks(gallery, scores, partial(gallery.right_captions, row))
         key = gallery.keys[row]
-        results.append({"key": key, "asks": "captions", "rank": rank, "first": first, "picture": key})
+        results.append({"key": key, "asks": "captions", **ranks, "first": first, "picture": key})
     for column in range(len(gallery.captions)) if captions is None else captions:
         caption = gallery.captions[column]
         scores = _kept(np.asarray(table[:, column]), None if among is None else among[1][column])
         first = [gallery.keys[at] for at in _best(scores)]
-        rank = rank_of(scores, np.arange(len(scores)) == caption.picture)
+        ranks = _ranks(gallery, scores, partial(gallery.right_pictures, column))
         query = {"picture": gallery.keys[caption.picture], "caption": caption.text}
-        results.append({"key": caption.key, "asks": "pictures", "rank": rank, "first": first, **query})
+        results.append({"key": caption.key, "asks": "pictures", **ranks, "first": first, **query})
     return results
+
+
+def _ranks(
+    gallery: RetrievalGallery, scores: NDArray[np.float64], right: Callable[[Equals], NDArray[np.bool_]]
+) -> dict[str, int]:
+    """Return the rank of the first right result, and that by the other rule for equal texts where it is another."""
+    others: dict[Equals, Equals] = {"papers": "content", "content": "papers"}
+    rank, other = (rank_of(scores, right(equals)) for equals in (gallery.equals, others[gallery.equals]))
+    return {"rank": rank} | ({"other_rank": other} if other != rank else {})
 
 
 def _kept(scores: NDArray[np.float32], among: NDArray[np.int64] | None) -> NDArray[np.float64]:

@@ -1,16 +1,15 @@
 """Recall of retrieval with confidence intervals, and chance as the baseline."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, recall_by_chance
 from diptych.runtime.errors import DataError
-from diptych.tasks.gallery import RetrievalGallery
+from diptych.tasks.gallery import Equals, RetrievalGallery
 from diptych.tasks.matching import AT
 from diptych.tasks.scores import Score, Scores, score_of
 
@@ -27,13 +26,20 @@ def recall_scores(
     The gallery is divided into `folds` of one size. Raises DataError for a direction without queries.
     """
     scores: list[Score] = []
-    own = Counter(gallery.keys[caption.picture] for caption in gallery.captions)
+    row_of = {key: row for row, key in enumerate(gallery.keys)}
+    column_of = {caption.key: column for column, caption in enumerate(gallery.captions)}
+    figures = []
     for asks in directions:
         chosen = [p for p in predictions if p["asks"] == asks]
         if not chosen:
             raise DataError(f"no query for {asks} was answered, so there is no recall; give more --queries")
         about = [p["picture"] for p in chosen]
-        right = [own[picture] for picture in about] if asks == "captions" else [1]
+        if asks == "captions":
+            rights = (gallery.right_captions(row_of[p["key"]], gallery.equals) for p in chosen)
+        else:
+            rights = (gallery.right_pictures(column_of[p["key"]], gallery.equals) for p in chosen)
+        right = [int(mask.sum()) for mask in rights]
+        figures.append((RECALLS[asks], [p["rank"] for p in chosen], [p.get("other_rank", p["rank"]) for p in chosen]))
         of = round(gallery.shape[asks == "captions"] / folds)
         scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
     pictures, captions = gallery.shape
@@ -41,7 +47,32 @@ def recall_scores(
         f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {pictures} pictures and {captions} captions"
     )
     second = "blind: pictures and captions in random order"
-    return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *notes))
+    copies = equal_notes(gallery.same, gallery.equals, figures)
+    return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes))
+
+
+def equal_notes(
+    same: NDArray[np.int64], equals: Equals, figures: Sequence[tuple[str, ArrayLike, ArrayLike]]
+) -> list[str]:
+    """Report captions of the same words, and the recalls by either rule for them where these differ.
+
+    `figures`: the name of each direction, its ranks, and its ranks by the other rule.
+    """
+    copies = len(same) - len(set(same.tolist()))
+    if not copies:
+        return []
+    other = "right (content)" if equals == "papers" else "wrong, as the papers count them (papers)"
+    rows = [
+        f"{name} R@{at} {100 * after:.1f} for {100 * before:.1f}"
+        for name, ranks, others in figures
+        for at in AT
+        if (before := float(np.mean(np.asarray(ranks) < at))) != (after := float(np.mean(np.asarray(others) < at)))
+    ]
+    rule = "wrong" if equals == "papers" else "right"
+    differ = f"; with copies {other}: {', '.join(rows)}" if rows else ""
+    return [
+        f"{copies} of {len(same)} captions have the words of an earlier one; a copy of a right one is {rule}{differ}"
+    ]
 
 
 def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequence[int], of: int) -> Iterator[Score]:

@@ -12,7 +12,7 @@ from diptych.core import Record, Task, Vocabulary
 from diptych.objectives import MatchGroups, OneForward, Schedule
 from diptych.objectives.settings import Objectives
 from diptych.tasks import interface
-from diptych.tasks.gallery import RetrievalGallery
+from diptych.tasks.gallery import Equals, RetrievalGallery
 from diptych.tasks.matching import Retrieval, can_match
 from diptych.tasks.recall import recall_scores
 from diptych.tasks.scores import Baselines, Scores
@@ -40,7 +40,7 @@ def _score(predicted: Predicted, records: Sequence[Record], _: Baselines | None)
     """Score recall; the baseline is chance, which follows from the size of the gallery."""
     predictions: list[Mapping[str, Any]] = list(predicted.values())
     if any("vector" in prediction for prediction in predictions):
-        return score_vectors(predictions)
+        return score_vectors(predictions, records)
     return recall_scores(RetrievalGallery.of(records), predictions)
 
 
@@ -63,6 +63,8 @@ class RetrievalObjectives(Objectives):
     """Pairs of a group: one matching pair, the others mismatched."""
     negatives: Literal["captions", "pictures", "both"] = "both"
     """What a mismatched pair takes from another: captions, pictures, or half of each."""
+    equal_texts: Equals = "papers"
+    """What is scored as a copy of a right text: wrong (papers), or right (content)."""
 
     @model_validator(mode="after")
     def _some(self) -> RetrievalObjectives:
@@ -133,7 +135,7 @@ RETRIEVAL = TaskSpec(
     training=TaskTraining(
         watched="image retrieval R@1",
         objectives=(RetrievalObjectives,),
-        small=Small(RetrievalObjectives(), batch=16),  # each pair adds mismatched ones
+        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # each pair adds mismatched ones
         validation=_small_gallery,
     ),
     scoring=TaskScoring(

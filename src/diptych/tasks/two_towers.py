@@ -21,13 +21,13 @@ from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, collate
 from diptych.data.store.tokens import Tokens
-from diptych.metrics.retrieval import RetrievalRanks, recalls, retrieval_ranks
+from diptych.metrics.retrieval import RECALLS, RetrievalRanks, recalls, retrieval_ranks, same_texts
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.weight_files import read_weights, write_weights
 from diptych.tasks.matching import CaptionTask
-from diptych.tasks.recall import recalls_of
+from diptych.tasks.recall import equal_notes, recalls_of
 from diptych.tasks.run import ask, encode
 from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import shortlist
@@ -148,27 +148,42 @@ class TwoTowerRetrieval(CaptionTask):
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """Return R@1, 5 and 10 in both directions, times 100, over the images that have captions."""
-        ranks, _ = _ranks(predictions)
+        ranks, *_ = _ranks(predictions, records)
         return {name: 100 * value for name, value in recalls(ranks).items()}
 
 
-def score_vectors(predictions: Sequence[Mapping[str, Any]]) -> Scores:
+def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Record] = ()) -> Scores:
     """Score vectors by R@1, 5 and 10 in both directions, with 95% intervals and chance as the baseline."""
-    ranks, owners = _ranks(predictions)
-    pictures, texts = len(ranks.of_captions), len(owners)
+    ranks, papers, owners, texts = _ranks(predictions, records)
+    same, pictures = same_texts(texts), len(ranks.of_captions)
+    pairs = {(owner, text) for owner, text in zip(owners, same.tolist(), strict=True)}
+    copies, shown = Counter(same.tolist()), Counter(text for _, text in pairs)
+    right = [sum(copies[text] for owner, text in pairs if owner == row) for row in range(pictures)]
     scores = [
-        *recalls_of("captions", ranks.of_captions, [*map(str, range(pictures))], [*Counter(owners).values()], texts),
-        *recalls_of("pictures", ranks.of_pictures, [*map(str, owners)], [1], pictures),
+        *recalls_of("captions", ranks.of_captions, [*map(str, range(pictures))], right, len(owners)),
+        *recalls_of(
+            "pictures", ranks.of_pictures, [*map(str, owners)], [shown[text] for text in same.tolist()], pictures
+        ),
+    ]
+    figures = [
+        (RECALLS["captions"], ranks.of_captions, papers.of_captions),
+        (RECALLS["pictures"], ranks.of_pictures, papers.of_pictures),
     ]
     notes = (
         "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its captions",
         f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
+        *equal_notes(same, "content", figures),
     )
     return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)
 
 
-def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[RetrievalRanks, list[int]]:
-    """Return the ranks, and the number of each caption's image. Raises DataError if there are no captions."""
+def _ranks(
+    predictions: Sequence[Mapping[str, Any]], records: Sequence[Record]
+) -> tuple[RetrievalRanks, RetrievalRanks, list[int], list[str]]:
+    """Return the ranks, those by the papers' rule for equal texts, and each caption's image and text.
+
+    Raises DataError if there are no captions.
+    """
     texts = [each for each in predictions if each["key"] != PICTURE]
     if not texts:
         raise DataError("no record has captions to search with; choose another split with --split")
@@ -178,7 +193,9 @@ def _ranks(predictions: Sequence[Mapping[str, Any]]) -> tuple[RetrievalRanks, li
     owners = [place[each["picture"]] for each in texts]
     # In NumPy: validation runs under autocast, where torch's products are bf16, which NumPy lacks.
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
-    return retrieval_ranks(table, owners), owners
+    words = {f"{one.key}#{number}": text for one in records for number, text in enumerate(one.captions)}
+    captions = [words.get(each["key"], each["key"]) for each in texts]
+    return retrieval_ranks(table, owners, captions), retrieval_ranks(table, owners), owners, captions
 
 
 @dataclass(frozen=True)

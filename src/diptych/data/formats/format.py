@@ -52,7 +52,7 @@ class Wanted:
         image that is missing or outside the folder.
         """
         key = key_of_name(image) if key is None else key
-        return Record(key, split or self.split_of(key), picture_at(self.pictures, image, where), **fields)
+        return Record(key, split or self.split_of(key), picture_at(self.pictures, image, where, self.skips), **fields)
 
 
 class ByImage(Generic[Item]):

@@ -3,10 +3,12 @@
 import gc
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 from diptych.core import Record
 from diptych.data.formats.values import JsonValue
@@ -142,17 +144,11 @@ class Pictures:
     folders: tuple[Path, ...]
     wanted: bool = True
 
-    def at(self, name: str) -> Path | None:
-        """Return the image in the first folder that has it. Paths are made only where needed: sets have many names."""
-        for folder in self.folders:
-            if is_there(f"{folder}/{name}"):
-                return folder / name
-        return self.folders[0] / name if self.wanted else None
 
-
-def picture_at(folder: Path | Pictures | None, name: str, where: str) -> Path | None:
+def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Skips | None = None) -> Path | None:
     """Return the path of an image, which must be in the folder (in `Pictures` it may be missing); None without folder.
 
+    A name that is there in another form of Unicode, or with / for a backslash, is matched and counted in `skips`.
     Raises DataError, with the place `where`, for a missing image and for a name that leads out of the folder.
     """
     if folder is None:
@@ -160,16 +156,25 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str) -> Path | 
     if name.startswith("/") or "\0" in name or (".." in name and ".." in name.split("/")):
         inside = folder.folders[0] if isinstance(folder, Pictures) else folder
         raise DataError(f"{where}: found the picture name {name!r}, wanted one inside {inside}; correct it")
+    folders = folder.folders if isinstance(folder, Pictures) else (folder,)
+    for form in chain((name,), _spellings(name)):
+        for one in folders:
+            with suppress(OSError):  # a name too long for the file system
+                if is_there(f"{one}/{form}"):  # paths are made only where needed: sets have many names
+                    if form is not name and skips is not None:
+                        skips.add("picture names matched in another Unicode form, or with / for \\", where)
+                    return one / form
     if isinstance(folder, Pictures):
-        return folder.at(name)
-    path = folder / name
-    try:
-        there = is_there(path)
-    except OSError:  # a name too long for the file system
-        there = False
-    if not there:
-        raise DataError(f"{where}: found no picture {path}, wanted one; fetch it, or name its folder (--images)")
-    return path
+        return folders[0] / name if folder.wanted else None
+    missing = folder / name
+    raise DataError(f"{where}: found no picture {missing}, wanted one; fetch it, or name its folder (--images)")
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """Yield the other forms of an image's name that lead into the same folder."""
+    for one in dict.fromkeys((name, name.replace("\\", "/"))):
+        if not one.startswith("/") and ".." not in one.split("/"):
+            yield from (form for form in (one, normalize("NFC", one), normalize("NFD", one)) if form != name)
 
 
 class Once:
@@ -201,7 +206,7 @@ def key_of(split: str, image_id: int) -> str:
 
 def answer_kind(answers: tuple[str, ...]) -> str:
     """Return VQA v2's answer type, by the most frequent answer."""
-    most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower()
+    most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower().strip(" .!?").replace(",", "")
     if most in ("yes", "no"):
         return "yes/no"
     return "number" if most.isdecimal() else "other"

@@ -22,9 +22,9 @@ def read(wanted: Wanted, lines: Source, ending: str = ".jpg") -> list[Record]:
     """Read one record an image. Sentences without an agreed label are counted in `wanted.skips` and left out."""
     by_image = ByImage[TaskItem]()
     for line, value in read_items(lines.path, _Hypothesis, "key", "pair id"):
-        if line.label in LABELS:
-            by_image.add(line.picture, TaskItem(line.key, line.sentence, (line.label,)), value.where())
-        elif line.label == NOT_AGREED:
+        if (label := line.label.strip().lower()) in LABELS:
+            by_image.add(line.picture, TaskItem(line.key, line.sentence, (label,)), value.where())
+        elif label == NOT_AGREED:
             wanted.skips.add("sentences without an agreed label", value.where())
         else:
             value.refuse(f"`{line.label}`", f"one of {', '.join((*LABELS, NOT_AGREED))}", "gold_label")

@@ -114,7 +114,8 @@ def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> Retrie
         record = store.record(indices[row])
         return record if pixels is None else pixels.added_to(record)
 
-    return RetrievalGallery.of([store.words(index) for index in indices], read)
+    equals = getattr(model.recipe.objectives, "equal_texts", "content") if model.recipe is not None else "content"
+    return RetrievalGallery.of([store.words(index) for index in indices], read, equals)
 
 
 def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:

@@ -41,6 +41,8 @@ class TdenObjectives(Objectives):
     """What ISM matches: the two encoders' vectors, or (Table 2, row 4) pairs in the cross-modal encoder."""
     margin: NonNegativeFloat | None = None
     """Margin of ISM; null: that of its form."""
+    equal_texts: Literal["papers", "content"] = "papers"
+    """What a copy of the right text is: a mismatched one (papers), or right too (content)."""
     two_pass: Literal["A", "B", "C"] | None = "A"
     """Scheduled sampling in two passes: Two-Pass-A, B or C; null: one pass."""
     sampling: Source = "paper"
@@ -80,7 +82,7 @@ class TdenObjectives(Objectives):
         if across:
             objectives = (ImageTextMatching(negatives="captions"), *read, *([write] if self.writing else []))
             return Schedule(((OneForward(objectives), 1.0),))
-        match = Similarity(self.matching, self.margin) if self.matching is not None else None
+        match = Similarity(self.matching, self.margin, self.equal_texts) if self.matching is not None else None
         if self.two_pass is None:
             objectives = (*read, *([write] if self.writing else []), *([match] if match else []))
             return Schedule(((OneForward(objectives), 1.0),))

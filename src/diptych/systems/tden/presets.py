@@ -143,7 +143,7 @@ SMALL = preset(
     system="tden",
     task="pretrain",
     model=TdenConfig.tiny(**NO_DROPOUT),
-    objectives=TdenObjectives(masking="official", region_hidden=0.9),
+    objectives=TdenObjectives(masking="official", region_hidden=0.9, equal_texts="content"),
     optimizer=muon("objects.", "sentence.", "cross.", "decoder."),
     training=TRAINING,
     decoding=DecodingOptions(beams=1),
@@ -152,7 +152,7 @@ SMALL_RETRIEVAL = SMALL.but(
     "tden/small/retrieval",
     "Retrieval by vectors of pictures and of texts, for small worlds and one core.",
     task="retrieval",
-    objectives=MATCHING,
+    objectives=MATCHING.model_copy(update={"equal_texts": "content"}),
 )
 
 # All rows have all stacks, as the paper reports captions of row 1 and answers of row 2: a stack without an objective is
