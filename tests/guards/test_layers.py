@@ -19,6 +19,17 @@ def test_no_files_import_each_other() -> None:
     assert circle(graph(ROOT / "src", "diptych")) is None
 
 
+def test_one_module_opens_images() -> None:
+    """Orientation, 16 bits, limits and odd metadata are handled there; an exported folder runs without the package."""
+    opening = {
+        path.name
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "Image.open"
+    }
+    assert opening == {"image_files.py", "runner.py"}
+
+
 def test_benchmarks_know_no_experiments() -> None:
     """What both need is in benchmarks/machine.py."""
     both = graph(ROOT, "benchmarks") | graph(ROOT, "experiments")

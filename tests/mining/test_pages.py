@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from diptych.mining.pages.addresses import absolute, largest, usable
+from diptych.mining.pages.charsets import decoded
 from diptych.mining.pages.dominant import Ancestors, features
-from diptych.mining.pages.pages import MOST_PICTURES, decoded, forbids, read_page, settle
+from diptych.mining.pages.pages import MOST_PICTURES, forbids, read_page, settle
 from diptych.mining.pages.texts import Vocabularies
 from diptych.mining.settings import MiningSettings, changed
 

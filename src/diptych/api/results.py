@@ -6,16 +6,14 @@ import warnings
 from base64 import b64encode
 from collections.abc import Iterable
 from html import escape
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-
-from PIL import Image
 
 from diptych.core import Record
 from diptych.runtime.errors import DataError, UnfamiliarWarning
 from diptych.tasks.interface import Explanation
 from diptych.vision.detectors.detector import Picture
+from diptych.vision.image_files import as_jpeg, read_header
 from diptych.vision.pictures import open_picture
 
 if TYPE_CHECKING:  # a caption need not wait for search
@@ -139,10 +137,7 @@ def warn_unfamiliar(looked: Iterable[tuple[Record, dict[str, object]]]) -> bool:
 
 def thumbnail(picture: Picture) -> bytes:
     """Return an image (3, H, W) as a JPEG of at most DRAWN_SIDE pixels a side."""
-    image, content = Image.fromarray(picture.permute(1, 2, 0).numpy()), BytesIO()
-    image.thumbnail((DRAWN_SIDE, DRAWN_SIDE))
-    image.save(content, "JPEG")
-    return content.getvalue()
+    return as_jpeg(picture.permute(1, 2, 0).numpy(), DRAWN_SIDE)
 
 
 def drawing(image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tuple[Corners, str]], words: str) -> str:
@@ -153,7 +148,7 @@ def drawing(image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tu
         content = None
     shown = ""
     if content is not None:
-        width, height = size if all(size) else Image.open(BytesIO(content)).size
+        width, height = size if all(size) else read_header(content, "a thumbnail")[1:]
         line = max(1, max(width, height) // 160)
         drawn = "".join(
             f'<rect x="{x1}" y="{y1}" width="{x2 - x1}" height="{y2 - y1}" fill="none" stroke-width="{line}" '

@@ -1,18 +1,15 @@
 """The funnel of `diptych mine`: a table on the terminal, and one HTML page without network requests or scripts."""
 
 import base64
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
 from diptych.mining.checking import RunSettings, read_json
 from diptych.mining.funnel import Funnel
-from diptych.mining.judge.decode import TYPES
 from diptych.mining.keep.joining import AddressTable
 from diptych.mining.layout import RunLayout
 from diptych.mining.rules import RULES, TEXT_RULES
@@ -20,6 +17,8 @@ from diptych.mining.tables import Row
 from diptych.runs.reports.environment import environment
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
+from diptych.vision.decoder import shared_decoders
+from diptych.vision.image_files import as_jpeg
 
 THUMBNAIL = 160
 
@@ -84,20 +83,18 @@ def _thumbnail(layout: RunLayout, row: Row) -> str:
         return ""
     path = layout.picture(row["sha256"], row["type"] or "jpg")
     try:
-        return _small(path if path.exists() else io.BytesIO(AddressTable.body_of(layout, row["address"])))
+        return _small(path if path.exists() else AddressTable.body_of(layout, row["address"]))
     except DataError:
         return ""
 
 
-def _small(file: Path | io.BytesIO) -> str:
+def _small(file: Path | bytes) -> str:
+    decoders = shared_decoders()
     try:
-        with Image.open(file, formats=list(TYPES)) as image:
-            image.thumbnail((THUMBNAIL, THUMBNAIL))
-            jpeg = io.BytesIO()
-            image.convert("RGB").save(jpeg, format="JPEG", quality=80)
-    except Exception:  # Pillow raises many kinds of errors for damaged files
+        pixels = decoders.open(file) if isinstance(file, Path) else decoders.read(file, "the file")
+    except DataError:
         return ""
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg.getvalue()).decode("ascii")
+    return "data:image/jpeg;base64," + base64.b64encode(as_jpeg(pixels, THUMBNAIL, 80)).decode("ascii")
 
 
 def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) -> None:

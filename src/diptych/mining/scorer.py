@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +33,8 @@ from diptych.tasks.run import encode
 from diptych.tasks.two_towers import TwoTowers
 from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.load import load_detector
-from diptych.vision.pictures import to_picture
+from diptych.vision.image_files import read_pixels
+from diptych.vision.pictures import as_picture
 
 FILE, DETECTOR, MODEL = "scorer.json", "detector", "model"
 PRECISION = 0.9
@@ -75,8 +75,8 @@ class Reader:
         return table if self.model is None else np.hstack([table, self._by_model(pairs, measured)])
 
     def _measure(self, pair: Pair) -> _Measures:
-        image = Image.open(io.BytesIO(pair.picture)).convert("RGB")
-        picture, measures = to_picture(image), _Measures(statistics(image))
+        pixels = read_pixels(pair.picture, "the file")
+        picture, measures = as_picture(pixels), _Measures(statistics(Image.fromarray(pixels)))
         if self.detector is not None:
             measures.seen = _seen(self._regions(self.detector, picture), self.detector.contract.class_names)
         if self.model is not None:

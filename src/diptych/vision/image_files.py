@@ -21,6 +21,9 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".
 # Pillow's names of them. Readers of other formats are never used, as some start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 ORIENTATION = 0x0112  # EXIF's tag; values 5 to 8 swap width and height
+TEXTS = frozenset((b"tEXt", b"zTXt", b"iTXt", b"iCCP"))  # chunks of a PNG
+ORIENTING = (b"XML:com.adobe.xmp\0\0", b"Raw profile type ")  # first bytes of texts that may have an orientation
+SHORT_TEXT = 1_000  # bytes: deflate unpacks them to less than 1 MB
 T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
@@ -28,6 +31,7 @@ SMALLEST_SIDE = 4
 USUAL_SCANS = 16  # of a progressive JPEG: encoders write about 10, and each may cost as much as the whole image
 TEXT_COST = 64  # a pixel written as digits (PPM's P1 to P3) costs Pillow as much as 64 others
 TILE_WIDTH, TILE_LENGTH = 322, 323  # TIFF's tags
+PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of one
 START_OF_SCAN = b"\xff\xda"  # JPEG's marker
 
 
@@ -57,7 +61,12 @@ def read_pixels(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Pixel
 
 def count_frames(file: bytes, name: str) -> int:
     """Return the number of frames of an image: 1 unless it is an animation. Raises DataError."""
-    return _read(lambda: BytesIO(file), name, lambda image: int(getattr(image, "n_frames", 1)), MOST_PIXELS)
+    return _read(lambda: BytesIO(file), name, _frames, MOST_PIXELS)
+
+
+def read_header(file: bytes, name: str) -> tuple[str, int, int]:
+    """Return Pillow's name of the format, and width and height of the upright image, of any size. Raises DataError."""
+    return _read(lambda: BytesIO(file), name, lambda image: (_format(image), *_upright(image)), None)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -85,9 +94,29 @@ def upright_pixels(image: Image.Image) -> Pixels:
     return to_pixels(ImageOps.exif_transpose(image))
 
 
+def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
+    """Return an image as a JPEG of at most `side` pixels in width and height."""
+    image, content = Image.fromarray(pixels), BytesIO()
+    image.thumbnail((side, side))
+    image.save(content, "JPEG", quality=quality)
+    return content.getvalue()
+
+
+def _format(image: Image.Image) -> str:
+    """MPO, as cameras write it, is a JPEG followed by more views of the same moment."""
+    return "JPEG" if image.format == "MPO" else image.format or ""
+
+
+def _frames(image: Image.Image) -> int:
+    return 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
+
+
 def _upright(image: Image.Image) -> tuple[int, int]:
-    swapped = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
-    return (image.height, image.width) if swapped else image.size
+    if image.width * image.height > MOST_PIXELS:  # a PNG is decoded for its EXIF, which may follow the pixels
+        return image.size
+    turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
+    applied = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) in (5, 6, 7, 8)  # Pillow opens a TIFF by it, not by XMP
+    return (image.height, image.width) if turned and not applied else image.size
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
@@ -97,15 +126,17 @@ def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
 
 
 def _read(
-    file: Callable[[], Path | BinaryIO], path: Path | str, take: Callable[[Image.Image], T], most_pixels: int
+    file: Callable[[], Path | BytesIO], path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None
 ) -> T:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
-            with Image.open(file(), formats=FORMATS) as image:
-                _check_size(path, *image.size, most_pixels)
-                _check_cost(path, image, most_pixels)
-                return take(image)
+        try:
+            return _taken(file(), path, take, most_pixels)
+        except (DataError, FileNotFoundError, PermissionError, Image.DecompressionBombError):
+            raise
+        except Exception:  # a PNG's text or profile may be damaged or over Pillow's limit, and is not needed
+            if (plain := _without_texts(file())) is None:
+                raise
+            return _taken(plain, path, take, most_pixels)
     except FileNotFoundError as error:
         raise DataError(f"no picture at {path}; check the name, and the folder of relative names") from error
     except UnidentifiedImageError as error:
@@ -118,6 +149,32 @@ def _read(
         raise DataError(
             f"cannot read the picture {path}: {str(error) or type(error).__name__}; it may be cut short: copy it again"
         ) from error
+
+
+def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None) -> T:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
+        with Image.open(file, formats=FORMATS) as image:
+            if most_pixels is not None:
+                _check_size(path, *image.size, most_pixels)
+                _check_cost(path, image, most_pixels)
+            return take(image)
+
+
+def _without_texts(file: Path | BytesIO) -> BytesIO | None:
+    """Return a PNG without texts and colour profile, but for EXIF and XMP; None for a file that has none of them."""
+    png = memoryview(file.read_bytes() if isinstance(file, Path) else file.read())
+    kept, at = [png[:8]], 8
+    if kept[0] != PNG:
+        return None
+    while at < len(png):
+        end = at + 12 + int.from_bytes(png[at : at + 4])
+        text = bytes(png[at + 8 : min(end, at + 60)])
+        plain = SHORT_TEXT * (1 if png[at + 4 : at + 8] == b"zTXt" else 100)
+        if png[at + 4 : at + 8] not in TEXTS or (text.startswith(ORIENTING) and end - at < plain):
+            kept.append(png[at:end])
+        at = end
+    return BytesIO(b"".join(kept)) if sum(map(len, kept)) < len(png) else None
 
 
 def to_pixels(image: Image.Image) -> Pixels:
@@ -154,7 +211,7 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
     """
     width, height = image.size
     cost, why = width * height, ""
-    if image.format == "JPEG" and "progressive" in image.info:
+    if _format(image) == "JPEG" and "progressive" in image.info:
         scans = _count_scans(image)
         cost, why = cost * scans // USUAL_SCANS, f"{scans} scans"
     elif image.format == "TIFF" and TILE_WIDTH in (tags := getattr(image, "tag_v2", {})):

@@ -13,17 +13,20 @@ from diptych.vision.archives import members, read_member
 from diptych.vision.image_files import ENDINGS
 
 CAPTION = ".txt"
+TARS = "*.[tT][aA][rR]"
 
 
 def fits(folder: Path) -> bool:
     """Return True for a folder with tars, or with folders of images with captions."""
     if not folder.is_dir():
         return False
-    if any(folder.glob("*.tar")):
+    if any(folder.glob(TARS)):
         return True
     first = next((inner for inner in sorted(folder.iterdir()) if inner.is_dir()), None)
     few = [file for file, _ in zip(first.iterdir(), range(50), strict=False)] if first is not None else []
-    return any(file.suffix.lower() in ENDINGS and file.with_suffix(CAPTION).is_file() for file in few)
+    captions = {file.stem for file in few if file.suffix.lower() == CAPTION}
+    images = [file for file in few if file.suffix.lower() in ENDINGS]
+    return any(file.stem in captions or file.with_suffix(CAPTION).is_file() for file in images)
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
@@ -32,11 +35,11 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     Images without captions, and captions without images or words, are counted in `wanted.skips`.
     """
     folder, skips, records = source.path, wanted.skips, []
-    for shard in sorted(folder.glob("*.tar")) or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
+    for shard in sorted(folder.glob(TARS)) or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
         images, captions = dict[str, str](), dict[str, str]()  # names of files by key
-        for name in members(shard) if shard.suffix == ".tar" else sorted(file.name for file in shard.iterdir()):
+        for name in members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir()):
             key, dot, ending = name.rpartition(".")
-            if f".{ending}" == CAPTION:
+            if f".{ending.lower()}" == CAPTION:
                 captions[key] = name
             elif dot and f".{ending.lower()}" in ENDINGS:
                 images[key] = name
@@ -56,7 +59,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
 
 
 def _words(shard: Path, name: str) -> str:
-    content = read_member(shard, name) if shard.suffix == ".tar" else bytes_of(shard / name)
+    content = read_member(shard, name) if shard.is_file() else bytes_of(shard / name)
     try:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:

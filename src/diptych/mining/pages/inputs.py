@@ -64,7 +64,9 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
     if path.is_file():
         yield MiningInput(_kind(path), path, sha256_of(path))
         return
-    files = [p for p in sorted(path.rglob("*")) if p.is_file() and p.name.endswith((".warc", ".warc.gz", ".tar"))]
+    files = [
+        p for p in sorted(path.rglob("*")) if p.is_file() and p.name.lower().endswith((".warc", ".warc.gz", ".tar"))
+    ]
     for one in files:
         yield MiningInput(_kind(one), one, sha256_of(one))
     if not files:

@@ -1,6 +1,5 @@
 """Read an HTML page into rows: one per image, of which the dominant one has texts."""
 
-import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any
 
 from diptych.mining.pages import addresses, candidates, licences
 from diptych.mining.pages.bodies import too_slow
+from diptych.mining.pages.charsets import decoded
 from diptych.mining.pages.dominant import Features
 from diptych.mining.pages.surroundings import around, caption_of
 from diptych.mining.pages.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
@@ -28,8 +28,6 @@ LITTLE = 20  # letters: to fewer, the page's title and the alt texts of its imag
 OVERRULED = 0.98  # probability of English that overrides another language in `lang`
 TOGETHER = 100  # pages whose languages are classified together
 _NO_TEXT = frozenset({"script", "style", "template", "noscript", "select", "nav", "svg"})
-_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]{2,30})", re.I)
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 Row = dict[str, Any]
 
@@ -51,24 +49,6 @@ class Page:
     more_pictures: int = 0
     text: str = ""
     html: str = ""
-
-
-def decoded(body: bytes, charset: str | None) -> str:
-    """The text of a page by its byte order mark, the charset of header or page, else UTF-8, else Windows-1252.
-
-    Never raises.
-    """
-    declared = next((name for mark, name in _MARKS if body.startswith(mark)), charset)
-    if not declared and (match := _CHARSET.search(body[:2048])):
-        declared = match[1].decode("ascii", "replace")
-    for name in (declared, "utf-8"):
-        if name and name.lower() not in ("unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"):
-            try:
-                if codecs.lookup(name)._is_text_encoding:
-                    return body.decode(name).replace("\0", " ")
-            except (LookupError, UnicodeError, ValueError):
-                continue
-    return body.decode("cp1252", "replace").replace("\0", " ")
 
 
 def forbids(headers: Iterable[tuple[str, str]]) -> bool:

@@ -14,10 +14,10 @@ from typing import IO
 from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.texts import LONGEST
 from diptych.runtime.files import parse_json
+from diptych.vision.image_files import ENDINGS
 
 HERE = "file:"  # prefix of addresses of images on this disk or in a tar
 MOST_MEMBERS = 300_000  # of a tar; img2dataset writes 30,000
-PICTURES = ("jpg", "jpeg", "png", "webp")
 DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 
 
@@ -33,7 +33,8 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
                 fault = f"a tar of more than {MOST_MEMBERS:,} files: what follows is left out"
                 break
             stem, _, ending = name.rpartition(".")
-            if ending in PICTURES:
+            ending = ending.lower()
+            if f".{ending}" in ENDINGS:
                 pictures[stem] = name
             elif ending == "txt":
                 texts[stem] = file.read(4 * LONGEST).decode("utf-8", "replace")[:LONGEST]

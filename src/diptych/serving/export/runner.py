@@ -162,8 +162,14 @@ def check_files(folder: Path) -> None:
 
 def open_picture(path: str | Path) -> Array:
     """Read an image as RGB (H, W, 3), uint8."""
-    with Image.open(path) as image:
-        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    with Image.open(path) as file:
+        image = ImageOps.exif_transpose(file)
+    if image.mode.startswith("I;16"):  # Pillow would clip it to white
+        image = Image.fromarray((np.asarray(image, np.float64) / 257).round().astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return np.asarray(image.convert("RGB"))
 
 
 def letterbox(picture: Array, side: int) -> tuple[Array, Array]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from PIL import Image
 
 from diptych.runtime.errors import DataError
-from diptych.vision.image_files import find_pictures
-from diptych.vision.pictures import open_picture
+from diptych.vision.image_files import as_jpeg, find_pictures, open_pixels
 
 THUMBNAIL = 480  # pixels of the longer side
 EXAMPLES = 6
@@ -38,13 +37,9 @@ class PictureGallery:
         if path is None:
             return None
         try:
-            image = Image.fromarray(open_picture(path).permute(1, 2, 0).numpy())
+            return as_jpeg(open_pixels(path), THUMBNAIL, 85)
         except DataError:
             return None
-        image.thumbnail((THUMBNAIL, THUMBNAIL))
-        content = io.BytesIO()
-        image.save(content, "JPEG", quality=85)
-        return content.getvalue()
 
     def first(self, count: int) -> list[str]:
         """Return the ids of the first images."""

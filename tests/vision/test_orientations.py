@@ -1,0 +1,141 @@
+"""Every verb opens an image through one function: upright once, 16 bits scaled, metadata no reason to refuse it."""
+
+import io
+import struct
+import tarfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms, PngImagePlugin
+
+from diptych.data.formats.table import read
+from diptych.mining.judge.decode import measure
+from diptych.mining.pages.tars import tar_lines
+from diptych.mining.settings import PictureRules
+from diptych.serving.export import runner
+from diptych.vision.image_files import count_frames, open_pixels, picture_size, read_header, read_pixels
+
+WIDE = np.zeros((40, 60, 3), np.uint8)
+WIDE[:10, 45:] = 250  # the marked corner of the upright image: x 45 to 60, y 0 to 10
+# How a camera stores an upright image, by EXIF's orientation.
+STORED = {
+    1: lambda a: a, 2: lambda a: a[:, ::-1], 3: lambda a: a[::-1, ::-1], 4: lambda a: a[::-1],
+    5: lambda a: a.swapaxes(0, 1), 6: np.rot90, 7: lambda a: a[::-1, ::-1].swapaxes(0, 1),
+    8: lambda a: np.rot90(a, -1),
+}  # fmt: skip
+FORMS = {
+    "tif": {}, "deflate.tif": {"compression": "tiff_deflate"}, "jpg": {"quality": 95, "subsampling": 0}, "png": {},
+    "webp": {"lossless": True},
+}  # fmt: skip
+RULES = PictureRules(small_file=None, large_file=None, sides=None, ratio=None)
+XMP = (
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    '<rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/></rdf:RDF></x:xmpmeta>'
+)
+
+
+def turned(path: Path, orientation: int, **options: object) -> Path:
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    Image.fromarray(np.ascontiguousarray(STORED[orientation](WIDE))).save(path, exif=exif, **options)  # type: ignore[arg-type]
+    return path
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("form", FORMS)
+def test_size_and_boxes_agree_with_the_pixels(tmp_path: Path, form: str, orientation: int) -> None:
+    path = turned(tmp_path / f"a.{form}", orientation, **FORMS[form])
+    pixels = open_pixels(path)
+    assert picture_size(path) == (60, 40) == pixels.shape[1::-1]
+    np.testing.assert_allclose(pixels.astype(int), WIDE, atol=16)
+    assert read_header(path.read_bytes(), "a")[1:] == (60, 40)
+    measures, fails, image = measure(path.read_bytes(), RULES)
+    assert (measures["width"], measures["height"], fails) == (60, 40, [])
+    np.testing.assert_array_equal(np.asarray(image), pixels)
+    np.testing.assert_array_equal(runner.open_picture(path), pixels)
+    lines = tmp_path / "own.jsonl"
+    lines.write_text(f'{{"image": "a.{form}", "expression": "the corner", "box": [45, 0, 15, 10]}}')
+    (record,) = read(lines)
+    assert record.expressions[0].box == pytest.approx((0.75, 0, 1, 0.25))
+
+
+@pytest.mark.parametrize("form", ["tif", "jpg", "png", "webp"])
+def test_an_orientation_in_xmp_alone_is_applied_once(tmp_path: Path, form: str) -> None:
+    texts = PngImagePlugin.PngInfo()
+    texts.add_itxt("XML:com.adobe.xmp", XMP)
+    options = {"tif": {"tiffinfo": {700: XMP.encode()}}, "png": {"pnginfo": texts}}.get(form, {"xmp": XMP.encode()})
+    Image.fromarray(np.ascontiguousarray(np.rot90(WIDE))).save(tmp_path / f"a.{form}", **options)  # type: ignore[arg-type]
+    assert picture_size(tmp_path / f"a.{form}") == (60, 40) == open_pixels(tmp_path / f"a.{form}").shape[1::-1]
+
+
+def chunk(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+
+def png(*chunks: bytes, after: bool = False) -> bytes:
+    """A PNG with chunks before its pixels, or after them."""
+    file = io.BytesIO()
+    Image.fromarray(WIDE).save(file, "PNG")
+    whole = file.getvalue()
+    at = whole.index(b"IEND" if after else b"IDAT") - 4
+    return whole[:at] + b"".join(chunks) + whole[at:]
+
+
+LONG = zlib.compress(bytes(3_000_000))
+PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+ODD = {
+    "workflow": png(chunk(b"zTXt", b"workflow\0\0" + LONG)),
+    "at the end": png(chunk(b"zTXt", b"workflow\0\0" + LONG), after=True),
+    "unicode": png(chunk(b"iTXt", b"prompt\0\1\0\0\0" + LONG)),
+    "profile": png(chunk(b"iCCP", b"wide\0\0" + LONG)),
+    "much": png(*[chunk(b"tEXt", b"a\0" + b"a" * 1_000_000)] * 70),
+    "many": png(*[chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1_000_000)))] * 70),
+    "sum": png(chunk(b"tEXt", b"a\0b")[:-1] + b"?"),
+    "small profile": png(chunk(b"iCCP", b"sRGB\0\0" + zlib.compress(PROFILE))),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_texts_and_profiles_are_no_reason_to_refuse_a_png(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.png").write_bytes(ODD[name])
+    np.testing.assert_array_equal(open_pixels(tmp_path / "a.png"), WIDE)
+    assert picture_size(tmp_path / "a.png") == (60, 40)
+    assert count_frames(ODD[name], "a") == 1
+    assert measure(ODD[name], RULES)[1] == []
+
+
+def test_orientation_counts_where_other_texts_are_too_long() -> None:
+    xmp = chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + XMP.encode())
+    assert read_pixels(png(xmp, chunk(b"zTXt", b"workflow\0\0" + LONG)), "a").shape == (60, 40, 3)
+
+
+def test_a_camera_that_adds_views_writes_no_animation() -> None:
+    file = io.BytesIO()
+    Image.fromarray(WIDE).save(file, "MPO", save_all=True, append_images=[Image.fromarray(WIDE)])
+    measures, fails, _ = measure(file.getvalue(), RULES)
+    assert (measures["type"], measures["frames"], fails) == ("jpg", 1, [])
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_sixteen_bits_are_scaled_by_mining_and_exports_too(tmp_path: Path, form: str) -> None:
+    grey = np.arange(60 * 40, dtype=np.uint16).reshape(40, 60) * 27
+    Image.fromarray(grey).save(tmp_path / "a.bin", form)
+    _, fails, image = measure((tmp_path / "a.bin").read_bytes(), RULES)
+    assert fails == []
+    for pixels in (np.asarray(image), open_pixels(tmp_path / "a.bin"), runner.open_picture(tmp_path / "a.bin")):
+        np.testing.assert_array_equal(pixels[..., 1], (grey / 257).round())
+
+
+def test_endings_of_tars_and_of_files_in_them_have_any_case(tmp_path: Path) -> None:
+    names = ["a.JPG", "b.Jpeg", "c.png", "d.TIFF", "e.gif", "f.bmp"]
+    with tarfile.open(tmp_path / "0.TAR", "w") as tar:
+        for name in names:
+            for member, content in ((name, png()), (f"{name[0]}.{'TXT' if name[0] < 'c' else 'txt'}", b"a red kite")):
+                (info := tarfile.TarInfo(member)).size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    lines = list(tar_lines(tmp_path / "0.TAR", "key"))
+    assert [line.address.rpartition("/")[2] for line in lines] == names
+    assert [line.texts for line in lines] == [("a red kite",)] * len(names)
+    assert [record.captions for record in read(tmp_path)] == [("a red kite",)] * len(names)
