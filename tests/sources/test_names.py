@@ -38,3 +38,27 @@ def test_backslashes_do_not_lead_out_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "in" / "mine.jsonl").write_text('{"image": "..\\\\out.png", "captions": ["a red corner"]}\n')
     with pytest.raises(DataError, match="found no picture"):
         read(tmp_path / "in" / "mine.jsonl")
+
+
+def test_a_folder_of_images_with_the_hubs_table_is_read(tmp_path: Path) -> None:
+    """Each split's folder has its table; the table itself may be given too, and captions may be a list."""
+    for split, lines in {
+        "train": ['{"file_name": "0.png", "text": "a red corner"}', '{"file_name": "0.png", "text": "a corner"}'],
+        "validation": ['{"file_name": "1.png", "caption": ["a blue corner", " "], "n": 3}'],
+    }.items():
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "metadata.jsonl").write_text("\n".join(lines))
+        for name in ("0.png", "1.png", "without.png"):
+            Image.new("RGB", (8, 8)).save(tmp_path / split / name)
+    skips = Skips()
+    first, second = read(tmp_path, skips=skips)
+    assert (first.key, first.split, first.captions) == ("train/0.png", "train", ("a red corner", "a corner"))
+    assert (second.key, second.split, second.captions) == ("validation/1.png", "val", ("a blue corner",))
+    assert second.image == tmp_path / "validation" / "1.png"
+    assert skips.counts == {"empty captions": 1}
+    for path in (tmp_path / "train", tmp_path / "train" / "metadata.jsonl"):
+        (alone,) = read(path)
+        assert (alone.key, alone.image) == ("0.png", tmp_path / "train" / "0.png")
+    (tmp_path / "train" / "metadata.jsonl").write_text('{"file_name": "0.png", "label": 3}')
+    with pytest.raises(DataError, match=r"line 1.*wanted a text, or a list of texts, under one of text, caption"):
+        read(tmp_path / "train")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from diptych.core import Record
-from diptych.metrics.vqa import normalise_answer, soft_targets
+from diptych.core import Question, Record
+from diptych.metrics.vqa import is_unreachable, normalise_answer, soft_targets
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
@@ -70,3 +70,11 @@ class Answers:
         """The class of each answer in normal form: published lists have others, such as `t-shirt`."""
         names = {name: number for number, name in enumerate(self.names) if name != UNKNOWN}
         return {normalise_answer(name): number for name, number in reversed(names.items())} | names
+
+
+def unreachable(questions: Sequence[Question]) -> list[str]:
+    """Report questions that the official rule for ten equal answers takes from every model."""
+    lost = [question for question in questions if is_unreachable(question.answers)]
+    about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
+    rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"
+    return [f"{about} (the first: {lost[0].key}, {lost[0].answers[0]!r}): {rule}"] if lost else []

@@ -26,19 +26,19 @@ def recall_scores(
     The gallery is divided into `folds` of one size. Raises DataError for a direction without queries.
     """
     scores: list[Score] = []
-    row_of = {key: row for row, key in enumerate(gallery.keys)}
-    column_of = {caption.key: column for column, caption in enumerate(gallery.captions)}
+    captions_at = {caption.key: column for column, caption in enumerate(gallery.captions)}
+    rights = {
+        "captions": (gallery.right_captions, {key: row for row, key in enumerate(gallery.keys)}),
+        "pictures": (gallery.right_pictures, captions_at),
+    }
     figures = []
     for asks in directions:
         chosen = [p for p in predictions if p["asks"] == asks]
         if not chosen:
             raise DataError(f"no query for {asks} was answered, so there is no recall; give more --queries")
         about = [p["picture"] for p in chosen]
-        if asks == "captions":
-            rights = (gallery.right_captions(row_of[p["key"]], gallery.equals) for p in chosen)
-        else:
-            rights = (gallery.right_pictures(column_of[p["key"]], gallery.equals) for p in chosen)
-        right = [int(mask.sum()) for mask in rights]
+        masks, place = rights[asks]
+        right = [int(masks(place[p["key"]], gallery.equals).sum()) for p in chosen]
         figures.append((RECALLS[asks], [p["rank"] for p in chosen], [p.get("other_rank", p["rank"]) for p in chosen]))
         of = round(gallery.shape[asks == "captions"] / folds)
         scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)

@@ -165,14 +165,11 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
             "pictures", ranks.of_pictures, [*map(str, owners)], [shown[text] for text in same.tolist()], pictures
         ),
     ]
-    figures = [
-        (RECALLS["captions"], ranks.of_captions, papers.of_captions),
-        (RECALLS["pictures"], ranks.of_pictures, papers.of_pictures),
-    ]
+    both = zip(RECALLS.values(), vars(ranks).values(), vars(papers).values(), strict=True)
     notes = (
         "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its captions",
         f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
-        *equal_notes(same, "content", figures),
+        *equal_notes(same, "content", [*both]),
     )
     return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)
 

@@ -17,14 +17,14 @@ from diptych.core import Batch, Question, Record, Sample, Task, Vocabulary, coll
 from diptych.core.shares import AnswerForm
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
-from diptych.metrics.vqa import answer_accuracy, first_words, is_unreachable, vqa_scores
+from diptych.metrics.vqa import answer_accuracy, first_words, vqa_scores
 from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
 from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks import interface
-from diptych.tasks.answers import UNKNOWN, Answers
+from diptych.tasks.answers import UNKNOWN, Answers, unreachable
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling, learnt_answers, stronger
 from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
@@ -195,7 +195,7 @@ def score_vqa(
     by_words = [f"questions by their first two words, where they are {FEWEST} or more: {listed}"] if usual else []
     first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
     left_out = [f"{unanswered} questions without answers are not scored"] if unanswered else []
-    notes = (first, *left_out, *_unreachable(questions), *by_words, *baselines.notes)
+    notes = (first, *left_out, *unreachable(questions), *by_words, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
 
 
@@ -252,15 +252,7 @@ def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
             f"{len(outside)} of {len(questions)} questions {fate}: the model's list has none of their answers "
             f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
         )
-    yield from _unreachable(answered)
-
-
-def _unreachable(questions: Sequence[Question]) -> list[str]:
-    """Report questions that the official rule for ten equal answers takes from every model."""
-    lost = [question for question in questions if is_unreachable(question.answers)]
-    about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
-    rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"
-    return [f"{about} (the first: {lost[0].key}, {lost[0].answers[0]!r}): {rule}"] if lost else []
+    yield from unreachable(answered)
 
 
 class VqaObjectives(SeenClasses):

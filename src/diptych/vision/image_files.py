@@ -169,9 +169,9 @@ def _without_texts(file: Path | BytesIO) -> BytesIO | None:
         return None
     while at < len(png):
         end = at + 12 + int.from_bytes(png[at : at + 4])
-        text = bytes(png[at + 8 : min(end, at + 60)])
-        plain = SHORT_TEXT * (1 if png[at + 4 : at + 8] == b"zTXt" else 100)
-        if png[at + 4 : at + 8] not in TEXTS or (text.startswith(ORIENTING) and end - at < plain):
+        kind, text = bytes(png[at + 4 : at + 8]), bytes(png[at + 8 : min(end, at + 60)])
+        plain = SHORT_TEXT * (1 if kind == b"zTXt" else 100)
+        if kind not in TEXTS or (text.startswith(ORIENTING) and end - at < plain):
             kept.append(png[at:end])
         at = end
     return BytesIO(b"".join(kept)) if sum(map(len, kept)) < len(png) else None

@@ -114,7 +114,7 @@ def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> Retrie
         record = store.record(indices[row])
         return record if pixels is None else pixels.added_to(record)
 
-    equals = getattr(model.recipe.objectives, "equal_texts", "content") if model.recipe is not None else "content"
+    equals: Any = "content" if model.recipe is None else getattr(model.recipe.objectives, "equal_texts", "content")
     return RetrievalGallery.of([store.words(index) for index in indices], read, equals)
 
 

@@ -152,7 +152,7 @@ SMALL_RETRIEVAL = SMALL.but(
     "tden/small/retrieval",
     "Retrieval by vectors of pictures and of texts, for small worlds and one core.",
     task="retrieval",
-    objectives=MATCHING.model_copy(update={"equal_texts": "content"}),
+    objectives=derive(MATCHING, equal_texts="content"),
 )
 
 # All rows have all stacks, as the paper reports captions of row 1 and answers of row 2: a stack without an objective is
