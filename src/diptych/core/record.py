@@ -124,6 +124,8 @@ class Record:
     regions: Annotated[Regions, "regions"] | None = None  # what a detector found, once extracted
     # Origins of the captions that a model wrote.
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
+    # The number that the data set gave the image, where its name is not that number.
+    image_id: int | None = field(default=None, repr=False)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 

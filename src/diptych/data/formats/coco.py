@@ -1,16 +1,20 @@
 """COCO captions and instances (cocodataset.org/#format-data)."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once
-from diptych.data.formats.values import Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
+from diptych.data.formats.parsing import Once, Skips
+from diptych.data.formats.values import Box, Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
+
+LEFT = "annotations of images that were left out"
+CROWDS = "crowds"
 
 
 class CocoImage(Struct):
@@ -18,13 +22,19 @@ class CocoImage(Struct):
 
     id: int
     file_name: Text
-    width: Side
-    height: Side
+    width: Side | None = None  # captions need no size
+    height: Side | None = None
     relations: list[tuple[int, Text, int]] = []
 
     @property
-    def size(self) -> tuple[int, int]:
-        return self.width, self.height
+    def size(self) -> tuple[int, int] | None:
+        return None if self.width is None or self.height is None else (self.width, self.height)
+
+    def box(self, corners: Corners, where: str) -> Box:
+        """Return a box of the image as fractions."""
+        if self.size is None:
+            refuse(where, "a box of an image without size", "its `width` and `height`")
+        return box_of(corners, *self.size, where)
 
 
 class _Caption(Struct):
@@ -33,8 +43,8 @@ class _Caption(Struct):
 
 
 class _Captions(Struct):
-    images: list[CocoImage]
-    annotations: list[_Caption]
+    images: list[Any]
+    annotations: list[Any]
 
 
 class _Instance(Struct):
@@ -44,6 +54,7 @@ class _Instance(Struct):
     bbox: Corners
     attributes: dict[str, Text] = {}  # Storybook's, as `visible`
     visible: Number = 1.0
+    iscrowd: Literal[0, 1] = 0
 
 
 class _Category(Struct):
@@ -52,9 +63,9 @@ class _Category(Struct):
 
 
 class _Instances(Struct):
-    images: list[CocoImage]
-    annotations: list[_Instance]
-    categories: list[_Category]
+    images: list[Any]
+    annotations: list[Any]
+    categories: list[Any]
 
 
 def read_captions(wanted: Wanted, file: Source) -> list[Record]:
@@ -62,64 +73,100 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
 
     A key is the image's name without its ending, as in all readers of sets with COCO's images.
     """
-    content = file.json.read(_Captions)
-    wanted = _near(wanted, file, content.images)
-    images, places = images_by_id(content.images, file.json)
-    captions: dict[int, list[str]] = {number: [] for number in images}
-    for at, note in enumerate(content.annotations):
-        if note.image_id not in images:
-            file.json.refuse(f"the image id {note.image_id}", "one that `images` has", f"annotations[{at}].image_id")
+    file.json.read(_Captions)
+    images = CocoImages(file.json, wanted.skips)
+    captions: dict[int, list[str]] = {number: [] for number in images.by_id}
+
+    def take(note: _Caption, value: JsonValue) -> None:
+        if (image := images.of(note.image_id, value)) is None:
+            return
         if words := note.caption.strip():
-            captions[note.image_id].append(words)
+            captions[image.id].append(words)
         else:
-            wanted.skips.add("empty captions", file.json.where(f"annotations[{at}]"))
-    return [
-        wanted.record(image.file_name, places[number], size=image.size, captions=tuple(captions[number]))
-        for number, image in images.items()
-    ]
+            wanted.skips.add("empty captions", value.where())
+
+    wanted.skips.each(file.json.inner("annotations"), _Caption, take)
+    return images.records(_near(wanted, file, images), lambda one: {"captions": tuple(captions[one.id])})
 
 
 def read_instances(wanted: Wanted, file: Source) -> list[Record]:
-    """Read `instances_*.json`: one record an image, in the file's order. Boxes become fractions of the image."""
-    content = file.json.read(_Instances)
-    wanted = _near(wanted, file, content.images)
-    images, places = images_by_id(content.images, file.json)
-    kinds, once = {kind.id: kind.name for kind in content.categories}, Once("annotation id")
-    objects: dict[int, list[Object]] = {number: [] for number in images}
-    for at, note in enumerate(content.annotations):
-        where = file.json.where(f"annotations[{at}]")
-        once.check(note.id, where)
-        if note.image_id not in images:
-            refuse(f"{where}.image_id", f"the image id {note.image_id}", "one that `images` has")
-        if note.category_id not in kinds:
-            refuse(f"{where}.category_id", f"the category {note.category_id}", "one that `categories` has")
-        box = box_of(note.bbox, *images[note.image_id].size, f"{where}.bbox")
-        objects[note.image_id].append(Object(kinds[note.category_id], box, note.attributes, note.visible))
-    records = []
-    for number, image in images.items():
-        things, relations = tuple(objects[number]), tuple(image.relations)
+    """Read `instances_*.json`: one record an image, in the file's order. Boxes become fractions of the image.
+
+    Crowds are counted and left out, unless `wanted.crowds`.
+    """
+    file.json.read(_Instances)
+    skips, once, kinds = wanted.skips, Once("annotation id"), dict[int, str]()
+    images = CocoImages(file.json, skips)
+    skips.each(file.json.inner("categories"), _Category, lambda kind, _: kinds.setdefault(kind.id, kind.name))
+    objects: dict[int, list[Object]] = {number: [] for number in images.by_id}
+
+    def take(note: _Instance, value: JsonValue) -> None:
+        with once.of(note.id, value.where()):
+            if (image := images.of(note.image_id, value)) is None:
+                return
+            if note.category_id not in kinds:
+                value.refuse(f"the category {note.category_id}", "one that `categories` has", "category_id")
+            if note.iscrowd and not wanted.crowds:
+                skips.add(CROWDS, value.where())
+                return
+            box = image.box(note.bbox, value.where("bbox"))
+            objects[image.id].append(Object(kinds[note.category_id], box, note.attributes, note.visible))
+
+    def fields(image: CocoImage) -> dict[str, Any]:
+        things, relations = tuple(objects[image.id]), tuple(image.relations)
+        if relations and len(things) < sum(value == image.id for value in annotated):
+            skips.add("relations of images with things left out", images.places[image.id], len(relations))
+            relations = ()  # their indices would be of other things
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
-                refuse(f"{places[number]}.relations[{at}]", f"thing {wrong[0]}", f"one of the picture's {len(things)}")
-        fields: dict[str, Any] = {"size": image.size, "objects": things, "relations": relations}
-        records.append(wanted.record(image.file_name, places[number], **fields))
-    return records
+                where = f"{images.places[image.id]}.relations[{at}]"
+                refuse(where, f"thing {wrong[0]}", f"one of the picture's {len(things)}")
+        return {"objects": things, "relations": relations}
+
+    skips.each(notes := file.json.inner("annotations"), _Instance, take)
+    annotated = [note.get("image_id") for note in notes.value if isinstance(note, dict)]
+    return images.records(_near(wanted, file, images), fields)
 
 
-def _near(wanted: Wanted, file: Source, images: list[CocoImage]) -> Wanted:
+class CocoImages:
+    """The images of a COCO file by id, with their places; an id or a name that occurs twice counts once."""
+
+    def __init__(self, file: JsonValue, skips: Skips) -> None:
+        self.by_id: dict[int, CocoImage] = {}
+        self.places: dict[int, str] = {}
+        self._skips, once, once_name = skips, Once("image id"), Once("file name")
+
+        def take(image: CocoImage, value: JsonValue) -> None:
+            with once.of(image.id, where := value.where()):
+                once_name.check(image.file_name, where)
+            self.by_id[image.id], self.places[image.id] = image, where
+
+        listed = file.inner("images")
+        skips.each(listed, CocoImage, take)
+        named = (one.get("id") for one in listed.value if isinstance(one, dict))
+        self._left_out = {number for number in named if isinstance(number, int)} - self.by_id.keys()
+
+    def of(self, number: int, note: JsonValue) -> CocoImage | None:
+        """Return the image of an annotation; None, and count the annotation, if the image was left out."""
+        if number in self._left_out:
+            self._skips.add(LEFT, note.where())
+        elif number not in self.by_id:
+            note.refuse(f"the image id {number}", "one that `images` has", "image_id")
+        return self.by_id.get(number)
+
+    def records(self, wanted: Wanted, fields: Callable[[CocoImage], dict[str, Any]]) -> list[Record]:
+        def record(image: CocoImage) -> Record:
+            ids = wanted.numbered(image.file_name, image.id)
+            return wanted.record(image.file_name, self.places[image.id], size=image.size, **ids, **fields(image))
+
+        return wanted.records(self.by_id.values(), record)
+
+
+def _near(wanted: Wanted, file: Source, images: CocoImages) -> Wanted:
     """Look for the images of `captions_val2017.json` in `val2017` in or next to the wanted folder if it has none."""
     folder, name = wanted.pictures, file.path.stem.rpartition("_")[2]
-    if not isinstance(folder, Path) or not images or os.path.isfile(folder / images[0].file_name):
+    first = next((image.file_name for image in images.by_id.values()), None)
+    if not isinstance(folder, Path) or first is None or os.path.isfile(folder / first):
         return wanted
-    near = (one for one in (folder / name, folder.parent / name) if os.path.isfile(one / images[0].file_name))
+    near = (one for one in (folder / name, folder.parent / name) if os.path.isfile(one / first))
     return replace(wanted, pictures=next(near, folder))
-
-
-def images_by_id(images: list[CocoImage], file: JsonValue) -> tuple[dict[int, CocoImage], dict[int, str]]:
-    """Return the images and their places in the file, by id. Raises DataError for an id or a name that occurs twice."""
-    once, once_name = Once("image id"), Once("file name")
-    for at, image in enumerate(images):
-        where = file.where(f"images[{at}]")
-        once.check(image.id, where)
-        once_name.check(image.file_name, where)
-    return {image.id: image for image in images}, once.seen

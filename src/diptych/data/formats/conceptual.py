@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, key_of_name, read_json_lines, read_text
-from diptych.data.formats.values import Text
+from diptych.data.formats.parsing import Once, each_json_line, each_line, key_of_name
+from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
@@ -20,19 +20,17 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     A key is `NAME/NUMBER`: the table's name without its ending, and the line's number from 0. The image's path is its
     address below the folder of images; nothing is downloaded.
     """
-    records = []
-    for number, line in enumerate(read_text(table.path).split("\n")):
-        if not line.strip():
-            continue
-        where = f"{table.path.name} line {number + 1}"
+
+    def take(line: str, where: str) -> Record:
         caption, *rest = line.rstrip("\r").split("\t")
         if not caption.strip() or not 1 <= len(rest) < _MOST or not rest[0].strip():
             raise DataError(f"{where}: found {1 + len(rest)} fields, wanted `caption TAB url`; correct the line")
         if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
             caption, rest[0] = rest[0], caption
-        key = f"{table.path.stem}/{number:06d}"
-        records.append(wanted.record(rest[0].strip(), where, key=key, captions=(caption.strip(),)))
-    return records
+        key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"
+        return wanted.record(rest[0].strip(), where, key=key, captions=(caption.strip(),))
+
+    return each_line(table.path, wanted.skips, take)
 
 
 class _CaptionLine(Struct):
@@ -45,13 +43,15 @@ def read_lines(wanted: Wanted, lines: Source) -> list[Record]:
 
     One record a line; its key is the image's name. `ARCHIVE.zip@/NAME` is an image in a zip.
     """
-    records, once = [], Once("picture")
-    for value in read_json_lines(lines.path):
+    once = Once("picture")
+
+    def take(value: JsonValue) -> Record:
         line = value.read(_CaptionLine)
         name = line.image.replace("@/", "/", 1)
-        once.check(name, value.where())
-        if not line.caption:
-            value.refuse("no words", "at least one", "caption")
-        key = key_of_name(name.rpartition("/")[2])
-        records.append(wanted.record(name, value.where(), key=key, captions=(" ".join(line.caption),)))
-    return records
+        with once.of(name, value.where()):
+            if not line.caption:
+                value.refuse("no words", "at least one", "caption")
+            key = key_of_name(name.rpartition("/")[2])
+            return wanted.record(name, value.where(), key=key, captions=(" ".join(line.caption),))
+
+    return each_json_line(lines.path, wanted.skips, take)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from diptych.core import Expression, Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, picture_at, read_text
+from diptych.data.formats.parsing import Once, Skips, each_line, picture_at, read_text
 from diptych.data.formats.values import LONGEST, Box, corner_box
 from diptych.runtime.errors import DataError
 
@@ -30,34 +30,38 @@ def read(wanted: Wanted, sentences: Source, names: Source, annotations: Source |
     Without `wanted.split` the list's name is the split. With the folder `annotations`, each phrase that has boxes is an
     expression, with the box around all of them.
     """
-    once, records = Once("picture"), []
-    for number, name in enumerate(map(str.strip, read_text(names.path).split("\n")), start=1):
-        if not name:
-            continue
-        where = f"{names.path.name} line {number}"
-        once.check(name, where)
-        file = picture_at(sentences.path, f"{name}.txt", where)
-        assert file is not None
-        lines = [line for line in read_text(file).split("\n") if line.strip()]
-        captions = tuple(plain(line, f"{file.name} line {at}") for at, line in enumerate(lines, start=1))
-        if not captions:
-            raise DataError(f"{file.name}: found no sentences, wanted at least one; fetch it again", key=name)
-        boxes, size = dict[str, Box](), None
-        if annotations is not None:
-            size, boxes = _boxes(picture_at(annotations.path, f"{name}.xml", where))
-        expressions = tuple(
-            Expression(f"{name}/{at}/{place}", words, boxes[entity])
-            for at, line in enumerate(lines)
-            for place, (entity, _, words) in enumerate(_PHRASE.findall(line))
-            if entity in boxes
-        )
-        fields: dict[str, Any] = {"size": size, "captions": captions, "expressions": expressions}
-        split = wanted.split or names.path.stem
-        records.append(wanted.record(f"{name}.jpg", where, key=name, split=split, **fields))
-    return records
+    once = Once("picture")
+
+    def take(line: str, where: str) -> Record:
+        name = line.strip()
+        with once.of(name, where):
+            file = picture_at(sentences.path, f"{name}.txt", where)
+            assert file is not None
+
+            def sentence(line: str, where: str) -> tuple[int, str, str]:
+                return int(where.rpartition(" ")[2]) - 1, line, plain(line, where)
+
+            lines = each_line(file, wanted.skips, sentence)
+            if not lines:
+                raise DataError(f"{file.name}: found no sentences, wanted at least one; fetch it again", key=name)
+            boxes, size = dict[str, Box](), None
+            if annotations is not None:
+                size, boxes = _boxes(picture_at(annotations.path, f"{name}.xml", where), wanted.skips)
+            expressions = tuple(
+                Expression(f"{name}/{at}/{place}", words, boxes[entity])
+                for at, line, _ in lines
+                for place, (entity, _, words) in enumerate(_PHRASE.findall(line))
+                if entity in boxes
+            )
+            captions = tuple(text for _, _, text in lines)
+            fields: dict[str, Any] = {"size": size, "captions": captions, "expressions": expressions}
+            split = wanted.split or names.path.stem
+            return wanted.record(f"{name}.jpg", where, key=name, split=split, **fields)
+
+    return each_line(names.path, wanted.skips, take)
 
 
-def _boxes(file: Path | None) -> tuple[tuple[int, int], dict[str, Box]]:
+def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, Box]]:
     """Return the image's size in pixels, and by entity the box around all its boxes."""
     assert file is not None
     text = read_text(file)
@@ -74,12 +78,14 @@ def _boxes(file: Path | None) -> tuple[tuple[int, int], dict[str, Box]]:
                     corners[name.text or ""].append(tuple(_number(box, end) for end in ends))
     except (ElementTree.ParseError, ValueError) as error:
         raise DataError(f"{file.name}: found boxes that cannot be read ({error}); fetch it again") from None
-    size, around = (int(width), int(height)), {}
-    for entity, boxes in corners.items():
-        left, top, right, bottom = zip(*boxes, strict=True)
+    size = int(width), int(height)
+
+    def around(entity: str) -> tuple[str, Box]:
+        left, top, right, bottom = zip(*corners[entity], strict=True)
         whole = (min(left), min(top), max(right), max(bottom))
-        around[entity] = corner_box(whole, *size, f"{file.name}, entity {entity}")
-    return size, around
+        return entity, corner_box(whole, *size, f"{file.name}, entity {entity}")
+
+    return size, dict(skips.every(corners, around, "entity"))
 
 
 def _number(entry: ElementTree.Element, name: str) -> float:

@@ -2,12 +2,11 @@
 
 import csv
 import re
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from diptych.core import Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, first_line, key_of_name, read_text
+from diptych.data.formats.parsing import Once, each_line, first_line, key_of_name, read_text
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import ENDINGS
 
@@ -25,8 +24,14 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     images on no list are counted in `wanted.skips` and left out. Raises DataError where no caption is left.
     """
     path, skips, once = table.path, wanted.skips, Once("picture")
-    splits, captions = _listed(path.parent), ByImage[str]()
-    for name, words, where in _lines(path):
+    splits, captions, from_kaggle = _listed(path.parent), ByImage[str](), _is_kaggles(path)
+
+    def take(line: str, where: str) -> None:
+        if from_kaggle and line.strip().lower() == HEAD:
+            return
+        name, words = _of_csv(line.strip()) if from_kaggle else _of_token(line.strip())
+        if not name or words is None:
+            raise DataError(f"{where}: wanted {_WANTED[from_kaggle]}; correct the line")
         if PurePath(name).suffix.lower() not in ENDINGS:
             skips.add("captions of what is called as no picture", where)
         elif splits and name not in splits:
@@ -37,11 +42,18 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
             if name not in captions:
                 once.check(key_of_name(name), where)
             captions.add(name, words, where)
-    if missing := next((name for name in splits if name not in captions), None):
-        raise DataError(f"{path}: found no caption of {missing}, which is on a list in its folder; fetch both again")
+
+    def check_listed(name: str) -> None:
+        if name not in captions:
+            raise DataError(f"{path}: found no caption of {name}, which is on a list in its folder; fetch both again")
+
+    each_line(path, skips, take)
+    skips.every(splits, check_listed, "listed image")
     if not len(captions):
-        raise DataError(f"{path}: found no caption of any picture, wanted lines of {_WANTED[_is_kaggles(path)]}")
-    return [wanted.record(name, where, split=splits.get(name), captions=texts) for name, texts, where in captions]
+        raise DataError(f"{path}: found no caption of any picture, wanted lines of {_WANTED[from_kaggle]}; {skips}")
+    return captions.records(
+        wanted, lambda name, texts, where: wanted.record(name, where, split=splits.get(name), captions=texts)
+    )
 
 
 def is_table(table: Path) -> bool:
@@ -64,19 +76,6 @@ def _listed(folder: Path) -> dict[str, str]:
                 if (other := splits.setdefault(image, split)) != split:
                     raise DataError(f"{folder / name}: found {image}, which is in {other} too; fetch it again")
     return splits
-
-
-def _lines(table: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield image, caption (which may be empty) and place of each line."""
-    from_kaggle = _is_kaggles(table)
-    for number, line in enumerate(map(str.strip, read_text(table).split("\n")), start=1):
-        if not line or (from_kaggle and line.lower() == HEAD):
-            continue
-        name, words = _of_csv(line) if from_kaggle else _of_token(line)
-        where = f"{table.name} line {number}"
-        if not name or words is None:
-            raise DataError(f"{where}: wanted {_WANTED[from_kaggle]}; correct the line")
-        yield name, words, where
 
 
 def _of_token(line: str) -> tuple[str, str | None]:

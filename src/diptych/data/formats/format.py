@@ -1,14 +1,26 @@
 """What a data format consists of: a name, its files, how they are recognised, and how they are read."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from diptych.core import Record
-from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
+from diptych.data.formats.parsing import (
+    LOOKED_AT,
+    Pictures,
+    Skips,
+    first_line,
+    key_of_name,
+    number_of_name,
+    parsed_line,
+    picture_at,
+    read_json,
+)
 from diptych.data.formats.values import JsonValue
 from diptych.runtime.errors import DataError
 
@@ -35,9 +47,18 @@ class Wanted:
     split: str | None = None  # None: drawn for each image by the seed
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
+    crowds: bool = False  # keep COCO's boxes around many things of one kind
 
     def split_of(self, key: str) -> str:
         return self.split or drawn_split(key, self.seed)
+
+    def numbered(self, image: str, number: int | None) -> dict[str, int]:
+        """Return `Record.image_id` as a field, unless the image's name is its number."""
+        return {} if number is None or number_of_name(key_of_name(image)) == number else {"image_id": number}
+
+    def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
+        """Return the record of each image; one that is missing or misnamed is passed over."""
+        return self.skips.every(images, made, "image")
 
     def splitting(self, records: Sequence[Record]) -> list[Record]:
         """Give each record of files that name no split the wanted one."""
@@ -69,6 +90,10 @@ class ByImage(Generic[Item]):
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    def records(self, wanted: Wanted, made: Callable[[Any, tuple[Item, ...], str], Record]) -> list[Record]:
+        """Return the record of each image, made of its name, items and place, as `Wanted.records`."""
+        return wanted.records(self, lambda one: made(*one))
 
     def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
         """Yield each image with its items, and the place of the first of them."""
@@ -113,19 +138,26 @@ class Source:
 
     def has(self, *names: str, ending: str = ".json") -> bool:
         """Return True for a JSON object with these names; for `.jsonl`, if the first line is one."""
+        if ending == ".jsonl" and self.is_lines:
+            with suppress(DataError):
+                return _is_object(parsed_line(self.path, *names).value, names)
         return _is_object(self._value(ending), names)
 
     def values_have(self, *names: str) -> bool:
-        """Return True for a JSON object whose first value is an object with these names."""
+        """Return True for a JSON object one of whose first values is an object with these names."""
         value = self._value()
-        return isinstance(value, dict) and _is_object(next(iter(value.values()), None), names)
+        return isinstance(value, dict) and _any_has(value.values(), names)
 
     def first_has(self, name: str, list_of: str = "") -> bool:
-        """Return True if the first object of a JSON list, or of the list `list_of` in an object, has this name."""
+        """Return True if one of the first objects of a JSON list, or of the list `list_of` in an object, has it."""
         value = self._value()
         if list_of:
             value = value.get(list_of) if isinstance(value, dict) else None
-        return isinstance(value, list) and bool(value) and _is_object(value[0], [name])
+        return isinstance(value, list) and _any_has(value, [name])
+
+
+def _any_has(values: Iterable[Any], names: Sequence[str]) -> bool:
+    return any(_is_object(value, names) for value in islice(values, LOOKED_AT))
 
 
 def _is_object(value: Any, names: Sequence[str]) -> bool:

@@ -22,10 +22,13 @@ def read(wanted: Wanted, questions: Source) -> list[Record]:
     Questions of the test set have no answer.
     """
     by_image = ByImage[Question]()
-    for key in questions.json.read(dict[str, Any]):
+
+    def take(key: str) -> None:
         value = questions.json.inner(key)
         one = value.read(_GqaQuestion)
         answers = () if one.answer is UNSET else (one.answer,)
         kind = answer_kind(answers) if answers else "other"
         by_image.add(one.image_id, Question(key, one.question, answers, kind), value.where())
-    return [wanted.record(f"{name}.jpg", where, questions=items) for name, items, where in by_image]
+
+    wanted.skips.every(questions.json.read(dict[str, Any]), take, "question")
+    return by_image.records(wanted, lambda name, items, where: wanted.record(f"{name}.jpg", where, questions=items))

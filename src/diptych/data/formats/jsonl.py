@@ -11,15 +11,17 @@
 
 Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the image's `objects`. `split` is optional.
 Several lines may have the same image. `more` has the words of further tasks by their names; an entry may have `boxes`
-too.
+too. `image_id` and `question_id` are kept as names of the image and the question, for evaluation servers.
 
 Captions that a model wrote are marked (`diptych augment`):
 
     {"image": "a.jpg", "captions": ["a dog"], "generated": [{"text": "a dog", "by": "xgpt/3f2a9c01d4", "score": -2.5}]}
 """
 
+import itertools
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from diptych.core.record import WORDED
 from diptych.data.formats import values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Skips, answer_kind, picture_at, read_json_lines
+from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, picture_at
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import picture_size
 
@@ -42,6 +44,7 @@ class Unreadable(DataError):
 class _Line(Struct):
     image: values.Text
     split: values.Text | UnsetType = UNSET
+    image_id: int | None = None
 
 
 class _Generated(Struct):
@@ -51,7 +54,7 @@ class _Generated(Struct):
 
 
 class _CaptionsOfLine(Struct):
-    captions: list[values.Words]
+    captions: list[Any]
     generated: list[_Generated] = []
 
 
@@ -67,7 +70,7 @@ class _Thing(Struct):
 
 
 class _Things(Struct):
-    objects: list[_Thing]
+    objects: list[Any]
 
 
 class _Pointed(Struct):
@@ -82,18 +85,20 @@ class _Stated(Struct):
 
 class _Question(Struct):
     question: values.Text
-    answers: list[values.Words]
+    answers: list[Any]
+    question_id: int | str | None = None
 
 
 class _ChoicesOfLine(Struct):
     question: values.Text
     choices: values.Four
     answer: values.Option
+    question_id: int | str | None = None
 
 
 class _Item(Struct):
     text: values.Text
-    answers: list[values.Words] = []
+    answers: list[Any] = []
     boxes: list[values.Corners] = []
 
 
@@ -108,21 +113,27 @@ KINDS = ("captions", "question", "expression", "statement", "objects", "more")
 def read(wanted: Wanted, lines: Source) -> list[Record]:
     """Read one record an image, in the order of their first lines; a key is the image's name.
 
-    Empty captions, empty answers and lines without any words are counted in `wanted.skips` and left out. Raises
-    DataError where nothing remains.
+    Empty captions and answers, lines without words and lines that make no sense are counted in `wanted.skips` and left
+    out. Raises DataError where nothing remains.
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
     records, splits = dict[str, Record](), dict[str, str]()
-    for value in read_json_lines(lines.path):
+
+    def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
         name = line.image
-        if line.split is not UNSET and (earlier := splits.setdefault(name, line.split)) != line.split:
+        if line.split is not UNSET and (earlier := splits.get(name, line.split)) != line.split:
             value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
+        if line.image_id not in (None, old.image_id):
+            old = replace(old, **wanted.numbered(name, line.image_id))
         records[name] = reader.added(old, value)
-    for record in records.values():
-        _check_tags(record, lines.path.name)
-    filled = [record for record in records.values() if any(record.words().values())]
+        if line.split is not UNSET:
+            splits[name] = line.split
+
+    each_json_line(lines.path, wanted.skips, take)
+    tagged = wanted.records(records.values(), lambda record: reader.with_known_tags(record, lines.path.name))
+    filled = [record for record in tagged if any(record.words().values())]
     if not filled:
         skips = wanted.skips
         raise DataError(
@@ -138,6 +149,7 @@ class _LineReader:
 
     skips: Skips
     folder: Path  # of the lines
+    lost: set[str] = field(default_factory=set)  # images with objects that make no sense: their numbers do not count
 
     def added(self, record: Record, value: values.JsonValue) -> Record:
         line = value.value
@@ -169,7 +181,7 @@ class _LineReader:
 
     def _with_captions(self, record: Record, value: values.JsonValue) -> Record:
         line = value.read(_CaptionsOfLine)
-        captions = self.skips.filled(line.captions, "empty captions", value.where("captions"))
+        captions = self.skips.filled(value.inner("captions"), "empty captions")
         if not line.captions:
             self.skips.add("lines with no captions", value.where("captions"))
         for at, one in enumerate(line.generated):
@@ -182,8 +194,11 @@ class _LineReader:
         size = self._size(record, value)
         record = replace(record, size=size)
         if "objects" in value.value:
-            listed = enumerate(value.read(_Things).objects)
-            objects = tuple(_object(thing, size, value.where(f"objects[{at}].box")) for at, thing in listed)
+            count = len(value.read(_Things).objects)
+            listed = value.inner("objects")
+            objects = tuple(self.skips.each(listed, _Thing, lambda one, place: _object(one, size, place.where("box"))))
+            if len(objects) < count:
+                self.lost.add(record.key)
             if record.objects and record.objects != objects:
                 value.refuse("other objects", f"those of an earlier line with {record.key}: give them once", "objects")
             record = replace(record, objects=objects)
@@ -199,29 +214,49 @@ class _LineReader:
         for name in more.read(dict[str, Any]):
             if name in WORDED:
                 value.refuse(f"`{name}` in `more`", "the name of a further task there, and this in the line itself")
-            items, first = [], len(record.more.get(name, ()))
-            for at, item in enumerate((listed := more.inner(name)).read(list[_Item])):
-                size = self._size(record, value) if item.boxes else (1, 1)
-                boxes = tuple(values.box_of(box, *size, listed.where(f"[{at}].boxes")) for box in item.boxes)
-                answers = self.skips.filled(item.answers, "empty answers", listed.where(f"[{at}].answers"))
-                items.append(TaskItem(f"{record.key}/{first + at}", item.text, answers, boxes))
-            tasks[name] = tuple(items)
+            first = len(record.more.get(name, ()))
+            keys = (f"{record.key}/{first + at}" for at in itertools.count())
+
+            def item(one: _Item, place: values.JsonValue, keys: Iterator[str] = keys) -> TaskItem:
+                size = self._size(record, value) if one.boxes else (1, 1)
+                boxes = tuple(values.box_of(box, *size, place.where("boxes")) for box in one.boxes)
+                answers = self.skips.filled(place.inner("answers"), "empty answers") if one.answers else ()
+                return TaskItem(next(keys), one.text, answers, boxes)
+
+            tasks[name] = tuple(self.skips.each(more.inner(name), _Item, item))
         return record.joined(Record(record.key, record.split, more=tasks))
 
     def _with_question(self, record: Record, value: values.JsonValue) -> Record:
         line = value.read(_Question)
-        if not (answers := self.skips.filled(line.answers, "empty answers", value.where("answers"))):
+        if not (answers := self.skips.filled(value.inner("answers"), "empty answers")):
             self.skips.add("questions with no answers", value.where())
             return record
-        question = Question(f"{record.key}/{len(record.questions)}", line.question, answers, answer_kind(answers))
+        key = f"{record.key}/{len(record.questions)}" if line.question_id is None else str(line.question_id)
+        question = Question(key, line.question, answers, answer_kind(answers))
         return replace(record, questions=(*record.questions, question))
 
     def _with_choices(self, record: Record, value: values.JsonValue) -> Record:
         line, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
         rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
-        key = f"{record.key}/{len(record.choices)}"
+        key = f"{record.key}/{len(record.choices)}" if line.question_id is None else str(line.question_id)
         choices = Choices(key, line.question, line.choices, line.answer, rationales, rationale)
         return replace(record, choices=(*record.choices, choices))
+
+    def with_known_tags(self, record: Record, file: str) -> Record:
+        """Pass over choices with a tag without an object; checked last, since objects may be in a later line."""
+        count = 0 if record.key in self.lost else len(record.objects)
+
+        def known(choices: Choices) -> Choices:
+            for text in (choices.question, *choices.answers, *choices.rationales):
+                for tag in tags(text):
+                    if tag >= count:
+                        raise DataError(
+                            f"{file}: found [{tag}] in “{text}”, wanted one of the {count} objects of {record.key}, "
+                            "counted from 0; add it to the `objects` of a line with that picture"
+                        )
+            return choices
+
+        return replace(record, choices=tuple(self.skips.every(record.choices, known, "choices")))
 
     def _size(self, record: Record, value: values.JsonValue) -> tuple[int, int]:
         """Return the image's width and height in pixels, from this line, an earlier one, or the file.
@@ -245,15 +280,3 @@ class _LineReader:
 def _object(thing: _Thing, size: tuple[int, int], where: str) -> Object:
     box = values.box_of(thing.box, *size, where)
     return Object(thing.kind, box, mask=() if thing.outline is UNSET else mask_of(thing.outline, box, *size))
-
-
-def _check_tags(record: Record, file: str) -> None:
-    """Raise DataError for a tag without an object; checked last, since objects may be in a later line."""
-    for choices in record.choices:
-        for text in (choices.question, *choices.answers, *choices.rationales):
-            for tag in tags(text):
-                if tag >= len(record.objects):
-                    raise DataError(
-                        f"{file}: found [{tag}] in “{text}”, wanted one of the {len(record.objects)} objects of "
-                        f"{record.key}, counted from 0; add it to the `objects` of a line with that picture"
-                    )

@@ -1,11 +1,14 @@
 """Karpathy's splits of COCO, Flickr30k, Flickr8k: dataset_coco.json (cs.stanford.edu/people/karpathy/deepimagesent)."""
 
+from collections import Counter
+from typing import Any
+
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, key_of_name
-from diptych.data.formats.values import Text, Words
+from diptych.data.formats.values import JsonValue, Text, Words
 
 SPLITS = {"restval": "train"}  # the rest of COCO's validation set, which is commonly trained on
 
@@ -16,29 +19,37 @@ class _Sentence(Struct):
 
 class _KarpathyImage(Struct):
     filename: Text
-    sentences: list[_Sentence]
+    sentences: list[Any]
     split: Text
     filepath: Text | UnsetType = UNSET
+    cocoid: int | None = None  # COCO's own number
 
 
 class _KarpathyFile(Struct):
-    images: list[_KarpathyImage]
+    images: list[Any]
 
 
 def read(wanted: Wanted, file: Source) -> list[Record]:
     """Read one record an image, with its captions and its own split; `restval` becomes `train`.
 
-    An image of COCO is in its `filepath`, such as val2014; the key is its name without that. Empty captions are counted
+    An image of COCO is in its `filepath`, such as val2014; the key is its name without that, where no
+    image of another folder has the same name. Empty captions are counted
     in `wanted.skips`.
     """
-    once, records, value = Once("file name"), [], file.json
-    for at, image in enumerate(value.read(_KarpathyFile).images):
-        name, where = image.filename, value.where(f"images[{at}]")
-        once.check(name, where)
-        captions = wanted.skips.filled(
-            [one.raw.strip() for one in image.sentences], "empty captions", f"{where}.sentences"
-        )
-        path = name if image.filepath is UNSET else f"{image.filepath}/{name}"
-        split = SPLITS.get(image.split, image.split)
-        records.append(wanted.record(path, where, key=key_of_name(name), split=split, captions=captions))
-    return records
+    once, names = Once("file name"), Counter[str]()
+    file.json.read(_KarpathyFile)
+    listed = file.json.inner("images")
+    names.update(str(one.get("filename")) for one in listed.value if isinstance(one, dict))
+
+    def take(image: _KarpathyImage, value: JsonValue) -> Record:
+        where = value.where()
+        path = image.filename if image.filepath is UNSET else f"{image.filepath}/{image.filename}"
+        with once.of(path, where):
+            captions = wanted.skips.worded(
+                value.inner("sentences"), _Sentence, lambda one: one.raw.strip(), "empty captions"
+            )
+            key = key_of_name(path if names[image.filename] > 1 else image.filename)
+            split, ids = SPLITS.get(image.split, image.split), wanted.numbered(image.filename, image.cocoid)
+            return wanted.record(path, where, key=key, split=split, captions=captions, **ids)
+
+    return wanted.skips.each(listed, _KarpathyImage, take)

@@ -4,8 +4,9 @@
      "vqa": ["v2_OpenEnded_mscoco_train2014_questions.json", "v2_mscoco_train2014_annotations.json"]}
 
 Paths start from the manifest's own folder. `images` is a folder or a list of folders, by default the manifest's own;
-`split` applies to files that name none; `about` is a comment. Other names are those of `FORMATS`, each with a file or
-the list of the format's files. Several such sets, a split each, are a list: {"sets": [{...}, {...}]}.
+`split` applies to files that name none; `crowds` true keeps COCO's crowds; `about` is a comment. Other names are those
+of `FORMATS`, each with a file or the list of the format's files. Several such sets, a split each, are a list:
+{"sets": [{...}, {...}]}.
 
 Missing images are counted and left out, since public sets are seldom complete.
 """
@@ -25,7 +26,8 @@ from diptych.runtime.errors import DataError, nearest
 from diptych.vision.archives import is_there
 
 WHAT = "a manifest .json that names the files of a set"
-OWN = (IMAGES, SPLIT, ABOUT)
+CROWDS = "crowds"
+OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
 Formats = Mapping[str, Format]
 _Name: Any = Text
 
@@ -68,7 +70,8 @@ def _set(entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_
         entry.refuse("no file of data", f"at least one, under {', '.join(formats)}")
     split = entry.inner(SPLIT).read(_Name) if SPLIT in entry.value else wanted.split
     pictures = _pictures(entry, folder, wanted.pictures, need_pictures)
-    mine = replace(wanted, pictures=pictures, split=split)
+    crowds = entry.inner(CROWDS).read(bool) if CROWDS in entry.value else wanted.crowds
+    mine = replace(wanted, pictures=pictures, split=split, crowds=crowds)
     return [record for name in named for record in _read(name, entry.inner(name), folder, formats, mine)]
 
 

@@ -5,7 +5,7 @@ from msgspec import UNSET, Struct, UnsetType
 from diptych.core import Record, Statement
 from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import read_items
-from diptych.data.formats.values import Flag, Text, is_true
+from diptych.data.formats.values import Flag, JsonValue, Text, is_true
 from diptych.vision.archives import BESIDE
 
 
@@ -29,9 +29,12 @@ class _PairClaim(_Claim):
 def read(wanted: Wanted, lines: Source) -> list[Record]:
     """Read lines {"identifier", "sentence", "label", "image"}, as NLVR2's but about one image: one record an image."""
     by_image = ByImage[Statement]()
-    for line, value in read_items(lines.path, _SingleClaim, "identifier", "identifier"):
+
+    def take(line: _SingleClaim, value: JsonValue) -> None:
         by_image.add(line.image, line.statement(), value.where())
-    return [wanted.record(name, where, statements=items) for name, items, where in by_image]
+
+    read_items(lines.path, wanted.skips, _SingleClaim, "identifier", "identifier", take)
+    return by_image.records(wanted, lambda name, items, where: wanted.record(name, where, statements=items))
 
 
 def read_pairs(wanted: Wanted, lines: Source) -> list[Record]:
@@ -40,11 +43,16 @@ def read_pairs(wanted: Wanted, lines: Source) -> list[Record]:
     `dev-850-0-1` is about `dev-850-0-img0.png` and `dev-850-0-img1.png`; images of `train` are in a `directory`.
     """
     by_pair, images = ByImage[Statement](), dict[str, str]()
-    for line, value in read_items(lines.path, _PairClaim, "identifier", "identifier"):
+
+    def take(line: _PairClaim, value: JsonValue) -> None:
         stem = line.identifier.rpartition("-")[0]
         if not stem:
             value.refuse(f"`{line.identifier}`", "one such as dev-850-0-1", "identifier")
         folder = "" if line.directory is UNSET else f"{line.directory}/"
         images.setdefault(stem, f"{folder}{stem}-img0.png{BESIDE}{stem}-img1.png")
         by_pair.add(stem, line.statement(), value.where())
-    return [wanted.record(images[stem], where, key=stem, statements=items) for stem, items, where in by_pair]
+
+    read_items(lines.path, wanted.skips, _PairClaim, "identifier", "identifier", take)
+    return by_pair.records(
+        wanted, lambda stem, items, where: wanted.record(images[stem], where, key=stem, statements=items)
+    )

@@ -2,43 +2,110 @@
 
 import gc
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 from unicodedata import normalize
 
 from diptych.core import Record
-from diptych.data.formats.values import JsonValue
+from diptych.data.formats.values import CORRECT, JsonValue, Words
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import is_there
 
 T = TypeVar("T")
+V = TypeVar("V")
+_NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
+BAD = "entries that make no sense"
+MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
+NAMED, SEPARATOR = 3, " | "
+LOOKED_AT = 20  # first lines that are searched for one that shows the format
 
 
 @dataclass
 class Skips:
-    """Counts of entries that were left out because nothing can be learnt from them, each with its first place."""
+    """Counts of entries that were left out, each with its first places.
 
+    An entry that makes no sense costs that entry alone. `allowed` (--skip-bad) accepts any number of them.
+    """
+
+    allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, str] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)  # the first NAMED of each
+    _read: dict[str, list[int]] = field(default_factory=dict)  # bad entries and all entries, by kind
 
-    def add(self, what: str, where: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
-        self.first.setdefault(what, where)
+    @property
+    def first(self) -> dict[str, str]:
+        return {what: places[0] for what, places in self.places.items()}
 
-    def filled(self, texts: list[str], what: str, where: str) -> tuple[str, ...]:
-        """Return the texts with words; count the others as `what`, at `where[0]`, `where[1]`, ..."""
-        for at, text in enumerate(texts):
-            if not text.strip():
-                self.add(what, f"{where}[{at}]")
-        return tuple(text for text in texts if text.strip())
+    def add(self, what: str, where: str, count: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + count
+        if len(places := self.places.setdefault(what, [])) < NAMED:
+            places.append(where)
+
+    def every(self, items: Iterable[V], take: Callable[[V], T], kind: str) -> list[T]:
+        """Return `take` of each item; one that raises a DataError is passed over, counted and named.
+
+        Raises the first of these errors if they leave nothing.
+        """
+        kept, errors, bad, number = list[T](), list[DataError](), 0, 0
+        for number, item in enumerate(items, start=1):  # noqa: B007  the last number is the count
+            try:
+                kept.append(take(item))
+            except DataError as error:
+                bad += 1
+                errors += [error] if bad <= NAMED else []
+        if errors and not kept:
+            raise errors[0]
+        tally = self._read.setdefault(kind, [0, 0])
+        tally[0], tally[1] = tally[0] + bad, tally[1] + number
+        for error in errors:
+            self.add(BAD, str(error).removesuffix(CORRECT), 1 if error is not errors[-1] else 1 + bad - len(errors))
+        return kept
+
+    def each(self, value: JsonValue, kind: type[V], take: Callable[[V, JsonValue], T]) -> list[T]:
+        """Return `take` of each entry of a JSON list and its value, as `every`."""
+
+        def one(at: int) -> T:
+            entry = value.inner(at)
+            return take(entry.read(kind), entry)
+
+        return self.every(range(len(value.read(list))), one, getattr(kind, "__name__", "text"))
+
+    def check(self) -> None:
+        """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, make no sense."""
+        for bad, number in self._read.values():
+            if bad > MOST_BAD and bad > number * BAD_SHARE and not self.allowed:
+                raise DataError(
+                    f"{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
+                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or read the others: --skip-bad"
+                )
+
+    def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
+        """Return the texts with words of a JSON list; count empty ones as `what`."""
+
+        return self.worded(texts, _TEXT, str, what)
+
+    def worded(self, entries: JsonValue, kind: type[V], text_of: Callable[[V], str], what: str) -> tuple[str, ...]:
+        """Return the texts with words of a JSON list's entries; count empty ones as `what`."""
+
+        def one(entry: V, value: JsonValue) -> str:
+            if not (text := text_of(entry)).strip():
+                self.add(what, value.where())
+            return text
+
+        return tuple(text for text in self.each(entries, kind, one) if text.strip())
 
     def __str__(self) -> str:
-        return "; ".join(f"{what}: {count} (the first: {self.first[what]})" for what, count in self.counts.items())
+        parts = ((what, f"{count:,}", SEPARATOR.join(self.places[what])) for what, count in self.counts.items())
+        return "; ".join(f"{what}: {count} (the first: {places})" for what, count, places in parts)
+
+
+_TEXT: Any = Words
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -105,31 +172,68 @@ def read_json(path: Path) -> JsonValue:
     return _parse(read_text(path), path.name, whole=True)
 
 
-def read_json_lines(path: Path) -> Iterator[JsonValue]:
-    """Yield the value of each line that is not empty."""
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            yield _parse(line, f"{path.name} line {number}", whole=False)
+def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T]:
+    """Return `take` of each line that is not empty and of its place, as `Skips.every`."""
+    lines = ((line, number) for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip())
+    return skips.every(lines, lambda line: take(line[0], f"{path.name} line {line[1]}"), "line")
 
 
-def read_items(path: Path, kind: type[T], field: str, what: str) -> Iterator[tuple[T, JsonValue]]:
-    """Yield each line as a struct, with its value. `field` occurs once in the file, and is called `what` in errors."""
+def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
+    """Return `take` of the value of each line; of a line that begins inside one cut by a crash, that of the later."""
+
+    def one(line: str, where: str) -> T:
+        try:
+            value = _parse(line, where, whole=False)
+        except DataError as error:
+            start = re.match(r'\s*(\{\s*"[^"]*")', line)
+            at = line.rfind(start[1]) if start is not None else 0
+            if start is None or at <= start.start(1):
+                raise
+            try:
+                value = _parse(line[at:], where, whole=False)
+            except DataError:
+                raise error from None
+            taken = take(value)
+            skips.add(BAD, f"{where}: found a line that is cut short, and the next in it")
+            return taken
+        return take(value)
+
+    return each_line(path, skips, one)
+
+
+def read_items(
+    path: Path, skips: Skips, kind: type[T], field: str, what: str, take: Callable[[T, JsonValue], object]
+) -> None:
+    """Take each line as a struct, with its value. `field` occurs once in the file, and is called `what` in errors."""
     once = Once(what)
-    for value in read_json_lines(path):
+
+    def one(value: JsonValue) -> None:
         item = value.read(kind)
-        once.check(getattr(item, field), value.where())
-        yield item, value
+        with once.of(getattr(item, field), value.where()):
+            take(item, value)
+
+    each_json_line(path, skips, one)
 
 
 def first_line(path: Path) -> tuple[str, bool]:
     """Return the first non-empty line, and True if another follows; bytes that are not UTF-8 are replaced."""
+    lines = first_lines(path, 2)
+    return lines[0] if lines else "", len(lines) > 1
+
+
+def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
     with _readable(path), path.open(encoding="utf-8-sig", errors="replace") as file:
-        lines = (line.strip() for line in file if line.strip())
-        return next(lines, ""), next(lines, None) is not None
+        return list(islice((line.strip() for line in file if line.strip()), most))
 
 
-def parsed_line(path: Path) -> JsonValue:
-    """Return the value of the first of JSON lines."""
+def parsed_line(path: Path, *names: str) -> JsonValue:
+    """Return the value of the first of JSON lines that has these names; without one, that of the first line."""
+    for line in first_lines(path) if names else ():
+        with suppress(DataError):
+            if isinstance((value := _parse(line, path.name, whole=False)).value, dict) and set(names) <= set(
+                value.value
+            ):
+                return value
     return _parse(first_line(path)[0], f"{path.name} line 1", whole=False)
 
 
@@ -192,11 +296,27 @@ class Once:
             )
         self.seen[value] = where
 
+    @contextmanager
+    def of(self, value: object, where: str) -> Iterator[None]:
+        """Check a value, and forget it if its entry turns out to make no sense: a later one may be whole."""
+        self.check(value, where)
+        try:
+            yield
+        except DataError:
+            del self.seen[value]
+            raise
+
 
 def key_of_name(name: str) -> str:
     """Return the key of an image that its data set names by file: the name without its ending."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}{file.rpartition('.')[0] or file}"
+
+
+def number_of_name(key: str) -> int | None:
+    """Return the number of an image whose name is COCO's, such as COCO_val2014_000000000042, or digits alone."""
+    match = _NUMBERED.fullmatch(key.rpartition("/")[2])
+    return None if match is None else int(match[1])
 
 
 def key_of(split: str, image_id: int) -> str:

@@ -10,17 +10,18 @@ The official `refs(unc).p` is a pickle; `runtime.unpickle` reads its plain value
 with boxes in pixels, as in COCO.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Expression, Record
-from diptych.data.formats.coco import CocoImage, images_by_id
+from diptych.data.formats.coco import CROWDS, CocoImage, CocoImages
 from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Once, key_of_name
-from diptych.data.formats.values import Corners, JsonValue, Text, box_of
+from diptych.data.formats.values import Box, Corners, JsonValue, Text
 from diptych.runtime import unpickle
+from diptych.runtime.errors import DataError
 
 PICKLES = (".p", ".pkl", ".pickle")
 
@@ -33,12 +34,13 @@ class _RefSentence(Struct):
 class _Ref(Struct, kw_only=True):
     ref_id: int
     image_id: int
-    sentences: list[_RefSentence]
+    sentences: list[Any]
     split: Text | UnsetType = UNSET
 
 
 class _BoxedRef(_Ref, kw_only=True):
     bbox: Corners
+    iscrowd: Literal[0, 1] = 0
 
 
 class _OfficialRef(_Ref, kw_only=True):
@@ -46,16 +48,17 @@ class _OfficialRef(_Ref, kw_only=True):
 
 
 class _RefImages(Struct):
-    images: list[CocoImage]
+    images: list[Any]
 
 
 class _RefBox(Struct):
     id: int
     bbox: Corners
+    iscrowd: Literal[0, 1] = 0
 
 
 class _RefInstances(_RefImages):
-    annotations: list[_RefBox]
+    annotations: list[Any]
 
 
 class _WithRefs(Struct):
@@ -73,44 +76,72 @@ def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[
     if instances is None and isinstance(file.value, list):
         file.refuse("refs without boxes", "`instances.json` of the same folder too, as a second file")
     with_images = file if instances is None else instances.json
-    boxes: dict[int, Corners] = {}
+    boxes: dict[int, _RefBox] = {}
     if instances is not None:
-        boxes = {note.id: note.bbox for note in with_images.read(_RefInstances).annotations}
-    images, places = images_by_id(with_images.read(_RefImages).images, with_images)
+        with_images.read(_RefInstances)
+        wanted.skips.each(with_images.inner("annotations"), _RefBox, lambda note, _: boxes.setdefault(note.id, note))
+    with_images.read(_RefImages)
+    images = CocoImages(with_images, wanted.skips)
     if not isinstance(file.value, list):
         file.read(_WithRefs)
         file = file.inner("refs")
-    by_image, splits = ByImage[Expression](), dict[int, str]()
-    once, once_sentence = Once("ref id"), Once("sentence id")
-    listed: Sequence[_BoxedRef | _OfficialRef]
-    listed = file.read(list[_BoxedRef]) if instances is None else file.read(list[_OfficialRef])
-    for at, ref in enumerate(listed):
-        once.check(ref.ref_id, file.where(f"[{at}]"))
-        if ref.image_id not in images:
-            file.refuse(f"the image id {ref.image_id}", "one that `images` has", f"[{at}].image_id")
-        image = images[ref.image_id]
-        split = wanted.split_of(key_of_name(image.file_name)) if ref.split is UNSET else ref.split
-        if splits.setdefault(image.id, split) != split:
-            file.refuse(
-                f"a ref of {split!r} on a picture with refs of {splits[image.id]!r}",
-                "a picture in one split, as in all of RefCOCO but the google split of RefCOCOg (its umd split is so)",
-                f"[{at}]",
-            )
-        if isinstance(ref, _BoxedRef):
-            corners = ref.bbox
-        elif ref.ann_id in boxes:
-            corners = boxes[ref.ann_id]
-        else:
-            known = f"one that {with_images.where()} has"
-            file.refuse(f"the annotation id {ref.ann_id}", known, f"[{at}].ann_id")
-        box = box_of(corners, image.width, image.height, file.where(f"[{at}].bbox"))
-        for place, sentence in enumerate(ref.sentences):
-            once_sentence.check(sentence.sent_id, file.where(f"[{at}].sentences[{place}]"))
+    by_image = _Expressions(wanted, images, boxes, with_images.where())
+    wanted.skips.each(file, _BoxedRef if instances is None else _OfficialRef, by_image.take)
+    return by_image.records()
+
+
+class _Expressions:
+    """The expressions of refs, grouped by image, each image with its split."""
+
+    def __init__(self, wanted: Wanted, images: CocoImages, boxes: Mapping[int, _RefBox], boxes_at: str) -> None:
+        self._wanted, self._images, self._boxes, self._boxes_at = wanted, images, boxes, boxes_at
+        self._by_image, self._splits = ByImage[Expression](), dict[int, str]()
+        self._mixed: DataError | None = None
+        self._once, self._once_sentence = Once("ref id"), Once("sentence id")
+
+    def take(self, ref: _BoxedRef | _OfficialRef, value: JsonValue) -> None:
+        with self._once.of(ref.ref_id, value.where()):
+            if (image := self._images.of(ref.image_id, value)) is None:
+                return
+            split = self._wanted.split_of(key_of_name(image.file_name)) if ref.split is UNSET else ref.split
+            self._check_split(image.id, split, value)
+            if isinstance(ref, _BoxedRef):
+                corners, is_crowd = ref.bbox, ref.iscrowd
+            elif ref.ann_id in self._boxes:
+                corners, is_crowd = self._boxes[ref.ann_id].bbox, self._boxes[ref.ann_id].iscrowd
+            else:
+                value.refuse(f"the annotation id {ref.ann_id}", f"one that {self._boxes_at} has", "ann_id")
+            if is_crowd and not self._wanted.crowds:
+                self._wanted.skips.add(CROWDS, value.where())
+                return
+            self._add(image, image.box(corners, value.where("bbox")), value.inner("sentences"))
+
+    def _check_split(self, number: int, split: str, value: JsonValue) -> None:
+        """Refuse the whole file if an image is in two splits: that is no bad entry, but another division."""
+        try:
+            if (earlier := self._splits.setdefault(number, split)) != split:
+                value.refuse(
+                    f"a ref of {split!r} on a picture with refs of {earlier!r}",
+                    "a picture in one split, as in all of RefCOCO but RefCOCOg's google split (its umd split is so)",
+                )
+        except DataError as error:
+            self._mixed = self._mixed or error
+
+    def _add(self, image: CocoImage, box: Box, sentences: JsonValue) -> None:
+        def take(sentence: _RefSentence, value: JsonValue) -> None:
+            self._once_sentence.check(sentence.sent_id, value.where())
             expression = Expression(str(sentence.sent_id), sentence.sent, box)
-            by_image.add(image.id, expression, places[image.id])
-    return [
-        wanted.record(
-            images[number].file_name, where, split=splits[number], size=images[number].size, expressions=items
-        )
-        for number, items, where in by_image
-    ]
+            self._by_image.add(image.id, expression, self._images.places[image.id])
+
+        self._wanted.skips.each(sentences, _RefSentence, take)
+
+    def records(self) -> list[Record]:
+        if self._mixed is not None:
+            raise self._mixed
+
+        def record(number: int, items: tuple[Expression, ...], where: str) -> Record:
+            image, split = self._images.by_id[number], self._splits[number]
+            ids = self._wanted.numbered(image.file_name, number)
+            return self._wanted.record(image.file_name, where, split=split, size=image.size, expressions=items, **ids)
+
+        return self._by_image.records(self._wanted, record)

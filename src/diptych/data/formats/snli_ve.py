@@ -6,7 +6,7 @@ from diptych.core import Record, TaskItem
 from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import read_items
-from diptych.data.formats.values import Text
+from diptych.data.formats.values import JsonValue, Text
 
 NOT_AGREED = "-"
 
@@ -21,11 +21,16 @@ class _Hypothesis(Struct):
 def read(wanted: Wanted, lines: Source, ending: str = ".jpg") -> list[Record]:
     """Read one record an image. Sentences without an agreed label are counted in `wanted.skips` and left out."""
     by_image = ByImage[TaskItem]()
-    for line, value in read_items(lines.path, _Hypothesis, "key", "pair id"):
+
+    def take(line: _Hypothesis, value: JsonValue) -> None:
         if (label := line.label.strip().lower()) in LABELS:
             by_image.add(line.picture, TaskItem(line.key, line.sentence, (label,)), value.where())
         elif label == NOT_AGREED:
             wanted.skips.add("sentences without an agreed label", value.where())
         else:
             value.refuse(f"`{line.label}`", f"one of {', '.join((*LABELS, NOT_AGREED))}", "gold_label")
-    return [wanted.record(f"{name}{ending}", where, more={ENTAILMENT: items}) for name, items, where in by_image]
+
+    read_items(lines.path, wanted.skips, _Hypothesis, "key", "pair id", take)
+    return by_image.records(
+        wanted, lambda name, items, where: wanted.record(f"{name}{ending}", where, more={ENTAILMENT: items})
+    )

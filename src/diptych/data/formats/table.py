@@ -62,6 +62,13 @@ def _is_refcoco(source: Source) -> bool:
     return pickled or source.has("images", "refs") or source.first_has("ref_id")
 
 
+def _is_instances(source: Source) -> bool:
+    """Decide by the annotations: captions may have `categories` too, and boxes need them."""
+    boxed, worded = (source.first_has(name, "annotations") for name in ("bbox", "caption"))
+    named = source.has("images", "annotations", "categories")
+    return source.has("images", "annotations") and (boxed or (named and not worded))
+
+
 def _lines(*names: str) -> Callable[[Source], bool]:
     """Recognise JSON lines whose first is an object with these names."""
     return lambda s: s.has(*names, ending=".jsonl")
@@ -73,8 +80,7 @@ FORMATS: dict[str, Format] = {
                         lambda s: (s.path / storybook.MANIFEST).is_file(),
                         lambda _, folder: storybook.read_all(folder.path)),
     "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read),
-    "instances": Format("a COCO instances .json", lambda s: s.has("images", "annotations", "categories"),
-                        coco.read_instances),
+    "instances": Format("a COCO instances .json", _is_instances, coco.read_instances),
     "captions": Format("a COCO captions .json", lambda s: s.has("images", "annotations"), coco.read_captions),
     "vqa": Format("VQA v2's questions .json", lambda s: s.has("questions", "data_subtype"), vqa2.read,
                   ("questions", "annotations")),
@@ -130,15 +136,23 @@ def read(
     - pictures: the folder that image names start from, by default that of the file. Images must exist, unless
       `need_pictures` is False and no folder is given; a record then has an image where there is one.
     - split: of records whose files name none; by default one that the seed draws.
-    - skips: counts entries without anything to learn from, and missing images of a manifest's files.
+    - skips: counts and names entries that are left out: those that make no sense, those without anything to learn
+      from, and missing images of a manifest's files. More than 10 and 1% that make no sense are an error.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; wanted {forms()}")
     if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is a pipe or a device, and data are read more than once; write them to a file first")
-    source, skips = Source(path), Skips() if skips is None else skips
+    skips = Skips() if skips is None else skips
+    records = _read(Source(path), Wanted(pictures, split, seed, skips), need_pictures)
+    skips.check()
+    return records
+
+
+def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
+    path = source.path
     if manifest.fits(source, FORMATS):
-        return manifest.read(source, known(), Wanted(pictures, split, seed, skips), need_pictures)
+        return manifest.read(source, known(), wanted, need_pictures)
     match = one_of(known(), source)
     if match is None:
         raise not_known(source, forms())
@@ -146,5 +160,5 @@ def read(
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
         raise DataError(f"{path}: found {form.what}, wanted its {missing} too; {manifest.example(name, form)}")
-    folder = pictures or (path.parent if need_pictures else Pictures((path.parent,), wanted=False))
-    return form.read(Wanted(folder, split, seed, skips), source)
+    folder = wanted.pictures or (path.parent if need_pictures else Pictures((path.parent,), wanted=False))
+    return form.read(replace(wanted, pictures=folder), source)

@@ -17,6 +17,7 @@ from diptych.runtime.errors import DataError
 
 LONGEST = 1_000_000  # pixels of an image's side
 _HUGE = 1e15
+CORRECT = "; correct the file there, or fetch it again"
 
 # Types of the fields of readers' structs. `Text` and `Words` must not be in a union with a list or dict: see vcr.py.
 Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # may be empty
@@ -105,7 +106,7 @@ class JsonValue:
 
 
 def refuse(where: str, given: str, wanted: str) -> NoReturn:
-    raise DataError(f"{where}: found {given}, wanted {wanted}; correct the file there, or fetch it again")
+    raise DataError(f"{where}: found {given}, wanted {wanted}{CORRECT}")
 
 
 def is_true(flag: Flag) -> bool:

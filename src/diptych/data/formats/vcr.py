@@ -46,14 +46,17 @@ def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[
     """
     by_image = ByImage[Choices]()
     first: dict[str, tuple[_VcrLine, JsonValue]] = {}
-    for line, value in read_items(lines.path, _VcrLine, "annot_id", "annotation id"):
-        first.setdefault(line.img_fn, (line, value))
+
+    def take(line: _VcrLine, value: JsonValue) -> None:
         by_image.add(line.img_fn, _choices(line, value), value.where())
-    records = []
-    for name, choices, where in by_image:
+        first.setdefault(line.img_fn, (line, value))
+
+    def record(name: str, choices: tuple[Choices, ...], where: str) -> Record:
         size, objects = (None, ()) if metadata is None else _metadata(*first[name], metadata.path)
-        records.append(wanted.record(name, where, size=size, choices=choices, objects=objects))
-    return records
+        return wanted.record(name, where, size=size, choices=choices, objects=objects)
+
+    read_items(lines.path, wanted.skips, _VcrLine, "annot_id", "annotation id", take)
+    return by_image.records(wanted, record)
 
 
 def _choices(line: _VcrLine, value: JsonValue) -> Choices:

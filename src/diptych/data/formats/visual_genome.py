@@ -1,5 +1,8 @@
 """Visual Genome: descriptions of regions, and questions about images (visualgenome.org, api_readme)."""
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Question, Record
@@ -12,21 +15,21 @@ class _GenomeImage(Struct, kw_only=True):
     id: int | UnsetType = UNSET
     image_id: int | UnsetType = UNSET  # in the first version
 
-    def name(self, value: JsonValue, at: int, once: Once) -> str:
-        """Return the file name, which is the image's number."""
+    @property
+    def number(self) -> int | None:
         number = self.image_id if self.id is UNSET else self.id
-        if number is UNSET:
-            value.refuse("an object without `id`", "one with `id` or `image_id`", f"[{at}]")
-        once.check(number, value.where(f"[{at}]"))
-        return f"{number}.jpg"
+        return None if number is UNSET else number
 
 
 class _Region(Struct):
     phrase: Words
 
+    def words(self) -> str:
+        return self.phrase.strip()
+
 
 class _Described(_GenomeImage):
-    regions: list[_Region]
+    regions: list[Any]
 
 
 class _QuestionAnswer(Struct):
@@ -34,9 +37,12 @@ class _QuestionAnswer(Struct):
     question: Text
     answer: Text
 
+    def question_of(self) -> Question:
+        return Question(str(self.qa_id), self.question, (self.answer,), answer_kind((self.answer,)))
+
 
 class _WithQuestions(_GenomeImage):
-    qas: list[_QuestionAnswer]
+    qas: list[Any]
 
 
 def read_regions(wanted: Wanted, regions: Source) -> list[Record]:
@@ -44,20 +50,34 @@ def read_regions(wanted: Wanted, regions: Source) -> list[Record]:
 
     Empty phrases are counted in `wanted.skips`.
     """
-    records, once, value = [], Once("image id"), regions.json
-    for at, one in enumerate(value.read(list[_Described])):
-        name, where = one.name(value, at, once), value.where(f"[{at}]")
-        phrases = [region.phrase.strip() for region in one.regions]
-        captions = wanted.skips.filled(phrases, "empty phrases", f"{where}.regions")
-        records.append(wanted.record(name, where, captions=captions))
-    return records
+
+    def fields(value: JsonValue) -> dict[str, Any]:
+        return {"captions": wanted.skips.worded(value.inner("regions"), _Region, _Region.words, "empty phrases")}
+
+    return _records(wanted, regions.json, _Described, fields)
 
 
 def read_questions(wanted: Wanted, questions: Source) -> list[Record]:
     """Read `question_answers.json`: one record an image."""
-    records, once, value = [], Once("image id"), questions.json
-    for at, one in enumerate(value.read(list[_WithQuestions])):
-        name, where = one.name(value, at, once), value.where(f"[{at}]")
-        items = tuple(Question(str(qa.qa_id), qa.question, (qa.answer,), answer_kind((qa.answer,))) for qa in one.qas)
-        records.append(wanted.record(name, where, questions=items))
-    return records
+
+    def fields(value: JsonValue) -> dict[str, Any]:
+        items = wanted.skips.each(value.inner("qas"), _QuestionAnswer, lambda one, _: one.question_of())
+        return {"questions": tuple(items)}
+
+    return _records(wanted, questions.json, _WithQuestions, fields)
+
+
+def _records(
+    wanted: Wanted, value: JsonValue, kind: type[_GenomeImage], fields: Callable[[JsonValue], dict[str, Any]]
+) -> list[Record]:
+    """Return one record an image, whose file name is its number; `fields` are made of its value."""
+    once = Once("image id")
+
+    def take(at: int) -> Record:
+        one = value.inner(at)
+        if (number := one.read(kind).number) is None:
+            one.refuse("an object without `id`", "one with `id` or `image_id`")
+        with once.of(number, one.where()):
+            return wanted.record(f"{number}.jpg", one.where(), **fields(one))
+
+    return wanted.skips.every(range(len(value.read(list))), take, "image")

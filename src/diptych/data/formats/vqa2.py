@@ -1,13 +1,14 @@
 """VQA v2: questions with ten answers each (visualqa.org)."""
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Question, Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once
-from diptych.data.formats.values import JsonValue, Text
+from diptych.data.formats.parsing import Once, Skips
+from diptych.data.formats.values import JsonValue, Text, Words
 
 _SUBSETS = {"test-dev2015": "test2015"}  # a part of those images, which keep their names
 _KINDS = ("yes/no", "number", "other")
@@ -20,22 +21,22 @@ class _VqaQuestion(Struct):
 
 
 class _VqaQuestions(Struct):
-    questions: list[_VqaQuestion]
+    questions: list[Any]
     data_subtype: Text | UnsetType = UNSET
 
 
 class _Answer(Struct):
-    answer: Text
+    answer: Words
 
 
 class _Answered(Struct):
     question_id: int
-    answers: list[_Answer]
+    answers: list[Any]
     answer_type: Text = "other"  # some exports leave it out
 
 
 class _VqaAnswers(Struct):
-    annotations: list[_Answered]
+    annotations: list[Any]
 
 
 def read(
@@ -47,32 +48,44 @@ def read(
     """
     file = questions.json
     read = file.read(_VqaQuestions)
-    answers = {} if annotations is None else _answers(annotations.json)
+    answers = {} if annotations is None else _answers(annotations.json, wanted.skips)
     once, by_image = Once("question id"), ByImage[Question]()
-    for at, one in enumerate(read.questions):
-        number, where = one.question_id, file.where(f"questions[{at}]")
-        once.check(number, where)
-        if annotations is not None and number not in answers:
-            missing = f"one that {annotations.json.where()} answers"
-            file.refuse(f"question {number}", missing, f"questions[{at}].question_id")
-        words, kind = answers.get(number, ((), "other"))
-        by_image.add(one.image_id, Question(str(number), one.question, words, kind), where)
+
+    def take(one: _VqaQuestion, value: JsonValue) -> None:
+        number, where = one.question_id, value.where()
+        with once.of(number, where):
+            if annotations is not None and number not in answers:
+                missing = f"one that {annotations.json.where()} answers"
+                value.refuse(f"question {number}", missing, "question_id")
+            words, kind = answers.get(number, ((), "other"))
+            by_image.add(one.image_id, Question(str(number), one.question, words, kind), where)
+
+    wanted.skips.each(file.inner("questions"), _VqaQuestion, take)
     if name is None and read.data_subtype is UNSET:
         file.refuse("an object without it", "one with `data_subtype`")
     subset = _SUBSETS.get(str(read.data_subtype), read.data_subtype)
     named = name or (lambda number: f"COCO_{subset}_{number:012d}.jpg")
-    return [wanted.record(named(number), where, questions=items) for number, items, where in by_image]
+
+    def record(number: int, items: tuple[Question, ...], where: str) -> Record:
+        return wanted.record(named(number), where, questions=items, **wanted.numbered(named(number), number))
+
+    return by_image.records(wanted, record)
 
 
-def _answers(file: JsonValue) -> dict[int, tuple[tuple[str, ...], str]]:
-    """Return the answers and the answer type by question id."""
+def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], str]]:
+    """Return the answers and the answer type by question id. Empty answers are counted and left out."""
     answers: dict[int, tuple[tuple[str, ...], str]] = {}
     once = Once("question id")
-    for at, note in enumerate(file.read(_VqaAnswers).annotations):
-        once.check(note.question_id, file.where(f"annotations[{at}]"))
-        if not note.answers:
-            file.refuse("no answers", "at least one", f"annotations[{at}].answers")
-        if note.answer_type not in _KINDS:
-            file.refuse(f"`{note.answer_type}`", "yes/no, number or other", f"annotations[{at}].answer_type")
-        answers[note.question_id] = tuple(one.answer for one in note.answers), note.answer_type
+    file.read(_VqaAnswers)
+
+    def take(note: _Answered, value: JsonValue) -> None:
+        with once.of(note.question_id, value.where()):
+            if note.answer_type not in _KINDS:
+                value.refuse(f"`{note.answer_type}`", "yes/no, number or other", "answer_type")
+            texts = skips.worded(value.inner("answers"), _Answer, lambda one: one.answer, "empty answers")
+            if not texts:
+                value.refuse("no answers", "at least one", "answers")
+            answers[note.question_id] = texts, note.answer_type
+
+    skips.each(file.inner("annotations"), _Answered, take)
     return answers

@@ -43,12 +43,15 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
                 captions[key] = name
             elif dot and f".{ending.lower()}" in ENDINGS:
                 images[key] = name
+
         for key, name in images.items():
             if key not in captions:
                 skips.add("pictures without a caption", f"{shard / name}")
-            elif words := _words(shard, captions[key]):
+        captioned = [(key, name, shard / captions[key]) for key, name in images.items() if key in captions]
+        for key, name, text in skips.every(captioned, lambda one: (*one[:2], _words(one[2])), "caption"):
+            if text:
                 full = f"{shard.stem}/{key}"
-                records.append(Record(full, wanted.split_of(full), shard / name, captions=(words,)))
+                records.append(Record(full, wanted.split_of(full), shard / name, captions=(text,)))
             else:
                 skips.add("empty captions", f"{shard / name}")
         for key in captions.keys() - images.keys():
@@ -58,9 +61,9 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     return records
 
 
-def _words(shard: Path, name: str) -> str:
-    content = read_member(shard, name) if shard.is_file() else bytes_of(shard / name)
+def _words(file: Path) -> str:
+    content = read_member(file.parent, file.name) if file.parent.is_file() else bytes_of(file)
     try:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise DataError(f"{shard / name}: found bytes that are not UTF-8 (at byte {error.start}); remove it") from None
+        raise DataError(f"{file}: found bytes that are not UTF-8 (at byte {error.start}); remove it") from None
