@@ -8,7 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,6 +55,7 @@ class Options:
     detector: str | None = None
     features: AnyPath | None = None
     split_seed: int = 0  # divides data that names no splits
+    skip_bad: bool = field(default=False, repr=False)  # reads data in which many entries make no sense
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
         return (data.source, Store(data.source)) if data.source is not None else (Path(data.name), list(data.records))
     path = Path(data)
     features = None if options.features is None else Path(options.features)
-    return path, open_data(path, make_console(), options.split_seed, features)
+    return path, open_data(path, make_console(), options.split_seed, features, options.skip_bad)
 
 
 def _check_words(recipe: Recipe, opened: Mapping[str, tuple[Path, Store | list[Record]]]) -> None:

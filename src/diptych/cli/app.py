@@ -98,6 +98,9 @@ locks = ExitStack()  # the lock of the folder that the command writes, released 
 SplitSeed = Annotated[
     int, Option(min=0, max=LARGEST_SEED, help="Seed that divides data without splits into train, val and test.")
 ]
+SkipBad = Annotated[
+    bool, Option("--skip-bad", help="Pass over entries that make no sense however many; default: at most 10 or 1%.")
+]
 Features = Annotated[Path | None, Option(help="File or folder of region features made elsewhere, in any known format.")]
 Out = Annotated[Path, OutFolder("run"), Option(help="Folder of the run; the same command resumes an interrupted run.")]
 Model = Annotated[str, Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]

@@ -18,6 +18,7 @@ from diptych.cli.app import (
     Features,
     Revision,
     Seed,
+    SkipBad,
     SplitSeed,
     Verbs,
     app,
@@ -133,6 +134,7 @@ def public_data(
     out: Annotated[Path | None, OutFile()] = Option(
         None, help="Write a manifest here, which other verbs take as DATA (default: none)."
     ),
+    skip_bad: SkipBad = False,
 ) -> None:
     """List the files of a public data set, and write a manifest of those that are there."""
     from diptych.data.formats.public import list_files, list_sets
@@ -145,7 +147,7 @@ def public_data(
     if out is None:
         print(describe_folder(name, root))
     else:
-        print(write_set(name, root, out, console()))
+        print(write_set(name, root, out, console(), skip_bad))
 
 
 @app.command(rich_help_panel=DATA)
@@ -154,6 +156,7 @@ def check(
     model: str | None = Option(None, help="Model, to check that its features are of the same kind."),
     images: ImageFolder = None,
     revision: Revision = None,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
     """Check data before training; the exit code is 1 if training would fail or a test split leaks."""
@@ -171,7 +174,9 @@ def check(
         print(report or f"{folder}: every file is as it was written")
         raise SystemExit(1 if hurt else 0)
     contract = open_folder(model, revision=revision).contract if model is not None else None
-    records = Store(data) if (data / INDEX).exists() else read_records(data, console(), images, None, 0)
+    records = (
+        Store(data) if (data / INDEX).exists() else read_records(data, console(), images, None, 0, skip_bad=skip_bad)
+    )
     checked = check_records(records, contract, tasks={name: spec.learns_from for name, spec in TASKS.items()})
     if as_json:
         print(json.dumps(checked.to_json(), indent=1))
@@ -204,6 +209,7 @@ def extract(
     boxes: str | None = Option(None, help="Boxes of features that have none: `whole` gives each the whole image."),
     split: str | None = Option(None, help="Split of data without splits; default: --split-seed divides them."),
     split_seed: SplitSeed = 0,
+    skip_bad: SkipBad = False,
     image_feature: str | None = Option(None, help="Backbone of a whole-image feature (densenet121); default: none."),
     batch_size: int = Option(16, min=1, help="Images in a batch of the detector."),
     processes: int | None = Option(None, min=1, help="Processes that read or extract; default: one a core, up to 4."),
@@ -216,7 +222,7 @@ def extract(
     from diptych.runs.extraction import extract_regions, read_records, refuse_changed
     from diptych.runtime.progress import tell
 
-    records = read_records(data, console(), images, split, split_seed, need_pictures=features is None)
+    records = read_records(data, console(), images, split, split_seed, features is None, skip_bad)
     refuse_changed(out, records, data)
     opened = open_detector(
         detector, records, features, weights, region_selection, boxes, settings or (), backbone,

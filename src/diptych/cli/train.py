@@ -20,6 +20,7 @@ from diptych.cli.app import (
     Out,
     Revision,
     Seed,
+    SkipBad,
     SplitSeed,
     app,
     console,
@@ -61,6 +62,7 @@ class TrainingOptions:
         None, min=0, max=LARGEST_SEED, help="Seed of weights, data order and random draws; default: the recipe's."
     )
     split_seed: SplitSeed = 0
+    skip_bad: SkipBad = False
     epochs: float | None = Option(None, help="Passes over the training records, instead of --steps.")
     steps: int | None = Option(None, min=1, help="Steps to train for: training.steps; default: the recipe's.")
     batch_size: int | None = Option(None, min=1, help="Samples of a step: training.batch; default: the recipe's.")
@@ -84,7 +86,7 @@ class TrainingOptions:
         """Return how the run differs from its recipe, and where its regions come from."""
         from diptych.api.job import Options
 
-        return Options(out, self.epochs, settings, self.detector, self.features, self.split_seed)
+        return Options(out, self.epochs, settings, self.detector, self.features, self.split_seed, self.skip_bad)
 
     def started(self, model: str | None) -> Any:
         """Return the model to start from: opened if a revision of it is given, else its name."""

@@ -70,17 +70,20 @@ def extract_regions(
 
 
 def read_records(
-    data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True
-) -> list[Record]:
-    """Read the records of a user's data, and print the number of those skipped."""
-    skips = Skips()
+    data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True,
+    skip_bad: bool = False,
+) -> list[Record]:  # fmt: skip
+    """Read the records of a user's data, and print the number of entries passed over, with the first of them."""
+    skips = Skips(skip_bad)
     records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
     if skips.counts:
         tell(console, f"passed over: {skips}")
     return records
 
 
-def open_data(data: Path, console: Console, seed: int = 0, features: Path | None = None) -> Store | list[Record]:
+def open_data(
+    data: Path, console: Console, seed: int = 0, features: Path | None = None, skip_bad: bool = False
+) -> Store | list[Record]:
     """Open a store, or read the records of other data. Raises DataError and RecipeError."""
     if (data / INDEX).is_file():
         if features is not None:
@@ -90,7 +93,7 @@ def open_data(data: Path, console: Console, seed: int = 0, features: Path | None
         raise DataError(
             f"nothing at {data}; wanted a store, which `diptych extract DATA --out STORE` makes, or {forms()}"
         )
-    return read_records(data, console, None, None, seed, need_pictures=features is None)
+    return read_records(data, console, None, None, seed, features is None, skip_bad)
 
 
 def store_of(

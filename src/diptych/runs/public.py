@@ -19,12 +19,12 @@ def describe_folder(name: str, root: Path) -> str:
     return "\n".join([*lines, f"to write a manifest of what is there: --out {name}.json"])
 
 
-def write_set(name: str, root: Path, out: Path, console: Console) -> str:
+def write_set(name: str, root: Path, out: Path, console: Console, skip_bad: bool = False) -> str:
     """Write the manifest of a set and return its counts. It is read once, and deleted if it cannot be read."""
     layout = PublicLayout.of(name, root)
     for piece in layout.missing:
         console.print(f"missing: {root / piece.line}")
-    was_there, skips = out.exists(), Skips()
+    was_there, skips = out.exists(), Skips(skip_bad)
     write_manifest(layout.manifest(out), out)
     try:
         records = read(out, need_pictures=False, skips=skips)

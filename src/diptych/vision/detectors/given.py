@@ -32,7 +32,7 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import write_detector
 from diptych.vision.features.files import FeatureFiles, open_features, state_of
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
-from diptych.vision.features.raw import Raw, read_as_data, refuse
+from diptych.vision.features.raw import Raw, refuse
 from diptych.vision.image_files import picture_size
 
 KIND = GIVEN
@@ -76,10 +76,7 @@ class GivenRegions:
         reason = ""
         for record in list(files.matching(list(records))):
             try:
-                raw = files.read(record)
-                width = _numbers(raw, raw.named, raw.features, 2).shape[1]
-                kinds = 0 if raw.classes is None else _numbers(raw, "classes", raw.classes, 2).shape[1]
-                cls(width, [""] * kinds, whole_boxes=whole_boxes)._one(raw, record)
+                width, kinds = files.read(record, lambda raw, record=record: cls._form(raw, record, whole_boxes))
             except DataError as error:
                 reason = reason or str(error)
                 continue
@@ -91,6 +88,14 @@ class GivenRegions:
             return given
         reason = reason or f"no name there matches an image's; it has {', '.join(list(files.exact)[:3]) or 'none'}"
         raise DataError(f"found no features in {folder} that can be read, wanted those of the images: {reason}")
+
+    @classmethod
+    def _form(cls, raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
+        """Return feature size and number of classes of valid features."""
+        width = _numbers(raw, raw.named, raw.features, 2).shape[1]
+        kinds = 0 if raw.classes is None else _numbers(raw, "classes", raw.classes, 2).shape[1]
+        cls(width, [""] * kinds, whole_boxes=whole_boxes)._one(raw, record)
+        return width, kinds
 
     @cached_property
     def files(self) -> FeatureFiles:
@@ -126,9 +131,7 @@ class GivenRegions:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         regions = []
         for record in records:
-            raw = self.files.read(record)
-            with read_as_data(raw.where):
-                regions.append(self._one(raw, record))
+            regions.append(self.files.read(record, lambda raw, record=record: self._one(raw, record)))
         return regions
 
     def _one(self, raw: Raw, record: Record) -> Regions:

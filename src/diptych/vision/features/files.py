@@ -4,15 +4,16 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
-from diptych.vision.features.raw import Listing, Raw, Unit, read_as_data
+from diptych.vision.features.raw import Listing, Raw, Unit, again, read_as_data
 from diptych.vision.image_files import ENDINGS
 
 # Each lists the units of its format among the files of a path.
@@ -22,6 +23,7 @@ FORMS = (
     "npz of our own, of X-modaler, MILVLG or UNITER; BUTD's or LXMERT's tsv; Unified VLP's h5 or npy; VL-BERT's json "
     "or zip; UNITER's or MMF's LMDB; MMF's npy; Hugging Face's Arrow"
 )
+T = TypeVar("T")
 NUMBER = re.compile(r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE)  # as in COCO_val2014_000000000042
 DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
@@ -45,20 +47,27 @@ class FeatureFiles:
     path: Path
     exact: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # duplicates, and files that are not read
+    _places: dict[str, list[Place]] = field(default_factory=dict)  # all of a name, in order
+    _joined: list[tuple[Path, str]] = field(default_factory=list)  # ends of cut lines, with the name of the next
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
     def add(self, unit: Unit) -> None:
         """Add the names of a unit; the first of two equal names counts. A unit with only known names is skipped."""
         names = [(_bare(name), name) for name in unit.names()]
-        again = [name for name, count in Counter(bare for bare, _ in names).items() if count > 1]
+        self._joined += [(unit.path, text) for text in getattr(unit, "joined", ())]
+        times = Counter[str]()
+        for bare, name in names:
+            self._places.setdefault(bare, []).append(Place(unit, again(name, times[name])))
+            times[name] += 1
+        twice = [name for name, count in Counter(bare for bare, _ in names).items() if count > 1]
         new = [(bare, name) for bare, name in names if bare not in self.exact]
         if names and not new:
             taken = self.exact[names[0][0]].unit.path
             self.notes.append(f"{unit.path} repeats {taken}, which is read instead")
             return
-        both = len(names) - len(new) + sum(1 for _ in again)
+        both = len(names) - len(new) + len(twice)
         if both:
-            example = (again or [names[0][0]])[0]
+            example = (twice or [names[0][0]])[0]
             self.notes.append(f"{unit.path}: {both} names are there twice, such as {example}: the first is taken")
         for bare, name in new:
             self._insert(bare, Place(unit, name))
@@ -93,16 +102,30 @@ class FeatureFiles:
                             "name them like the images, with their folders"
                         )
                     return place
+        for path, joined in self._joined:
+            if joined.endswith(tuple(names)):
+                raise NoFeatures(
+                    f"{path}: found the line of {record.key!r} inside another that is cut short, wanted it whole; get "
+                    "the file again"
+                )
         raise NoFeatures(
             f"found no features of {record.key!r} in {self.path}, wanted them, under its name; names there: "
             f"{', '.join(list(self.exact)[:3]) or 'none'}"
         )
 
-    def read(self, record: Record) -> Raw:
-        """Return the regions of a record. Raises DataError."""
-        place = self.of(record)
-        with read_as_data(f"{place.unit.path}, {place.name!r}"):
-            return place.unit.read(place.name)
+    def read(self, record: Record, use: Callable[[Raw], T]) -> T:
+        """Return `use` of the regions of a record: of several with its name, of the first of which it can be made.
+
+        Raises the DataError of the first of them.
+        """
+        errors = []
+        for place in self._places[_bare(self.of(record).name)]:
+            try:
+                with read_as_data(f"{place.unit.path}, {place.name!r}"):
+                    return use(place.unit.read(place.name))
+            except DataError as error:
+                errors.append(error)
+        raise errors[0]
 
     def some(self, count: int) -> Iterator[Raw]:
         """Yield the regions of up to N images, evenly spaced over all; unreadable ones are skipped."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, cast, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.extras import requires_extra
 
 Array = npt.NDArray[Any]
+V = TypeVar("V")
 MOST_BYTES = 256 * 2**20  # limit of one array
 # By the version of an npy file: the number of bytes that hold the length of its header, and the header's reader.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
@@ -89,6 +90,21 @@ class Listing:
     def named(self, ending: str) -> dict[str, Path]:
         """Return the files with an ending, by their path below the root without that ending."""
         return {path.relative_to(self.root).as_posix().removesuffix(ending): path for path in self.ending(ending)}
+
+
+def numbered(named: Iterable[tuple[str, V]]) -> dict[str, V]:
+    """Return values by name; the second value of one name is at `again(name, 1)`, and so on."""
+    values: dict[str, V] = {}
+    times: dict[str, int] = {}
+    for name, value in named:
+        times[name] = times.get(name, -1) + 1
+        values[again(name, times[name])] = value
+    return values
+
+
+def again(name: str, times: int) -> str:
+    """Return how a unit calls the regions that have a name for another time; no file can have such a name."""
+    return f"{name}\0{times}" if times else name
 
 
 @contextmanager

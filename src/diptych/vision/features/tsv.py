@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import MOST_BYTES, Listing, Raw, Unit, check_size, of_base64, refuse
+from diptych.vision.features.raw import MOST_BYTES, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
 BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
@@ -28,9 +28,9 @@ class TsvTable:
     path: Path
 
     @cached_property
-    def lines(self) -> list[tuple[str, tuple[int, int]]]:
-        """Name, offset and length of each line, in bytes."""
-        lines: list[tuple[str, tuple[int, int]]] = []
+    def _scanned(self) -> tuple[list[tuple[str, tuple[int, int]]], list[tuple[int, int]]]:
+        """Name, offset and length of each line, in bytes; and offset and length of lines with too many fields."""
+        lines, odd = list[tuple[str, tuple[int, int]]](), list[tuple[int, int]]()
         offset = 0
         with self.path.open("rb") as file:
             while line := file.readline(MOST_BYTES + 1):
@@ -38,22 +38,37 @@ class TsvTable:
                 if line.strip():
                     name = line[:LONGEST_NAME].split(b"\t", 1)[0].decode("utf-8", "replace")
                     lines.append((name, (offset, len(line))))
+                    if (count := line.count(b"\t") + 1) > len(BUTD) and count != len(LXMERT):
+                        odd.append((offset, len(line)))
                 offset += len(line)
-        return lines
+        return lines, odd
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
-        return dict(reversed(self.lines))  # the first of two lines with one name
+        return numbered(self._scanned[0])
+
+    @cached_property
+    def joined(self) -> list[str]:
+        """What ends with the name of a line that begins inside another, which a crash has cut."""
+        fields = (_fields(self._line(place)) for place in self._scanned[1])
+        texts = (
+            bytes(row[-count][-LONGEST_NAME:])
+            for row in fields
+            for count in (len(BUTD), len(LXMERT))
+            if len(row) > count
+        )
+        return [text.decode("utf-8", "replace") for text in texts]
 
     def names(self) -> Iterable[str]:
-        return [name for name, _ in self.lines]
+        return [name for name, _ in self._scanned[0]]
+
+    def _line(self, place: tuple[int, int]) -> bytes:
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(place[0])
+            return file.read(place[1]) or b""
 
     def read(self, name: str) -> Raw:
-        where = f"{self.path}, {name}"
-        offset, length = self.places[name]
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(offset)
-            fields = _fields(file.read(length) or b"")
+        where, fields = f"{self.path}, {name.partition(chr(0))[0]}", _fields(self._line(self.places[name]))
         layout = {len(BUTD): BUTD, len(LXMERT): LXMERT}.get(len(fields))
         if layout is None:
             refuse(where, f"a line of {len(fields)} fields", f"{len(BUTD)} or {len(LXMERT)}", AGAIN)

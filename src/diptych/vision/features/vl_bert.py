@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, parse_json
-from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, of_base64, refuse
+from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
 AGAIN = "get the file again"
 
@@ -44,16 +44,16 @@ class Archive:
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:
         """JSON members by image name. The zips of VQA hold a folder of their own name, which is no part of it."""
-        members = {}
+        members = []
         for member in self.archive.infolist():
             path = PurePosixPath(member.filename)
             if path.suffix == ".json":
                 inside = path.relative_to(self.path.stem) if path.parts[0] == self.path.stem else path
-                members[inside.as_posix().removesuffix(".json")] = member
-        return members
+                members.append((inside.as_posix().removesuffix(".json"), member))
+        return numbered(members)
 
     def names(self) -> Iterable[str]:
-        return self.members
+        return [name.partition("\0")[0] for name in self.members]
 
     def read(self, name: str) -> Raw:
         member, where = self.members[name], f"{self.path}, {self.members[name].filename}"
