@@ -1,11 +1,13 @@
 """The hub's ImageFolder: images next to a metadata.jsonl, whose lines have a `file_name` and a caption."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from diptych.core import Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Pictures, read_json_lines
+from diptych.data.formats.parsing import Pictures, each_json_line
+from diptych.data.formats.values import JsonValue
 
 NAME = "metadata.jsonl"
 _CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of them that a line has
@@ -27,19 +29,26 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = Wanted(pictures if source.path.is_dir() else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
     for table in tables(root) if source.path.is_dir() else [source.path]:
-        folder = table.parent.relative_to(root)
-        for value in read_json_lines(table):
-            line, where = value.read(dict[str, Any]), value.where()
-            name = line.get("file_name")
-            captions = next((line[one] for one in _CAPTIONS if one in line), None)
-            captions = [captions] if isinstance(captions, str) else captions
-            if not isinstance(name, str) or not name:
-                value.refuse("a line without it", "one with `file_name`")
-            if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
-                value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(_CAPTIONS)}")
-            for caption in here.skips.filled(captions, "empty captions", where):
-                by_image.add((folder / name).as_posix(), caption, where)
-    return [
-        here.record(name, where, key=name, split=wanted.split or _SPLITS.get(name.split("/")[0]), captions=captions)
-        for name, captions, where in by_image
-    ]
+        each_json_line(table, here.skips, partial(_take, by_image, here, table.parent.relative_to(root)))
+    return by_image.records(
+        here,
+        lambda name, captions, where: here.record(
+            name, where, key=name, split=wanted.split or _SPLITS.get(name.split("/")[0]), captions=captions
+        ),
+    )
+
+
+def _take(by_image: ByImage[str], here: Wanted, folder: Path, value: JsonValue) -> None:
+    line, where = value.read(dict[str, Any]), value.where()
+    name = line.get("file_name")
+    captions = next((line[one] for one in _CAPTIONS if one in line), None)
+    captions = [captions] if isinstance(captions, str) else captions
+    if not isinstance(name, str) or not name:
+        value.refuse("a line without it", "one with `file_name`")
+    if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
+        value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(_CAPTIONS)}")
+    for caption in captions:
+        if caption.strip():
+            by_image.add((folder / name).as_posix(), caption, where)
+        else:
+            here.skips.add("empty captions", where)
