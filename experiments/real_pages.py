@@ -18,7 +18,8 @@ from random import Random
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from diptych.mining.pages.pages import Page, decoded, read_page, settle
+from diptych.mining.pages.charsets import decoded
+from diptych.mining.pages.pages import Page, read_page, settle
 from diptych.mining.pages.texts import Vocabularies, english
 from diptych.mining.settings import MiningSettings
 from experiments.figures import save

@@ -61,12 +61,12 @@ def read_pixels(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Pixel
 
 def count_frames(file: bytes, name: str) -> int:
     """Return the number of frames of an image: 1 unless it is an animation. Raises DataError."""
-    return _read(lambda: BytesIO(file), name, _frames, MOST_PIXELS)
+    return _read(lambda: BytesIO(file), name, lambda image: int(getattr(image, "n_frames", 1)), MOST_PIXELS)
 
 
 def read_header(file: bytes, name: str) -> tuple[str, int, int]:
     """Return Pillow's name of the format, and width and height of the upright image, of any size. Raises DataError."""
-    return _read(lambda: BytesIO(file), name, lambda image: (_format(image), *_upright(image)), None)
+    return _read(lambda: BytesIO(file), name, lambda image: (image.format or "", *_upright(image)), None)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -100,15 +100,6 @@ def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
     image.thumbnail((side, side))
     image.save(content, "JPEG", quality=quality)
     return content.getvalue()
-
-
-def _format(image: Image.Image) -> str:
-    """MPO, as cameras write it, is a JPEG followed by more views of the same moment."""
-    return "JPEG" if image.format == "MPO" else image.format or ""
-
-
-def _frames(image: Image.Image) -> int:
-    return 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
@@ -155,6 +146,8 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
         with Image.open(file, formats=FORMATS) as image:
+            if image.format == "MPO":  # of a camera: a JPEG, followed by more views of the same moment
+                vars(image).update(format="JPEG", n_frames=1)
             if most_pixels is not None:
                 _check_size(path, *image.size, most_pixels)
                 _check_cost(path, image, most_pixels)
@@ -169,9 +162,9 @@ def _without_texts(file: Path | BytesIO) -> BytesIO | None:
         return None
     while at < len(png):
         end = at + 12 + int.from_bytes(png[at : at + 4])
-        text = bytes(png[at + 8 : min(end, at + 60)])
-        plain = SHORT_TEXT * (1 if png[at + 4 : at + 8] == b"zTXt" else 100)
-        if png[at + 4 : at + 8] not in TEXTS or (text.startswith(ORIENTING) and end - at < plain):
+        name, text = bytes(png[at + 4 : at + 8]), bytes(png[at + 8 : min(end, at + 60)])
+        most = SHORT_TEXT * (1 if name == b"zTXt" else 100)
+        if name not in TEXTS or (text.startswith(ORIENTING) and end - at < most):
             kept.append(png[at:end])
         at = end
     return BytesIO(b"".join(kept)) if sum(map(len, kept)) < len(png) else None
@@ -211,7 +204,7 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
     """
     width, height = image.size
     cost, why = width * height, ""
-    if _format(image) == "JPEG" and "progressive" in image.info:
+    if image.format == "JPEG" and "progressive" in image.info:
         scans = _count_scans(image)
         cost, why = cost * scans // USUAL_SCANS, f"{scans} scans"
     elif image.format == "TIFF" and TILE_WIDTH in (tags := getattr(image, "tag_v2", {})):

@@ -6,9 +6,10 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 LONGEST = 2_000
 LAZY = (
-    "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src", "data-echo",
-    "data-lazyload", "data-high-res-src", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file",
-    "data-full-src", "data-flickity-lazyload", "data-lazy-original", "data-original-src", "data-actualsrc", "data-image",
+    "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src",
+    "data-lazyload", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file", "data-full-src",
+    "data-flickity-lazyload", "data-lazy-original", "data-actualsrc", "data-echo", "data-image", "data-high-res-src",
+    "data-original-src",
 )  # fmt: skip
 LAZY_SETS = ("data-srcset", "data-lazy-srcset", "data-ezsrcset", "data-cfsrcset", "data-flickity-lazyload-srcset")
 _NOTHING = re.compile(
