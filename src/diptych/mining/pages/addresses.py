@@ -21,16 +21,15 @@ _STRINGS = re.compile(r'"([^"]+)"')
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
-_UNSURE = frozenset({"data-url", "data-image", "data-lazy"})  # also names of links, ids and switches
 _MAYBE = re.compile(
     r"data-(?!.*(?:share|pin|thumb|small|low|tiny|preview|holder|href)).*(?:src|url|img|image|orig|lazy)"
 )
 _PREVIEW = re.compile(
-    r"\.(?:gif|svg)(?:[?#]|\Z)|[?&](?:w|width|q)=\d\d?(?!\d)|(?:\b|_)(?:blank|spacer|place-?holder|loading|transparent|"
-    r"pixel|gr[ae]y|dummy|lazy|1x1|empty|tiny|preview|lqip|blur(?:red)?|low-?(?:res|quality)?)(?:\b|_)[^/]*\Z",
-    re.I,
+    r"[/_.?&=-](?:(?<=\.)(?:gif|svg)(?:[?#]|\Z)|(?:w|width|q)=\d\d?(?!\d)|(?:blank|spacer|place-?holder|loading|lazy|dummy|"
+    r"transparent|pixel|gr[ae]y|1x1|empty|tiny|preview|lqip|blur(?:red)?|low-?(?:res|quality)?)(?![a-z0-9])[^/]*\Z)"
 )
 _SOURCES = frozenset({"srcset", *LAZY_SETS, *LAZY})
+_SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # also names of links, ids and switches
 LETTERS = 100  # of a file's name, from its end: the time to find a size in it grows with their square
 DISTINCT = 12  # letters of a file's name that distinguish it from all others of a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
@@ -133,33 +132,27 @@ def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, st
     may be the image is preferred to what may be a link, and a <source> to a src that is named like a placeholder.
     """
     source = (attributes.get("src") or "").strip()
-    good = not is_nothing(source) and not is_preview(source)
     for name in _SOURCES.intersection(attributes) and ("srcset", *LAZY_SETS, *LAZY):
-        if address := _address(name, attributes.get(name), not good or name not in _UNSURE):
+        if (value := attributes.get(name)) and (address := _address(name, value, source)):
             return address
-    if good:
+    if not is_nothing(source) and not is_preview(source):
         return source
-    for name, value in attributes.items():
-        if name[:5] == "data-" and _MAYBE.match(name) and (address := _address(name, value, False)):
-            return address
-    found = [one for one in map(sources, of_sources) if not is_nothing(one)]
-    return min(found, key=lambda one: ".avif" in one) if found else source  # AVIF is not read
+    found = [_address(name, value or "", "/") for name, value in attributes.items() if _MAYBE.match(name)]
+    found = [one for one in (*found, *map(sources, of_sources)) if not is_nothing(one)]
+    return min(found, key=lambda one: ".avif" in one, default=source)  # AVIF is not read
 
 
-def _address(name: str, value: str | None, sure: bool) -> str:
-    """The address in an attribute, maybe in JSON; empty without one, and for other than pictures unless `sure`."""
-    value = (value or "").strip()
-    if "srcset" in name:
-        value = largest(value) or ""
+def _address(name: str, value: str, source: str) -> str:
+    """The address in an attribute, maybe in JSON; empty without one, and for what may be a link if `source` is good."""
+    value = (largest(value) or "") if "srcset" in name else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = _IN_JSON.search(value)
         value = max(filter(_PICTURE.search, _STRINGS.findall(value)), key=width_of, default=inner[1] if inner else "")
-    if _PICTURE.search(value) and not is_nothing(value):
-        return value
-    return (
-        value if sure and not is_nothing(value) and ("/" in value or "." in value) and not _LINK.search(value) else ""
-    )
+    if is_nothing(value) or _PICTURE.search(value):
+        return "" if is_nothing(value) else value
+    sure = name in _SURE or is_nothing(source) or is_preview(source)
+    return value if sure and ("/" in value or "." in value) and not _LINK.search(value) else ""
 
 
 def is_nothing(address: str) -> bool:
@@ -169,7 +162,7 @@ def is_nothing(address: str) -> bool:
 
 def is_preview(address: str) -> bool:
     """True for an address named like what is shown until a script has loaded the image."""
-    return _PREVIEW.search(address[-2 * LETTERS :]) is not None
+    return _PREVIEW.search(address[-2 * LETTERS :].lower()) is not None
 
 
 def picture_of(address: str) -> str:

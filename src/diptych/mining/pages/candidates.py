@@ -160,11 +160,11 @@ def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], num
     node, after = nodes[number], number + 1
     while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):
         after += 1  # a tag without an address
-    if _in_noscript(node):
-        return None
-    if after < len(nodes) and names[after] and _in_noscript(nodes[after]) and _follows(node, nodes[after]):
+    copied = after < len(nodes) and names[after] and _in_noscript(nodes[after]) and not _in_noscript(node)
+    if copied and _follows(node, nodes[after]):
         return after
-    for other in (after, number - 1) if names[number] and addresses.is_preview(places[number]) else ():
+    preview = names[number] and addresses.is_preview(places[number]) and not _in_noscript(node)
+    for other in (after, number - 1) if preview else ():
         if 0 <= other < len(nodes) and names[other] and not addresses.is_preview(places[other]):
             alts = {alt for one in (node, nodes[other]) if (alt := (one.attributes.get("alt") or "").strip())}
             if len(alts) < 2 and not _around(node).isdisjoint(_around(nodes[other])):
