@@ -14,7 +14,7 @@ import numpy.typing as npt
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import write_atomically
+from diptych.runtime.files import bytes_of, write_atomically
 from diptych.vision.archives import beside, content
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
@@ -156,7 +156,7 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
 
 def _without_texts(file: Path | BytesIO) -> BytesIO | None:
     """Return a PNG without texts and colour profile, but for EXIF and XMP; None for a file that has none of them."""
-    png = memoryview(file.read_bytes() if isinstance(file, Path) else file.read())
+    png = memoryview(bytes_of(file) if isinstance(file, Path) else file.read())
     kept, at = [png[:8]], 8
     if kept[0] != PNG:
         return None

@@ -137,9 +137,9 @@ def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, st
             return address
     if not is_nothing(source) and not is_preview(source):
         return source
-    found = [_address(name, value or "", "/") for name, value in attributes.items() if _MAYBE.match(name)]
-    found = [one for one in (*found, *map(sources, of_sources)) if not is_nothing(one)]
-    return min(found, key=lambda one: ".avif" in one, default=source)  # AVIF is not read
+    late = [_address(name, value or "", "/") for name, value in attributes.items() if _MAYBE.match(name)]
+    real = [one for one in (*late, *map(sources, of_sources)) if not is_nothing(one)]
+    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF is not read
 
 
 def _address(name: str, value: str, source: str) -> str:
@@ -147,8 +147,8 @@ def _address(name: str, value: str, source: str) -> str:
     value = (largest(value) or "") if "srcset" in name else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
-        inner = _IN_JSON.search(value)
-        value = max(filter(_PICTURE.search, _STRINGS.findall(value)), key=width_of, default=inner[1] if inner else "")
+        inner = next(iter(_IN_JSON.findall(value)), "")
+        value = max(filter(_PICTURE.search, _STRINGS.findall(value)), key=width_of, default=inner)
     if is_nothing(value) or _PICTURE.search(value):
         return "" if is_nothing(value) else value
     sure = name in _SURE or is_nothing(source) or is_preview(source)

@@ -153,10 +153,7 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
 
 
 def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], number: int) -> int | None:
-    """The number of the image that another one stands for until a script loads it, or for readers without scripts.
-
-    That is the one in the <noscript> next to it, or of a small preview the image next to it.
-    """
+    """The number of the image that an image is only a copy of: in the <noscript> next to it, or next to a preview."""
     node, after = nodes[number], number + 1
     while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):
         after += 1  # a tag without an address
