@@ -17,8 +17,8 @@ from PIL import Image
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
-from diptych.vision.image_files import SMALLEST_SIDE
-from diptych.vision.pictures import read_picture, upright_picture
+from diptych.vision.image_files import SMALLEST_SIDE, upright_pixels
+from diptych.vision.pictures import as_picture, read_picture
 
 WANTED = (
     "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "
@@ -57,7 +57,7 @@ def readable(image: Any) -> Readable:
         case Mapping() if image.get("bytes") or image.get("path"):
             made = readable(image.get("bytes") or image["path"])
         case Image.Image():
-            made = upright_picture(image)
+            made = as_picture(upright_pixels(image))
         case torch.Tensor():
             made = _from_array(image.detach().cpu().numpy(), "a tensor")
         case np.ndarray():

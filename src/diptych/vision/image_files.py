@@ -14,7 +14,7 @@ import numpy.typing as npt
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import write_atomically
+from diptych.runtime.files import bytes_of, write_atomically
 from diptych.vision.archives import beside, content
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
@@ -61,12 +61,12 @@ def read_pixels(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Pixel
 
 def count_frames(file: bytes, name: str) -> int:
     """Return the number of frames of an image: 1 unless it is an animation. Raises DataError."""
-    return _read(lambda: BytesIO(file), name, _frames, MOST_PIXELS)
+    return _read(lambda: BytesIO(file), name, lambda image: int(getattr(image, "n_frames", 1)), MOST_PIXELS)
 
 
 def read_header(file: bytes, name: str) -> tuple[str, int, int]:
     """Return Pillow's name of the format, and width and height of the upright image, of any size. Raises DataError."""
-    return _read(lambda: BytesIO(file), name, lambda image: (_format(image), *_upright(image)), None)
+    return _read(lambda: BytesIO(file), name, lambda image: (image.format or "", *_upright(image)), None)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -100,15 +100,6 @@ def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
     image.thumbnail((side, side))
     image.save(content, "JPEG", quality=quality)
     return content.getvalue()
-
-
-def _format(image: Image.Image) -> str:
-    """MPO, as cameras write it, is a JPEG followed by more views of the same moment."""
-    return "JPEG" if image.format == "MPO" else image.format or ""
-
-
-def _frames(image: Image.Image) -> int:
-    return 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
@@ -155,6 +146,8 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
         with Image.open(file, formats=FORMATS) as image:
+            if image.format == "MPO":  # of a camera: a JPEG, followed by more views of the same moment
+                vars(image).update(format="JPEG", n_frames=1)
             if most_pixels is not None:
                 _check_size(path, *image.size, most_pixels)
                 _check_cost(path, image, most_pixels)
@@ -163,15 +156,15 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
 
 def _without_texts(file: Path | BytesIO) -> BytesIO | None:
     """Return a PNG without texts and colour profile, but for EXIF and XMP; None for a file that has none of them."""
-    png = memoryview(file.read_bytes() if isinstance(file, Path) else file.read())
+    png = memoryview(bytes_of(file) if isinstance(file, Path) else file.read())
     kept, at = [png[:8]], 8
     if kept[0] != PNG:
         return None
     while at < len(png):
         end = at + 12 + int.from_bytes(png[at : at + 4])
-        kind, text = bytes(png[at + 4 : at + 8]), bytes(png[at + 8 : min(end, at + 60)])
-        plain = SHORT_TEXT * (1 if kind == b"zTXt" else 100)
-        if kind not in TEXTS or (text.startswith(ORIENTING) and end - at < plain):
+        name, text = bytes(png[at + 4 : at + 8]), bytes(png[at + 8 : min(end, at + 60)])
+        most = SHORT_TEXT * (1 if name == b"zTXt" else 100)
+        if name not in TEXTS or (text.startswith(ORIENTING) and end - at < most):
             kept.append(png[at:end])
         at = end
     return BytesIO(b"".join(kept)) if sum(map(len, kept)) < len(png) else None
@@ -211,7 +204,7 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
     """
     width, height = image.size
     cost, why = width * height, ""
-    if _format(image) == "JPEG" and "progressive" in image.info:
+    if image.format == "JPEG" and "progressive" in image.info:
         scans = _count_scans(image)
         cost, why = cost * scans // USUAL_SCANS, f"{scans} scans"
     elif image.format == "TIFF" and TILE_WIDTH in (tags := getattr(image, "tag_v2", {})):

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from diptych.vision.detectors.detector import Picture
-from diptych.vision.image_files import MOST_PIXELS, Pixels, open_pixels, read_pixels, to_pixels, upright_pixels
+from diptych.vision.image_files import MOST_PIXELS, Pixels, open_pixels, read_pixels, to_pixels
 
 
 def open_picture(path: Path) -> Picture:
@@ -27,8 +27,3 @@ def to_picture(image: Image.Image) -> Picture:
 def as_picture(pixels: Pixels) -> Picture:
     """Return pixels (H, W, 3) as a tensor (3, H, W)."""
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
-
-
-def upright_picture(image: Image.Image) -> Picture:
-    """Convert an open image to RGB, uint8 (3, H, W), with EXIF's orientation applied."""
-    return as_picture(upright_pixels(image))

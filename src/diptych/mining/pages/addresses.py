@@ -1,6 +1,7 @@
 """Addresses of pages and images: which are usable, and which of a tag's attributes has the image's."""
 
 import re
+from collections.abc import Iterable
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 LONGEST = 2_000
@@ -8,14 +9,27 @@ LAZY = (
     "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src",
     "data-lazyload", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file", "data-full-src",
     "data-flickity-lazyload", "data-lazy-original", "data-actualsrc", "data-echo", "data-image", "data-high-res-src",
+    "data-original-src",
 )  # fmt: skip
 LAZY_SETS = ("data-srcset", "data-lazy-srcset", "data-ezsrcset", "data-cfsrcset", "data-flickity-lazyload-srcset")
-_NOTHING = frozenset({"", "null", "undefined", "none", "#", "about:blank", "false"})
+_NOTHING = re.compile(
+    r"\s*(?:(?:data|about|blob|cid|javascript):|[{\[$<#]|(?:null|undefined|none|nan|true|false|\d{0,12})\s*\Z)", re.I
+)
 _ENDINGS = frozenset("jpg jpeg jfif png gif webp avif bmp tif tiff svg".split())  # noqa: SIM905
 UNSIZED = 1_000  # pixels: what a file without a size in its address counts as
+_STRINGS = re.compile(r'"([^"]+)"')
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
-_SETS = frozenset({"srcset", *LAZY_SETS})
-_SOURCES = _SETS.union(LAZY)
+_PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
+_LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
+_MAYBE = re.compile(
+    r"data-(?!.*(?:share|pin|thumb|small|low|tiny|preview|holder|href)).*(?:src|url|img|image|orig|lazy)"
+)
+_PREVIEW = re.compile(
+    r"[/_.?&=-](?:(?<=\.)(?:gif|svg)(?:[?#]|\Z)|(?:w|width|q)=\d\d?(?!\d)|(?:blank|spacer|place-?holder|loading|lazy|dummy|"
+    r"transparent|pixel|gr[ae]y|1x1|empty|tiny|preview|lqip|blur(?:red)?|low-?(?:res|quality)?)(?![a-z0-9])[^/]*\Z)"
+)
+_SOURCES = frozenset({"srcset", *LAZY_SETS, *LAZY})
+_SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # also names of links, ids and switches
 LETTERS = 100  # of a file's name, from its end: the time to find a size in it grows with their square
 DISTINCT = 12  # letters of a file's name that distinguish it from all others of a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
@@ -111,31 +125,44 @@ def largest(srcset: str) -> str | None:
     return best
 
 
-def sources(attributes: dict[str, str | None], sets: list[str]) -> str:
-    """The address of an image from its tag's attributes; `sets` are the srcsets of the <source>s of its <picture>.
+def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, str | None]] = ()) -> str:
+    """The address of an image from its tag's attributes; `of_sources` are those of the <source>s of its <picture>.
 
-    The largest of its own srcset, else what a script would load later, else src, else the largest of a <source>.
+    The largest of its own srcset, else what a script would load later, else src, else that of a <source>. A src that
+    may be the image is preferred to what may be a link, and a <source> to a src that is named like a placeholder.
     """
-    for name in _SOURCES.intersection(attributes) and ("srcset", *LAZY_SETS, *LAZY):
-        value = attributes.get(name)
-        address = largest(value) if value and name in _SETS else value
-        if address and address[:1] == "{" and (inner := _IN_JSON.search(address[:LONGEST])):
-            address = inner[1]
-        if address and not is_nothing(address):
-            return address
     source = (attributes.get("src") or "").strip()
-    if not is_nothing(source):
+    for name in _SOURCES.intersection(attributes) and ("srcset", *LAZY_SETS, *LAZY):
+        if (value := attributes.get(name)) and (address := _address(name, value, source)):
+            return address
+    if not is_nothing(source) and not is_preview(source):
         return source
-    return next(filter(None, map(largest, sets)), source)
+    late = [_address(name, value or "", "/") for name, value in attributes.items() if _MAYBE.match(name)]
+    real = [one for one in (*late, *map(sources, of_sources)) if not is_nothing(one)]
+    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF is not read
+
+
+def _address(name: str, value: str, source: str) -> str:
+    """The address in an attribute, maybe in JSON; empty without one, and for what may be a link if `source` is good."""
+    value = (largest(value) or "") if "srcset" in name else value.strip()
+    if value[:1] in ("{", "["):
+        value = value[:LONGEST].replace("\\/", "/")
+        inner = next(iter(_IN_JSON.findall(value)), "")
+        value = max(filter(_PICTURE.search, _STRINGS.findall(value)), key=width_of, default=inner)
+    if is_nothing(value) or _PICTURE.search(value):
+        return "" if is_nothing(value) else value
+    sure = name in _SURE or is_nothing(source) or is_preview(source)
+    return value if sure and ("/" in value or "." in value) and not _LINK.search(value) else ""
 
 
 def is_nothing(address: str) -> bool:
-    """True for what is no address of an image: empty, `null`, `#`, or data: (a placeholder, or small)."""
-    return (
-        address[:5].lower() == "data:"
-        or address[:1] == "{"
-        or (len(address) < 12 and address.strip().lower() in _NOTHING)
-    )
+    """True for what is no address of an image: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
+    return _NOTHING.match(address) is not None
+
+
+def is_preview(address: str) -> bool:
+    """True for an address named like what is shown until a script has loaded the image."""
+    return _PREVIEW.search(address[-2 * LETTERS :].lower()) is not None
 
 
 def picture_of(address: str) -> str:

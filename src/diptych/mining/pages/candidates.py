@@ -14,7 +14,8 @@ Meta = dict[str, str | None]
 SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
 LONGEST_JSON = 500_000  # letters of a JSON-LD script
 MOST_NODES = 2_000  # of JSON-LD, and of the depth that Python reads
-CLIMB = 2  # ancestors of an image that may have the <noscript> with the same picture next to them
+MOST_EMPTY = 8  # tags without text between an image and its <noscript>
+CLIMB = 2  # ancestors of an image that may have the same picture next to them, in a <noscript> or not
 _BACKGROUND = re.compile(r"url\(\s*[\"']?([^\"')]{1,2000})", re.I)
 _BACKGROUNDS = ("data-bg", "data-background", "data-background-image", "data-bg-image")
 BACKGROUNDS = ", ".join(['[style*="url("]', *(f"[{name}]" for name in _BACKGROUNDS)])
@@ -118,8 +119,7 @@ def source_of(node: Any) -> str:
     if node.tag in ("img", "amp-img"):
         parent = node.parent
         inside = parent is not None and parent.tag == "picture"
-        sets = [one.attributes.get("srcset") or "" for one in parent.css("source")] if inside else []
-        address = addresses.sources(attributes, sets)
+        address = addresses.sources(attributes, (one.attributes for one in parent.css("source")) if inside else ())
     else:
         style = (attributes.get("style") or "")[:4_000]
         address = style if "url(" in style else next(filter(None, map(attributes.get, _BACKGROUNDS)), "") or ""
@@ -132,9 +132,12 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
     around = Ancestors()
     names = [addresses.picture_of(where) if where and where[:5] != "data:" else "" for where in places]
     groups: dict[str, list[int]] = {}
+    twins = [_twin(nodes, names, places, number) for number in range(len(nodes))]
     for number in range(len(nodes)):
-        twin = _twin(nodes, number)
-        if name := names[number] if twin is None else names[twin]:
+        root = number
+        while (twin := twins[root]) is not None:  # a preview of an image that is in a <noscript> too
+            root = twin
+        if name := names[root]:
             groups.setdefault(name, []).append(number)
     pictures = []
     for name, copies in groups.items():
@@ -149,22 +152,42 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
     return pictures
 
 
-def _twin(nodes: Sequence[Any], number: int) -> int | None:
-    """The number of the image in the <noscript> next to an image: the same picture, for readers without scripts."""
-    after = nodes[number + 1] if number + 1 < len(nodes) else None
-    if after is None or not _in_noscript(after) or _in_noscript(nodes[number]):
-        return None
-    node = nodes[number]
-    for _ in range(CLIMB):
-        following = node.next
-        while following is not None and following.tag == "-text" and not (following.text_content or "").strip():
-            following = following.next
-        if following is not None:
-            return number + 1 if following.tag == "noscript" else None
-        node = node.parent
-        if node is None:
-            return None
+def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], number: int) -> int | None:
+    """The number of the image that an image is only a copy of: in the <noscript> next to it, or next to a preview."""
+    node, after = nodes[number], number + 1
+    while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):
+        after += 1  # a tag without an address
+    copied = after < len(nodes) and names[after] and _in_noscript(nodes[after]) and not _in_noscript(node)
+    if copied and _follows(node, nodes[after]):
+        return after
+    preview = names[number] and addresses.is_preview(places[number]) and not _in_noscript(node)
+    for other in (after, number - 1) if preview else ():
+        if 0 <= other < len(nodes) and names[other] and not addresses.is_preview(places[other]):
+            alts = {alt for one in (node, nodes[other]) if (alt := (one.attributes.get("alt") or "").strip())}
+            if len(alts) < 2 and not _around(node).isdisjoint(_around(nodes[other])):
+                return other
     return None
+
+
+def _follows(node: Any, other: Any) -> bool:
+    """True if the next tag after an image or its parents that holds anything is a <noscript> with `other`."""
+    if "1" in (other.attributes.get("width"), other.attributes.get("height")):  # it counts visitors
+        return False
+    for _ in range(CLIMB + 1):
+        following, left = node.next, MOST_EMPTY
+        while following is not None and left and following.tag != "noscript" and not following.text(deep=True).strip():
+            following, left = following.next, left - 1
+        if following is not None:
+            return following.tag == "noscript" and following.mem_id in _around(other)
+        if (node := node.parent) is None:
+            break
+    return False
+
+
+def _around(node: Any) -> set[int]:
+    """The tags next around an image, but for the page itself."""
+    outer = (node.parent, node.parent and node.parent.parent)
+    return {one.mem_id for one in outer if one is not None and one.tag not in ("body", "article", "main", "section")}
 
 
 def _in_noscript(node: Any) -> bool:

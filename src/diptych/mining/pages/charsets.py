@@ -34,11 +34,11 @@ _LABELS = {
         "utf-16-le": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff", "utf-16-be": "unicodefffe",
         "iso8859-6": "asmo-708 csiso88596e csiso88596i iso-8859-6-e iso-8859-6-i", "iso8859-7": "sun_eu_greek",
         "iso8859-8": "csiso88598e csiso88598i iso-8859-8-e iso-8859-8-i logical visual", "iso8859-10": "csisolatin6",
-        "iso8859-15": "csisolatin9", "koi8-r": "koi koi8", "koi8-u": "koi8-ru", "cp874": "dos-874 windows-874",
-        "mac-cyrillic": "x-mac-ukrainian", "mac-roman": "csmacintosh mac", "cp932": "ms932 windows-31j",
-        "gb18030": "csgb2312 gb_2312 gb_2312-80", "big5hkscs": "cn-big5 x-x-big5", "euc_jp": "cseucpkdfmtjapanese",
+        "iso8859-15": "csisolatin9", "koi8-r": "koi koi8", "koi8-u": "koi8-ru", "cp1252": "x-user-defined",
+        "cp874": "dos-874 windows-874", "mac-cyrillic": "x-mac-ukrainian", "mac-roman": "csmacintosh mac",
+        "cp932": "ms932 windows-31j", "gb18030": "csgb2312 gb_2312 gb_2312-80", "big5hkscs": "cn-big5 x-x-big5",
         "cp949": "cseuckr csksc56011987 iso-ir-149 ks_c_5601-1989 ksc_5601 windows-949",
-        "replacement": "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
+        "euc_jp": "cseucpkdfmtjapanese", "replacement": "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
     }.items()
     for label in labels.split()
 }  # fmt: skip
@@ -53,9 +53,9 @@ def codec_of(label: str) -> str:
     label = re.sub(r"^iso8859(?=\d)", "iso8859-", label)
     for name in (label, label.removeprefix("x-").replace("mac-", "mac_")):
         with suppress(LookupError, ValueError):
-            found = codecs.lookup(name).name
-            if _CODECS.fullmatch(found := _READ_BY.get(found, found)):
-                return found
+            codec = codecs.lookup(name).name
+            if _CODECS.fullmatch(codec := _READ_BY.get(codec, codec)):
+                return codec
     return ""
 
 
@@ -89,8 +89,6 @@ def _named(head: bytes) -> str:
         elif attributes.get(b"http-equiv", b"").lower() == b"content-type":
             labels += [b"".join(one) for one in _CONTENT.findall(attributes.get(b"content", b""))[:1]]
     for label in labels:
-        text = label.decode("ascii", "replace")
-        name = "cp1252" if text.strip().lower() == "x-user-defined" else codec_of(text)
-        if name:
+        if name := codec_of(label.decode("ascii", "replace")):
             return "utf-8" if name.startswith("utf-16") else name  # it was read as bytes of ASCII
     return ""

@@ -192,7 +192,8 @@ def _plain(text: str) -> str:
 
 
 def _place(base: str, picture: Any) -> str:
-    return addresses.absolute(base, source) if (source := candidates.source_of(picture)) else ""
+    address = addresses.absolute(base, source) if (source := candidates.source_of(picture)) else ""
+    return address if address != base else ""
 
 
 def _texts(
