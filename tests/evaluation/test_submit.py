@@ -75,7 +75,10 @@ def captioner(store: Store, tmp_path_factory: pytest.TempPathFactory) -> ModelFo
 def test_captions_are_read_by_pycocotools(store: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     coco = pytest.importorskip("pycocotools.coco")
     line = submit(captioner, store, "test", "coco", tmp_path / "captions_test2014_results.json")
-    assert line.endswith("captions_test2014_results.json: caption of 3 pictures of 'test', in the form of coco")
+    assert line.endswith(
+        "captions_test2014_results.json: caption of 3 pictures of 'test', in the form of coco; image ids of 3 are the "
+        "numbers in their names (the first: COCO_test2014_000000000070)"
+    )
     with redirect_stdout(StringIO()):
         truths = coco.COCO()
         truths.dataset = {"images": [{"id": 70 + n} for n in range(3)], "annotations": [], "info": {}}
@@ -83,6 +86,19 @@ def test_captions_are_read_by_pycocotools(store: Store, captioner: ModelFolder, 
         read = truths.loadRes(str(tmp_path / "captions_test2014_results.json"))
     assert sorted(read.getImgIds()) == [70, 71, 72]
     assert [type(one["caption"]) for one in read.dataset["annotations"]] == [str] * 3
+
+
+def test_ids_are_those_of_the_data_and_never_guessed_from_other_names(captioner: ModelFolder, tmp_path: Path) -> None:
+    names = [f"IMG_2024010112{number:02d}" for number in range(3)]
+    for folder, ids in (("own", (70, 71, 72)), ("none", (None,) * 3)):
+        with StoreWriter(tmp_path / folder, CONTRACT) as writer:
+            for number, (name, image_id) in enumerate(zip(names, ids, strict=True)):
+                writer.add(replace(asked_record(number), key=name, image_id=image_id))
+    line = submit(captioner, Store(tmp_path / "own"), "test", "coco", tmp_path / "results.json")
+    assert line.endswith("in the form of coco")
+    assert {one["image_id"] for one in json.loads((tmp_path / "results.json").read_text())} == {70, 71, 72}
+    with pytest.raises(DataError, match="its data gave it no `image_id`"):
+        submit(captioner, Store(tmp_path / "none"), "test", "coco", tmp_path / "results.json")
 
 
 def test_answers_are_read_as_vqas_own_code_reads_them(store: Store, tmp_path: Path) -> None:
@@ -127,7 +143,7 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         submit(captioner, store, "test", "coca", path)
     with pytest.raises(RecipeError, match="has not learnt vqa: diptych finetune vqa"):
         submit(captioner, store, "test", "vqa", path)
-    with pytest.raises(DataError, match=r"does not end with the number that COCO gave the picture \(record p0\)"):
+    with pytest.raises(DataError, match=r"does not end with the number that COCO gave the picture, .* \(record p0\)"):
         submit(captioner, store, "train", "coco", path)
     folder = tmp_path / "twice"
     with StoreWriter(folder, CONTRACT) as writer:

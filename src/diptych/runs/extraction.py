@@ -180,6 +180,8 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
             if known is None or is_another(known.image, there.image):
                 continue
             known = replace(known, image=there.image)  # it may have moved
+        if known is not None and there.image_id is None:  # stores of earlier versions have none
+            known = replace(known, image_id=None)
         if known is None or replace(_from_root(known), size=there.size) != _from_root(there):
             raise DataError(
                 f"{store.folder} was filled when {data} had something else for {there.key!r} (its texts, or its split: "

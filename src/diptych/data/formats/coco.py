@@ -143,12 +143,13 @@ class CocoImages:
 
         listed = file.inner("images")
         skips.each(listed, CocoImage, take)
-        named = (one.get("id") for one in listed.value if isinstance(one, dict))
-        self._left_out = {number for number in named if isinstance(number, int)} - self.by_id.keys()
+        ids = [one.get("id") if isinstance(one, dict) else None for one in listed.value]
+        self._left_out = {number for number in ids if isinstance(number, int)} - self.by_id.keys()
+        self._nameless = not all(isinstance(number, int) for number in ids)
 
     def of(self, number: int, note: JsonValue) -> CocoImage | None:
         """Return the image of an annotation; None, and count the annotation, if the image was left out."""
-        if number in self._left_out:
+        if number in self._left_out or (self._nameless and number not in self.by_id):
             self._skips.add(LEFT, note.where())
         elif number not in self.by_id:
             note.refuse(f"the image id {number}", "one that `images` has", "image_id")

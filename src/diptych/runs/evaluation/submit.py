@@ -19,6 +19,7 @@ import torch
 from rich.console import Console
 
 from diptych.core import Choices, Record, Sample
+from diptych.data.formats.parsing import key_of_name, number_of_name
 from diptych.data.store.store import Store
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives import split_candidates
@@ -32,7 +33,6 @@ from diptych.tasks.vcr import Vcr
 CHOICES = 4  # answers to a question of VCR, and rationales
 _GROUPS = ("answer", *(f"rationale_conditioned_on_a{number}" for number in range(CHOICES)))
 VCR_COLUMNS = ("annot_id", *(f"{group}_{number}" for group in _GROUPS for number in range(CHOICES)))
-_IMAGE_ID = re.compile(r"(?:^|[_/])([0-9]{12})$")
 _QUESTION_ID = re.compile(r"[0-9]{1,18}")
 
 
@@ -89,12 +89,16 @@ def submit(
         )
     if not made.predictions:
         raise DataError(f"the split {split!r} of {store.folder} has nothing to predict for {task}; choose another")
-    write_atomically(path, write(made.predictions).encode())
-    return f"{path}: {task} of {len(made.records)} pictures of {split!r}, in the form of {form}"
+    ids = {record.key: record.image_id for record in made.records if record.image_id is not None}
+    write_atomically(path, write([{**one, "image_id": ids.get(one.get("key"))} for one in made.predictions]).encode())
+    line = f"{path}: {task} of {len(made.records)} pictures of {split!r}, in the form of {form}"
+    if form != "coco" or not (guessed := [record.key for record in made.records if record.key not in ids]):
+        return line
+    return f"{line}; image ids of {len(guessed)} are the numbers in their names (the first: {guessed[0]})"
 
 
 def _coco(predictions: Sequence[Mapping[str, Any]]) -> str:
-    return _entries([(_image_id(p["key"]), p["key"], "image_id", {"caption": p["caption"]}) for p in predictions])
+    return _entries([(_image_id(p), p["key"], "image_id", {"caption": p["caption"]}) for p in predictions])
 
 
 def _vqa(predictions: Sequence[Mapping[str, Any]]) -> str:
@@ -111,12 +115,15 @@ def _entries(rows: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
     return json.dumps([{name: number, **value} for number, _, name, value in rows], ensure_ascii=False)
 
 
-def _image_id(key: str) -> int:
-    """Return 1 for COCO_test2014_000000000001 and for 000000000001 of 2017."""
-    match = _IMAGE_ID.search(key)
-    if match is None:
-        raise DataError("its name does not end with the number that COCO gave the picture", key=key)
-    return int(match[1])
+def _image_id(prediction: Mapping[str, Any]) -> int:
+    """Return the id that the data gave the image, else 1 for COCO_test2014_000000000001 and for 000000000001."""
+    if (number := prediction.get("image_id")) is None:
+        number = number_of_name(key_of_name(prediction["key"]))
+    if number is None:
+        wanted = "as COCO_test2014_000000000001 does, and its data gave it no `image_id`"
+        key = prediction["key"]
+        raise DataError(f"its name does not end with the number that COCO gave the picture, {wanted}", key=key)
+    return int(number)
 
 
 def _number(key: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import Array, Listing, Raw, Unit, needed, refuse
+from diptych.vision.features.raw import Array, Listing, Raw, Unit, needed, numbered, refuse
 
 COLUMNS = ("img_id", "roi_features", "boxes", "preds_per_image")
 AGAIN = "get the file again"
@@ -52,14 +52,14 @@ class ArrowTable:
         ]
 
     @cached_property
-    def first(self) -> dict[str, tuple[int, int]]:
-        return dict(reversed(self.places))  # the first of two rows with one name
+    def by_name(self) -> dict[str, tuple[int, int]]:
+        return numbered(self.places)
 
     def names(self) -> Iterable[str]:
         return [name for name, _ in self.places]
 
     def read(self, name: str) -> Raw:
-        number, row = self.first[name]
+        number, row = self.by_name[name]
         batch, where = self.batches[number], f"{self.path}, {name}"
         there = batch.schema.names
         rows = int(batch.column("preds_per_image")[row].as_py() or 0)

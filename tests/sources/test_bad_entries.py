@@ -1,0 +1,184 @@
+"""One damaged entry of a file costs that entry: every format, damaged in several ways, and the limit."""
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diptych.core import Record
+from diptych.data.formats import table as formats
+from diptych.data.formats.parsing import BAD, Skips
+from diptych.runtime.errors import DataError
+
+MANY = 6  # entries of each file; the third is damaged
+IMAGES = [{"id": 70 + n, "file_name": f"{n}.jpg", "width": 100, "height": 50} for n in range(MANY)]
+CAPTIONS = [{"image_id": 70 + n, "id": n, "caption": f"a dog {n}"} for n in range(MANY)]
+BOXES = [{"id": n, "image_id": 70 + n, "category_id": 1, "bbox": [10, 10, 20, 20]} for n in range(MANY)]
+REFS = [
+    {"ref_id": n, "image_id": 70 + n, "bbox": [1, 1, 9, 9], "sentences": [{"sent_id": n, "sent": "the dog"}]}
+    for n in range(MANY)
+]
+TAIL = {"categories": [{"id": 1, "name": "dog"}]}
+FOUR = [["a"], ["b"], ["c"], ["d"]]
+LISTS: dict[str, tuple[dict[str, Any], str]] = {  # a file, and which of its lists is damaged
+    "captions": ({"images": IMAGES, "annotations": CAPTIONS}, "annotations"),
+    "captions with categories": ({"images": IMAGES, "annotations": CAPTIONS, "categories": []}, "annotations"),
+    "images of captions": ({"images": IMAGES, "annotations": CAPTIONS}, "images"),
+    "instances": ({"images": IMAGES, "annotations": BOXES} | TAIL, "annotations"),
+    "refcoco": ({"images": IMAGES, "refs": REFS}, "refs"),
+    "karpathy": (
+        {"images": [{"filename": f"{n}.jpg", "split": "val", "sentences": [{"raw": "x"}]} for n in range(MANY)]},
+        "images",
+    ),
+    "vqa": (
+        {"data_subtype": "a", "questions": [{"question_id": n, "image_id": n, "question": "q"} for n in range(MANY)]},
+        "questions",
+    ),
+    "gqa": ({str(n): {"imageId": str(n), "question": "q", "answer": "a"} for n in range(MANY)}, ""),
+    "visual-genome": ({"": [{"id": n, "regions": [{"phrase": "a dog"}]} for n in range(MANY)]}, ""),
+    "visual-genome-qa": (
+        {"": [{"id": n, "qas": [{"qa_id": n, "question": "q", "answer": "a"}]} for n in range(MANY)]},
+        "",
+    ),
+}
+LINES: dict[str, Callable[[int], Any]] = {
+    "own": lambda n: {"image": f"{n}.jpg", "captions": ["a dog"]},
+    "nlvr": lambda n: {"identifier": f"dev-{n}-0-0", "sentence": "x", "label": "True", "image": f"{n}.jpg"},
+    "nlvr2": lambda n: {"identifier": f"dev-{n}-0-0", "sentence": "x", "label": "True"},
+    "snli-ve": lambda n: {"Flickr30K_ID": str(n), "gold_label": "neutral", "pairID": str(n), "sentence2": "x"},
+    "vl-bert": lambda n: {"image": f"{n}.jpg", "caption": ["a"], "frcnn": "x"},
+    "vcr": lambda n: {"objects": [], "img_fn": f"{n}.jpg", "annot_id": str(n), "question": ["a"],
+                      "answer_choices": FOUR, "answer_label": 0},
+}  # fmt: skip
+
+
+def damaged(entry: Any) -> Iterator[Any]:
+    """One entry in several ways that make no sense."""
+    yield from (None, 5, [], "x", {}, {name: None for name in entry})
+    first = next(iter(entry))
+    yield {name: value for name, value in entry.items() if name != first}
+    yield {name: [[value]] if isinstance(value, str) else value for name, value in entry.items() if name != first}
+
+
+def read(path: Path, content: str, **options: Any) -> tuple[list[Record], Skips]:
+    path.write_text(content)
+    skips = Skips(**options)
+    return formats.read(path, need_pictures=False, skips=skips), skips
+
+
+def holds(records: list[Record], skips: Skips) -> None:
+    """All entries but one were read, and that one was named."""
+    words = [record for record in records if any(record.words().values()) or record.objects]
+    assert len(words) == MANY - 1
+    assert skips.counts[BAD] == 1
+    assert "wanted" in skips.first[BAD]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_damaged_entry_of_a_list_costs_itself(name: str, tmp_path: Path) -> None:
+    value, place = LISTS[name]
+    for at in (0, 2):
+        for bad in damaged(
+            list((value if name == "gqa" else value[place]).values() if name == "gqa" else value[place])[at]
+        ):
+            if name == "gqa":
+                file: Any = value | {str(at): bad}
+            else:
+                entries = [*value[place][:at], bad, *value[place][at + 1 :]]
+                file = entries if place == "" else value | {place: entries}
+            holds(*read(tmp_path / "f.json", json.dumps(file)))
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_damaged_line_costs_itself(name: str, tmp_path: Path) -> None:
+    lines = [json.dumps(LINES[name](n)) for n in range(MANY)]
+    for at in (0, 2):
+        for bad in ('{"image": "cut', "{}}", "\0", *map(json.dumps, damaged(LINES[name](at)))):
+            holds(*read(tmp_path / "f.jsonl", "\n".join([*lines[:at], bad, *lines[at + 1 :]])))
+    cut_then_whole = "\n".join([*lines[:2], lines[2][:-9], lines[2], *lines[3:]])
+    records, skips = read(tmp_path / "f.jsonl", cut_then_whole)
+    assert (len(records), skips.counts) == (MANY, {BAD: 1})
+    inside = "\n".join([*lines[:2], lines[2][:-9] + lines[3], lines[2], *lines[4:]])
+    records, skips = read(tmp_path / "f.jsonl", inside)
+    assert (len(records), skips.counts) == (MANY, {BAD: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "bad"),
+    [
+        ("f.tsv", "a dog {0}\thttp://x/{0}.jpg", ("a dog", "\thttp://x", "a\tb\tc\td")),
+        ("f.token", "{0}.jpg#0\ta dog", ("2.jpg", "#0", "2.jpg#x\ta")),
+        ("captions.txt", "{0}.jpg,a dog", ("2.jpg", '"2.jpg,a', "2.jpg,a,b")),
+    ],
+)
+def test_a_damaged_line_of_a_table_costs_itself(name: str, line: str, bad: tuple[str, ...], tmp_path: Path) -> None:
+    for one in bad:
+        lines = [one if n == 2 else line.format(n) for n in range(MANY)]
+        holds(*read(tmp_path / name, "\n".join(["image,caption"] * (name == "captions.txt") + lines)))
+
+
+def test_a_damaged_caption_in_a_tar_costs_itself(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "00000.tar", "w") as tar:
+        for n in range(MANY):
+            for ending, content in (("jpg", b"x"), ("txt", b"\xff\xfe" if n == 2 else b"a dog")):
+                member = tarfile.TarInfo(f"{n}.{ending}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    skips = Skips()
+    assert len(formats.read(tmp_path, need_pictures=False, skips=skips)) == MANY - 1
+    assert skips.counts == {BAD: 1}
+
+
+def test_more_than_ten_and_one_in_a_hundred_are_an_error_unless_allowed(tmp_path: Path) -> None:
+    lines = [json.dumps(LINES["own"](n)) for n in range(1200)]
+    for bad, total, is_wrong in ((10, 20, False), (11, 1000, True), (11, 1200, False)):
+        content = "\n".join(["{"] * bad + lines[bad:total])
+        if is_wrong:
+            with pytest.raises(
+                DataError, match=r"11 of 1,000 entries make no sense.*line 1: .* \| f.jsonl line 2.*--skip-bad"
+            ):
+                read(tmp_path / "f.jsonl", content)
+        records, skips = read(tmp_path / "f.jsonl", content, allowed=is_wrong)
+        assert (len(records), skips.counts) == (total - bad, {BAD: bad})
+        assert len(skips.places[BAD]) == 3
+
+
+def test_what_the_official_files_have(tmp_path: Path) -> None:
+    """Boxes without extent and crowds of COCO, captions without sizes, an empty answer of ten, names in two folders."""
+    boxes = [BOXES[0] | {"bbox": [1, 2, 3, 0]}, BOXES[1] | {"iscrowd": 1, "segmentation": {}}, *BOXES[2:]]
+    instances = {"images": IMAGES, "annotations": boxes} | TAIL
+    records, skips = read(tmp_path / "instances.json", json.dumps(instances))
+    assert [len(record.objects) for record in records] == [0, 0, 1, 1, 1, 1]
+    assert skips.counts == {"crowds": 1, BAD: 1}
+    manifest = {"instances": "instances.json", "crowds": True}
+    assert sum(len(one.objects) for one in read(tmp_path / "m.json", json.dumps(manifest))[0]) == MANY - 1
+    bare = [{"id": one["id"], "file_name": one["file_name"], "width": None} for one in IMAGES]
+    records, skips = read(tmp_path / "c.json", json.dumps({"images": bare, "annotations": CAPTIONS}))
+    assert ([one.size for one in records], skips.counts) == ([None] * MANY, {})
+    assert [one.image_id for one in records] == [one["id"] for one in IMAGES], "kept, as the names are other numbers"
+    named = [{"id": 7, "file_name": "COCO_val2014_000000000007.jpg"}, {"id": 8, "file_name": "8.jpg"}]
+    assert [one.image_id for one in read(tmp_path / "c.json", json.dumps({"images": named, "annotations": []}))[0]] == [
+        None,
+        None,
+    ]
+    answers = [{"question_id": n, "answers": [{"answer": "" if n == at == 2 else "dog"} for at in range(10)]}
+               for n in range(MANY)]  # fmt: skip
+    (tmp_path / "q.json").write_text(json.dumps(LISTS["vqa"][0]))
+    (tmp_path / "a.json").write_text(json.dumps({"annotations": answers}))
+    records, skips = read(tmp_path / "m.json", json.dumps({"vqa": ["q.json", "a.json"]}))
+    assert [len(record.questions[0].answers) for record in records] == [10, 10, 9, 10, 10, 10]
+    assert skips.counts == {"empty answers": 1}
+    twice = [{"filename": "1.jpg", "filepath": folder, "split": "val", "cocoid": 5, "sentences": [{"raw": folder}]}
+             for folder in ("train", "val")]  # fmt: skip
+    records, skips = read(tmp_path / "k.json", json.dumps({"images": twice}))
+    assert [(one.key, one.captions, one.image_id) for one in records] == [
+        ("train/1", ("train",), 5),
+        ("val/1", ("val",), 5),
+    ]
+    line = LINES["own"](0) | {"question": "q", "answers": ["a"], "question_id": 12, "image_id": 34}
+    (record,) = read(tmp_path / "o.jsonl", json.dumps(line))[0]
+    assert (record.image_id, record.questions[0].key) == (34, "12")
