@@ -113,10 +113,7 @@ BOXES = np.array([[0, 0, 80, 80]] * 5, np.float64)
 # what is wrong, the command, exit code, what the message holds
 CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     # lines
-    ("no JSON", lines(GOOD[0], "{image: 1}"), SEEN, 1, "mine.jsonl line 2: found no JSON"),
-    ("half a line", lines(GOOD[0], '{"image": "1.png", "capt'), TUNED, 1, "mine.jsonl line 2: found no JSON"),
     ("two objects in a line", lines('{"a": 1}{"b": 2}'), SEEN, 1, "line 1: found no JSON (Extra data"),
-    ("not an object", lines(GOOD[0], "[1, 2]"), SEEN, 1, "line 2: found a list, wanted an object with `image`"),
     ("null", lines("null"), SEEN, 1, "found null, wanted an object"),
     ("nested too deep", lines("[" * 100_000), SEEN, 1, "nested too deep"),
     ("a name twice", lines('{"image": "0.png", "image": "1.png"}'), SEEN, 1, "line 1: found the name `image` twice"),
@@ -128,15 +125,6 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("a picture posing as lines", lambda: shutil.copy("0.png", "mine.jsonl") and None, SEEN, 1, "not UTF-8"),
     ("no image", lines({"captions": ["a dog"]}), SEEN, 1, "wanted one with `image`"),
     ("nothing said", lines({"image": "0.png"}), SEEN, 1, "line 1: found an object with `image`, wanted one with `captions`"),
-    ("captions misspelt", line(captions=None, caption=["x"]), SEEN, 1, "line 2: captions: found null, wanted a list"),
-    ("captions no list", line(captions="a dog"), SEEN, 1, "line 2: captions: found a text, wanted a list"),
-    ("a caption no text", line(captions=["a dog", 5]), SEEN, 1, "line 2: captions[1]: found a number, wanted a text"),
-    ("captions in captions", line(captions=[["a dog"]]), SEEN, 1, "line 2: captions[0]: found a list, wanted a text"),
-    ("half a surrogate", line(captions=["\ud800"]), SEEN, 1, "half a surrogate pair"),
-    ("image no text", line(image=7), SEEN, 1, "line 2: image: found a number, wanted a text"),
-    ("image empty", line(image=" "), SEEN, 1, "line 2: image: found an empty text"),
-    ("split no text", line(split=1), SEEN, 1, "line 2: split: found a number"),
-    ("two splits", lines(GOOD[0], {**GOOD[0], "split": "val"}), SEEN, 1, "line 2: split: found `val`, wanted `train`"),
     ("question without answers", lines({"image": "0.png", "question": "what?"}), ANSWERED, 1, "wanted one with `answers`"),
     ("answers no list", lines({"image": "0.png", "question": "what?", "answers": "dog"}), ANSWERED, 1, "answers: found a text"),
     ("question empty", lines({"image": "0.png", "question": " ", "answers": ["dog"]}), ANSWERED, 1, "question: found an empty text"),
@@ -146,12 +134,6 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("captions for questions", lines(*GOOD), ANSWERED, 1, "mine.jsonl has no questions with answers in split 'train', which vqa learns from"),
     ("nothing to train on", lines(*({**one, "split": "test"} for one in GOOD)), TUNED, 1, "no records in split 'train'; it has test (3)"),
     # pictures
-    ("missing picture", line(image="no.png"), TUNED, 1, "mine.jsonl line 2: found no picture no.png"),
-    ("picture elsewhere", line(image="../0.png"), SEEN, 1, "line 2: found the picture name '../0.png', wanted one inside"),
-    ("absolute name", line(image="/etc/passwd"), SEEN, 1, "line 2: found the picture name '/etc/passwd'"),
-    ("a folder as picture", line(image="features"), SEEN, 1, "line 2: found no picture features"),
-    ("a name of 5,000 letters", line(image="a" * 5000), SEEN, 1, "line 2: found no picture"),
-    ("a name with a zero byte", line(image="0\0.png"), SEEN, 1, "line 2: found the picture name"),
     ("no picture can be read", lambda: [Path(f"{n}.png").write_bytes(b"x") for n in range(3)] and None, SEEN, 1, "nothing could be extracted"),
     ("pictures of 2 pixels", lambda: [Image.new("RGB", (2, 2)).save(f"{n}.png") for n in range(3)] and None, SEEN, 1, "wanted at least 4 on each side"),
     # COCO
@@ -159,7 +141,6 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("COCO absurd width", coco(images=[{**IMAGES[0], "width": 10**9}]), COCO, 1, "images[0].width: found 1000000000, wanted 1 to"),
     ("COCO no width", coco(images=[{**IMAGES[0], "width": 0}]), COCO, 1, "images[0].width: found 0"),
     ("COCO width a text", coco(images=[{**IMAGES[0], "width": "64"}]), COCO, 1, "wanted a whole number"),
-    ("COCO id twice", coco(images=IMAGES * 2), COCO, 1, "found the image id 0 a second time"),
     ("COCO unknown id", coco(annotations=[{"id": 0, "image_id": 9, "caption": "x"}]), COCO, 1, "the image id 9"),
     ("COCO missing picture", coco(images=[{**IMAGES[0], "file_name": "no.png"}]), COCO, 1, "images[0]: found no picture no.png"),
     # features
@@ -266,6 +247,53 @@ def test_one_that_is_wrong_is_left_out_by_name(
     failed = [json.loads(one) for one in (folder / "out" / "failures.jsonl").read_text().splitlines()]
     assert [one["key"] for one in failed] == ["1.png"]
     clean(result, folder)
+
+
+# one entry makes no sense: it is passed over by name, and N images are extracted
+PASSED_OVER: list[tuple[str, Callable[[], None], str, int, str]] = [
+    ("no JSON", lines(GOOD[0], "{image: 1}"), SEEN, 1, "mine.jsonl line 2: found no JSON"),
+    ("half a line", lines(GOOD[0], '{"image": "1.png", "capt'), SEEN, 1, "mine.jsonl line 2: found no JSON"),
+    ("not an object", lines(GOOD[0], "[1, 2]"), SEEN, 1, "line 2: found a list, wanted an object with `image`"),
+    ("captions misspelt", line(captions=None, caption=["x"]), SEEN, 2, "line 2: captions: found null, wanted a list"),
+    ("captions no list", line(captions="a dog"), SEEN, 2, "line 2: captions: found a text, wanted a list"),
+    ("a caption no text", line(captions=["a dog", 5]), SEEN, 3, "line 2: captions[1]: found a number, wanted a text"),
+    ("captions in captions", line(captions=[["a dog"]]), SEEN, 2, "line 2: captions[0]: found a list, wanted a text"),
+    ("half a surrogate", line(captions=["\ud800"]), SEEN, 2, "half a surrogate pair"),
+    ("image no text", line(image=7), SEEN, 2, "line 2: image: found a number, wanted a text"),
+    ("image empty", line(image=" "), SEEN, 2, "line 2: image: found an empty text"),
+    ("split no text", line(split=1), SEEN, 2, "line 2: split: found a number"),
+    ("two splits", lines(GOOD[0], {**GOOD[0], "split": "val"}), SEEN, 1, "line 2: split: found `val`, wanted `train`"),
+    ("missing picture", line(image="no.png"), SEEN, 2, "mine.jsonl line 2: found no picture no.png"),
+    ("picture elsewhere", line(image="../0.png"), SEEN, 2, "line 2: found the picture name '../0.png', wanted one inside"),
+    ("absolute name", line(image="/etc/passwd"), SEEN, 2, "line 2: found the picture name '/etc/passwd'"),
+    ("a folder as picture", line(image="features"), SEEN, 2, "line 2: found no picture features"),
+    ("a name of 5,000 letters", line(image="a" * 5000), SEEN, 2, "line 2: found no picture"),
+    ("a name with a zero byte", line(image="0\0.png"), SEEN, 2, "line 2: found the picture name"),
+    ("COCO id twice", coco(images=IMAGES * 2), COCO, 1, "found the image id 0 a second time"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "command", "count", "wanted"), [c[1:] for c in PASSED_OVER], ids=[c[0] for c in PASSED_OVER]
+)
+def test_an_entry_that_makes_no_sense_costs_itself(
+    wrong: Callable[[], None], command: str, count: int, wanted: str, folder: Path, run: Callable[..., Result]
+) -> None:
+    wrong()
+    result = run(*command.split())
+    assert (result.code, result.out) == (0, f"{count} extracted; out\n"), result.error
+    assert "entries that make no sense: 1 (the first: " in " ".join(result.error.split())
+    assert wanted in " ".join(result.error.split()), result.error
+    clean(result, folder)
+
+
+def test_many_that_make_no_sense_are_an_error_unless_they_may_be_skipped(
+    folder: Path, run: Callable[..., Result]
+) -> None:
+    lines(*["{"] * 11, *GOOD)()
+    result = run(*SEEN.split())
+    assert (result.code, "11 of 14 entries make no sense" in result.error) == (1, True), result.error
+    assert run(*SEEN.split(), "--skip-bad").out == "3 extracted; out\n"
 
 
 def test_a_byte_order_mark_and_windows_lines_are_read(folder: Path, run: Callable[..., Result]) -> None:

@@ -58,7 +58,7 @@ LINES: dict[str, Callable[[int], Any]] = {
 
 def damaged(entry: Any) -> Iterator[Any]:
     """One entry in several ways that make no sense."""
-    yield from (None, 5, [], "x", {}, {name: None for name in entry})
+    yield from (None, 5, [], "x", {}, dict.fromkeys(entry))
     first = next(iter(entry))
     yield {name: value for name, value in entry.items() if name != first}
     yield {name: [[value]] if isinstance(value, str) else value for name, value in entry.items() if name != first}

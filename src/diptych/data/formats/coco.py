@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, Skips
+from diptych.data.formats.parsing import Once, Skips, image_id_of
 from diptych.data.formats.values import Box, Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
 
 LEFT = "annotations of images that were left out"
@@ -42,11 +42,6 @@ class _Caption(Struct):
     caption: Words
 
 
-class _Captions(Struct):
-    images: list[Any]
-    annotations: list[Any]
-
-
 class _Instance(Struct):
     id: int
     image_id: int
@@ -62,19 +57,13 @@ class _Category(Struct):
     name: Text
 
 
-class _Instances(Struct):
-    images: list[Any]
-    annotations: list[Any]
-    categories: list[Any]
-
-
 def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     """Read `captions_*.json`: one record an image, in the file's order. Empty captions are counted in `wanted.skips`.
 
     A key is the image's name without its ending, as in all readers of sets with COCO's images.
     """
-    file.json.read(_Captions)
-    images = CocoImages(file.json, wanted.skips)
+    listed, notes = file.json.lists("images", "annotations")
+    images = CocoImages(listed, wanted.skips)
     captions: dict[int, list[str]] = {number: [] for number in images.by_id}
 
     def take(note: _Caption, value: JsonValue) -> None:
@@ -85,7 +74,7 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
         else:
             wanted.skips.add("empty captions", value.where())
 
-    wanted.skips.each(file.json.inner("annotations"), _Caption, take)
+    wanted.skips.each(notes, _Caption, take)
     return images.records(_near(wanted, file, images), lambda one: {"captions": tuple(captions[one.id])})
 
 
@@ -94,10 +83,10 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 
     Crowds are counted and left out, unless `wanted.crowds`.
     """
-    file.json.read(_Instances)
+    listed, notes, categories = file.json.lists("images", "annotations", "categories")
     skips, once, kinds = wanted.skips, Once("annotation id"), dict[int, str]()
-    images = CocoImages(file.json, skips)
-    skips.each(file.json.inner("categories"), _Category, lambda kind, _: kinds.setdefault(kind.id, kind.name))
+    images = CocoImages(listed, skips)
+    skips.each(categories, _Category, lambda kind, _: kinds.setdefault(kind.id, kind.name))
     objects: dict[int, list[Object]] = {number: [] for number in images.by_id}
 
     def take(note: _Instance, value: JsonValue) -> None:
@@ -123,7 +112,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
                 refuse(where, f"thing {wrong[0]}", f"one of the picture's {len(things)}")
         return {"objects": things, "relations": relations}
 
-    skips.each(notes := file.json.inner("annotations"), _Instance, take)
+    skips.each(notes, _Instance, take)
     annotated = [note.get("image_id") for note in notes.value if isinstance(note, dict)]
     return images.records(_near(wanted, file, images), fields)
 
@@ -131,7 +120,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 class CocoImages:
     """The images of a COCO file by id, with their places; an id or a name that occurs twice counts once."""
 
-    def __init__(self, file: JsonValue, skips: Skips) -> None:
+    def __init__(self, listed: JsonValue, skips: Skips) -> None:
         self.by_id: dict[int, CocoImage] = {}
         self.places: dict[int, str] = {}
         self._skips, once, once_name = skips, Once("image id"), Once("file name")
@@ -141,7 +130,6 @@ class CocoImages:
                 once_name.check(image.file_name, where)
             self.by_id[image.id], self.places[image.id] = image, where
 
-        listed = file.inner("images")
         skips.each(listed, CocoImage, take)
         ids = [one.get("id") if isinstance(one, dict) else None for one in listed.value]
         self._left_out = {number for number in ids if isinstance(number, int)} - self.by_id.keys()
@@ -157,8 +145,8 @@ class CocoImages:
 
     def records(self, wanted: Wanted, fields: Callable[[CocoImage], dict[str, Any]]) -> list[Record]:
         def record(image: CocoImage) -> Record:
-            ids = wanted.numbered(image.file_name, image.id)
-            return wanted.record(image.file_name, self.places[image.id], size=image.size, **ids, **fields(image))
+            own: dict[str, Any] = {"size": image.size, "image_id": image_id_of(image.file_name, image.id)}
+            return wanted.record(image.file_name, self.places[image.id], **own, **fields(image))
 
         return wanted.records(self.by_id.values(), record)
 

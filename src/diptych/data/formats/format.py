@@ -16,7 +16,6 @@ from diptych.data.formats.parsing import (
     Skips,
     first_line,
     key_of_name,
-    number_of_name,
     parsed_line,
     picture_at,
     read_json,
@@ -51,10 +50,6 @@ class Wanted:
 
     def split_of(self, key: str) -> str:
         return self.split or drawn_split(key, self.seed)
-
-    def numbered(self, image: str, number: int | None) -> dict[str, int]:
-        """Return `Record.image_id` as a field, unless the image's name is its number."""
-        return {} if number is None or number_of_name(key_of_name(image)) == number else {"image_id": number}
 
     def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
         """Return the record of each image; one that is missing or misnamed is passed over."""

@@ -32,7 +32,7 @@ from diptych.core.record import WORDED
 from diptych.data.formats import values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, picture_at
+from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, picture_at
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import picture_size
 
@@ -126,7 +126,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
             value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
         if line.image_id not in (None, old.image_id):
-            old = replace(old, **wanted.numbered(name, line.image_id))
+            old = replace(old, image_id=image_id_of(name, line.image_id))
         records[name] = reader.added(old, value)
         if line.split is not UNSET:
             splits[name] = line.split

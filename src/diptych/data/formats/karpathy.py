@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, key_of_name
+from diptych.data.formats.parsing import Once, image_id_of, key_of_name
 from diptych.data.formats.values import JsonValue, Text, Words
 
 SPLITS = {"restval": "train"}  # the rest of COCO's validation set, which is commonly trained on
@@ -25,10 +25,6 @@ class _KarpathyImage(Struct):
     cocoid: int | None = None  # COCO's own number
 
 
-class _KarpathyFile(Struct):
-    images: list[Any]
-
-
 def read(wanted: Wanted, file: Source) -> list[Record]:
     """Read one record an image, with its captions and its own split; `restval` becomes `train`.
 
@@ -37,8 +33,7 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
     in `wanted.skips`.
     """
     once, names = Once("file name"), Counter[str]()
-    file.json.read(_KarpathyFile)
-    listed = file.json.inner("images")
+    (listed,) = file.json.lists("images")
     names.update(str(one.get("filename")) for one in listed.value if isinstance(one, dict))
 
     def take(image: _KarpathyImage, value: JsonValue) -> Record:
@@ -49,7 +44,7 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
                 value.inner("sentences"), _Sentence, lambda one: one.raw.strip(), "empty captions"
             )
             key = key_of_name(path if names[image.filename] > 1 else image.filename)
-            split, ids = SPLITS.get(image.split, image.split), wanted.numbered(image.filename, image.cocoid)
-            return wanted.record(path, where, key=key, split=split, captions=captions, **ids)
+            split, image_id = SPLITS.get(image.split, image.split), image_id_of(image.filename, image.cocoid)
+            return wanted.record(path, where, key=key, split=split, captions=captions, image_id=image_id)
 
     return wanted.skips.each(listed, _KarpathyImage, take)

@@ -63,8 +63,10 @@ class Skips:
             raise errors[0]
         tally = self._read.setdefault(kind, [0, 0])
         tally[0], tally[1] = tally[0] + bad, tally[1] + number
-        for error in errors:
-            self.add(BAD, str(error).removesuffix(CORRECT), 1 if error is not errors[-1] else 1 + bad - len(errors))
+        for text in map(str, errors):
+            self.add(BAD, text.removesuffix(CORRECT))
+        if bad > NAMED:
+            self.counts[BAD] += bad - NAMED
         return kept
 
     def each(self, value: JsonValue, kind: type[V], take: Callable[[V, JsonValue], T]) -> list[T]:
@@ -87,7 +89,6 @@ class Skips:
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
         """Return the texts with words of a JSON list; count empty ones as `what`."""
-
         return self.worded(texts, _TEXT, str, what)
 
     def worded(self, entries: JsonValue, kind: type[V], text_of: Callable[[V], str], what: str) -> tuple[str, ...]:
@@ -186,15 +187,10 @@ def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> 
             value = _parse(line, where, whole=False)
         except DataError as error:
             start = re.match(r'\s*(\{\s*"[^"]*")', line)
-            at = line.rfind(start[1]) if start is not None else 0
-            if start is None or at <= start.start(1):
+            if start is None or (at := line.rfind(start[1])) <= start.start(1):
                 raise
-            try:
-                value = _parse(line[at:], where, whole=False)
-            except DataError:
-                raise error from None
-            taken = take(value)
-            skips.add(BAD, f"{where}: found a line that is cut short, and the next in it")
+            taken = take(_parse(line[at:], where, whole=False))
+            skips.add(BAD, str(error).removesuffix(CORRECT))
             return taken
         return take(value)
 
@@ -230,9 +226,8 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
     """Return the value of the first of JSON lines that has these names; without one, that of the first line."""
     for line in first_lines(path) if names else ():
         with suppress(DataError):
-            if isinstance((value := _parse(line, path.name, whole=False)).value, dict) and set(names) <= set(
-                value.value
-            ):
+            value = _parse(line, path.name, whole=False)
+            if isinstance(value.value, dict) and set(names) <= set(value.value):
                 return value
     return _parse(first_line(path)[0], f"{path.name} line 1", whole=False)
 
@@ -317,6 +312,11 @@ def number_of_name(key: str) -> int | None:
     """Return the number of an image whose name is COCO's, such as COCO_val2014_000000000042, or digits alone."""
     match = _NUMBERED.fullmatch(key.rpartition("/")[2])
     return None if match is None else int(match[1])
+
+
+def image_id_of(name: str, number: int | None) -> int | None:
+    """Return `Record.image_id` of an image with this number; None if its name says it."""
+    return None if number == number_of_name(key_of_name(name)) else number
 
 
 def key_of(split: str, image_id: int) -> str:

@@ -18,10 +18,9 @@ from msgspec import UNSET, Struct, UnsetType
 from diptych.core import Expression, Record
 from diptych.data.formats.coco import CROWDS, CocoImage, CocoImages
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, key_of_name
+from diptych.data.formats.parsing import Once, image_id_of, key_of_name
 from diptych.data.formats.values import Box, Corners, JsonValue, Text
 from diptych.runtime import unpickle
-from diptych.runtime.errors import DataError
 
 PICKLES = (".p", ".pkl", ".pickle")
 
@@ -47,22 +46,10 @@ class _OfficialRef(_Ref, kw_only=True):
     ann_id: int
 
 
-class _RefImages(Struct):
-    images: list[Any]
-
-
 class _RefBox(Struct):
     id: int
     bbox: Corners
     iscrowd: Literal[0, 1] = 0
-
-
-class _RefInstances(_RefImages):
-    annotations: list[Any]
-
-
-class _WithRefs(Struct):
-    refs: list[Any]
 
 
 def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[Record]:
@@ -78,15 +65,14 @@ def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[
     with_images = file if instances is None else instances.json
     boxes: dict[int, _RefBox] = {}
     if instances is not None:
-        with_images.read(_RefInstances)
-        wanted.skips.each(with_images.inner("annotations"), _RefBox, lambda note, _: boxes.setdefault(note.id, note))
-    with_images.read(_RefImages)
-    images = CocoImages(with_images, wanted.skips)
+        (notes,) = with_images.lists("annotations")
+        wanted.skips.each(notes, _RefBox, lambda note, _: boxes.setdefault(note.id, note))
+    images = CocoImages(with_images.lists("images")[0], wanted.skips)
     if not isinstance(file.value, list):
-        file.read(_WithRefs)
-        file = file.inner("refs")
+        (file,) = file.lists("refs")
     by_image = _Expressions(wanted, images, boxes, with_images.where())
-    wanted.skips.each(file, _BoxedRef if instances is None else _OfficialRef, by_image.take)
+    kind: Any = _BoxedRef if instances is None else _OfficialRef
+    wanted.skips.each(file, kind, by_image.take)
     return by_image.records()
 
 
@@ -96,7 +82,7 @@ class _Expressions:
     def __init__(self, wanted: Wanted, images: CocoImages, boxes: Mapping[int, _RefBox], boxes_at: str) -> None:
         self._wanted, self._images, self._boxes, self._boxes_at = wanted, images, boxes, boxes_at
         self._by_image, self._splits = ByImage[Expression](), dict[int, str]()
-        self._mixed: DataError | None = None
+        self._mixed: tuple[JsonValue, str] | None = None
         self._once, self._once_sentence = Once("ref id"), Once("sentence id")
 
     def take(self, ref: _BoxedRef | _OfficialRef, value: JsonValue) -> None:
@@ -118,14 +104,8 @@ class _Expressions:
 
     def _check_split(self, number: int, split: str, value: JsonValue) -> None:
         """Refuse the whole file if an image is in two splits: that is no bad entry, but another division."""
-        try:
-            if (earlier := self._splits.setdefault(number, split)) != split:
-                value.refuse(
-                    f"a ref of {split!r} on a picture with refs of {earlier!r}",
-                    "a picture in one split, as in all of RefCOCO but RefCOCOg's google split (its umd split is so)",
-                )
-        except DataError as error:
-            self._mixed = self._mixed or error
+        if (earlier := self._splits.setdefault(number, split)) != split and self._mixed is None:
+            self._mixed = value, f"a ref of {split!r} on a picture with refs of {earlier!r}"
 
     def _add(self, image: CocoImage, box: Box, sentences: JsonValue) -> None:
         def take(sentence: _RefSentence, value: JsonValue) -> None:
@@ -137,11 +117,16 @@ class _Expressions:
 
     def records(self) -> list[Record]:
         if self._mixed is not None:
-            raise self._mixed
+            one_split = "a picture in one split, as in all of RefCOCO but RefCOCOg's google split (its umd split is so)"
+            self._mixed[0].refuse(self._mixed[1], one_split)
 
         def record(number: int, items: tuple[Expression, ...], where: str) -> Record:
             image, split = self._images.by_id[number], self._splits[number]
-            ids = self._wanted.numbered(image.file_name, number)
-            return self._wanted.record(image.file_name, where, split=split, size=image.size, expressions=items, **ids)
+            fields: dict[str, Any] = {
+                "size": image.size,
+                "expressions": items,
+                "image_id": image_id_of(image.file_name, number),
+            }
+            return self._wanted.record(image.file_name, where, split=split, **fields)
 
         return self._by_image.records(self._wanted, record)

@@ -68,6 +68,11 @@ class JsonValue:
     def items(self) -> list[JsonValue]:
         return [self.inner(number) for number in range(len(self.read(list)))]
 
+    def lists(self, *names: str) -> list[JsonValue]:
+        """Return the lists that an object has under these names. Raises DataError for another structure."""
+        self.read(msgspec.defstruct("Lists", [(name, list) for name in names]))
+        return [self.inner(name) for name in names]
+
     def refuse(self, given: str, wanted: str, place: str = "") -> NoReturn:
         refuse(self.where(place), given, wanted)
 

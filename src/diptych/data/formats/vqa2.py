@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from diptych.core import Question, Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, Skips
+from diptych.data.formats.parsing import Once, Skips, image_id_of
 from diptych.data.formats.values import JsonValue, Text, Words
 
 _SUBSETS = {"test-dev2015": "test2015"}  # a part of those images, which keep their names
@@ -20,9 +20,8 @@ class _VqaQuestion(Struct):
     question: Text
 
 
-class _VqaQuestions(Struct):
-    questions: list[Any]
-    data_subtype: Text | UnsetType = UNSET
+class _VqaSubset(Struct):
+    data_subtype: Text
 
 
 class _Answer(Struct):
@@ -35,10 +34,6 @@ class _Answered(Struct):
     answer_type: Text = "other"  # some exports leave it out
 
 
-class _VqaAnswers(Struct):
-    annotations: list[Any]
-
-
 def read(
     wanted: Wanted, questions: Source, annotations: Source | None = None, name: Callable[[int], str] | None = None
 ) -> list[Record]:
@@ -47,7 +42,7 @@ def read(
     `name` returns the file name of an image's number; the default is COCO's name, made from `data_subtype`.
     """
     file = questions.json
-    read = file.read(_VqaQuestions)
+    (listed,) = file.lists("questions")
     answers = {} if annotations is None else _answers(annotations.json, wanted.skips)
     once, by_image = Once("question id"), ByImage[Question]()
 
@@ -60,14 +55,14 @@ def read(
             words, kind = answers.get(number, ((), "other"))
             by_image.add(one.image_id, Question(str(number), one.question, words, kind), where)
 
-    wanted.skips.each(file.inner("questions"), _VqaQuestion, take)
-    if name is None and read.data_subtype is UNSET:
-        file.refuse("an object without it", "one with `data_subtype`")
-    subset = _SUBSETS.get(str(read.data_subtype), read.data_subtype)
+    wanted.skips.each(listed, _VqaQuestion, take)
+    if name is None:
+        subset = file.read(_VqaSubset).data_subtype
+        subset = _SUBSETS.get(subset, subset)
     named = name or (lambda number: f"COCO_{subset}_{number:012d}.jpg")
 
     def record(number: int, items: tuple[Question, ...], where: str) -> Record:
-        return wanted.record(named(number), where, questions=items, **wanted.numbered(named(number), number))
+        return wanted.record(named(number), where, questions=items, image_id=image_id_of(named(number), number))
 
     return by_image.records(wanted, record)
 
@@ -76,7 +71,6 @@ def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], 
     """Return the answers and the answer type by question id. Empty answers are counted and left out."""
     answers: dict[int, tuple[tuple[str, ...], str]] = {}
     once = Once("question id")
-    file.read(_VqaAnswers)
 
     def take(note: _Answered, value: JsonValue) -> None:
         with once.of(note.question_id, value.where()):
@@ -87,5 +81,5 @@ def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], 
                 value.refuse("no answers", "at least one", "answers")
             answers[note.question_id] = texts, note.answer_type
 
-    skips.each(file.inner("annotations"), _Answered, take)
+    skips.each(file.lists("annotations")[0], _Answered, take)
     return answers

@@ -90,7 +90,9 @@ def submit(
     if not made.predictions:
         raise DataError(f"the split {split!r} of {store.folder} has nothing to predict for {task}; choose another")
     ids = {record.key: record.image_id for record in made.records if record.image_id is not None}
-    write_atomically(path, write([{**one, "image_id": ids.get(one.get("key"))} for one in made.predictions]).encode())
+    write_atomically(
+        path, write([{**one, "image_id": ids.get(str(one.get("key")))} for one in made.predictions]).encode()
+    )
     line = f"{path}: {task} of {len(made.records)} pictures of {split!r}, in the form of {form}"
     if form != "coco" or not (guessed := [record.key for record in made.records if record.key not in ids]):
         return line

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class GivenRegions:
         reason = ""
         for record in list(files.matching(list(records))):
             try:
-                width, kinds = files.read(record, lambda raw, record=record: cls._form(raw, record, whole_boxes))
+                width, kinds = files.read(record, partial(cls._form, record=record, whole_boxes=whole_boxes))
             except DataError as error:
                 reason = reason or str(error)
                 continue
@@ -131,7 +131,7 @@ class GivenRegions:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         regions = []
         for record in records:
-            regions.append(self.files.read(record, lambda raw, record=record: self._one(raw, record)))
+            regions.append(self.files.read(record, partial(self._one, record=record)))
         return regions
 
     def _one(self, raw: Raw, record: Record) -> Regions:
