@@ -38,7 +38,8 @@ _LABELS = {
         "cp874": "dos-874 windows-874", "mac-cyrillic": "x-mac-ukrainian", "mac-roman": "csmacintosh mac",
         "cp932": "ms932 windows-31j", "gb18030": "csgb2312 gb_2312 gb_2312-80", "big5hkscs": "cn-big5 x-x-big5",
         "cp949": "cseuckr csksc56011987 iso-ir-149 ks_c_5601-1989 ksc_5601 windows-949",
-        "euc_jp": "cseucpkdfmtjapanese", "replacement": "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
+        "euc_jp": "cseucpkdfmtjapanese",
+        "replacement": "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
     }.items()
     for label in labels.split()
 }  # fmt: skip
