@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from diptych.core import Record
-from diptych.data.formats.values import CORRECT, JsonValue, Words
+from diptych.data.formats.values import CORRECT, LOOKED_AT, JsonValue, Words
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import is_there
@@ -22,7 +22,6 @@ _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "entries that make no sense"
 MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
 NAMED, SEPARATOR = 3, " | "
-LOOKED_AT = 20  # first lines that are searched for one that shows the format
 
 
 @dataclass
