@@ -82,7 +82,7 @@ class Skips:
             if bad > MOST_BAD and bad > number * BAD_SHARE and not self.allowed:
                 raise DataError(
                     f"{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
-                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or read the others: --skip-bad"
+                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or extract the others with --skip-bad"
                 )
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
@@ -310,7 +310,7 @@ def number_of_name(key: str) -> int | None:
 
 
 def image_id_of(name: str, number: int | None) -> int | None:
-    """Return `Record.image_id` of an image with this number; None if its name says it."""
+    """Return `Record.image_id` of an image with this number; None if that is the number in its name."""
     return None if number == number_of_name(key_of_name(name)) else number
 
 
