@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from diptych.core import Record
-from diptych.data.formats.parsing import (
-    LOOKED_AT,
-    Pictures,
-    Skips,
-    first_line,
-    key_of_name,
-    parsed_line,
-    picture_at,
-    read_json,
-)
-from diptych.data.formats.values import JsonValue
+from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
+from diptych.data.formats.values import LOOKED_AT, JsonValue
 from diptych.runtime.errors import DataError
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from unicodedata import normalize
 
 from diptych.core import Record
-from diptych.data.formats.values import CORRECT, JsonValue, Words
+from diptych.data.formats.values import CORRECT, LOOKED_AT, JsonValue, Words
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import is_there
@@ -23,7 +23,6 @@ _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "entries that make no sense"
 MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
 NAMED, SEPARATOR = 3, " | "
-LOOKED_AT = 20  # first lines that are searched for one that shows the format
 
 
 @dataclass
@@ -84,7 +83,7 @@ class Skips:
             if bad > MOST_BAD and bad > number * BAD_SHARE and not self.allowed:
                 raise DataError(
                     f"{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
-                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or read the others: --skip-bad"
+                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or extract the others with --skip-bad"
                 )
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
@@ -315,7 +314,7 @@ def number_of_name(key: str) -> int | None:
 
 
 def image_id_of(name: str, number: int | None) -> int | None:
-    """Return `Record.image_id` of an image with this number; None if its name says it."""
+    """Return `Record.image_id` of an image with this number; None if that is the number in its name."""
     return None if number == number_of_name(key_of_name(name)) else number
 
 

@@ -17,6 +17,7 @@ from diptych.runtime.errors import DataError
 
 LONGEST = 1_000_000  # pixels of an image's side
 _HUGE = 1e15
+LOOKED_AT = 20  # first entries that are searched for one that shows the format
 CORRECT = "; correct the file there, or fetch it again"
 
 # Types of the fields of readers' structs. `Text` and `Words` must not be in a union with a list or dict: see vcr.py.

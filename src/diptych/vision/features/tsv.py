@@ -30,7 +30,7 @@ class TsvTable:
     @cached_property
     def _scanned(self) -> tuple[list[tuple[str, tuple[int, int]]], list[tuple[int, int]]]:
         """Name, offset and length of each line, in bytes; and offset and length of lines with too many fields."""
-        lines, odd = list[tuple[str, tuple[int, int]]](), list[tuple[int, int]]()
+        lines, by_count = list[tuple[str, tuple[int, int]]](), dict[int, list[tuple[int, int]]]()
         offset = 0
         with self.path.open("rb") as file:
             while line := file.readline(MOST_BYTES + 1):
@@ -38,10 +38,10 @@ class TsvTable:
                 if line.strip():
                     name = line[:LONGEST_NAME].split(b"\t", 1)[0].decode("utf-8", "replace")
                     lines.append((name, (offset, len(line))))
-                    if (count := line.count(b"\t") + 1) > len(BUTD) and count != len(LXMERT):
-                        odd.append((offset, len(line)))
+                    by_count.setdefault(line.count(b"\t") + 1, []).append((offset, len(line)))
                 offset += len(line)
-        return lines, odd
+        layout = len(BUTD if len(BUTD) in by_count else LXMERT)
+        return lines, [place for count, places in by_count.items() if count > layout for place in places]
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
