@@ -97,7 +97,9 @@ class ExportedModel:
         return int(scores.argmax())
 
     def words(self, ids: list[int]) -> str:
-        """Decode ids to text."""
+        """Decode ids to text, without those that stand for no word."""
+        hidden = {self.facts["vocabulary"][name] for name in ("pad", "cls", "mask")}
+        ids = [number for number in ids if number not in hidden]
         if self.facts["tokens"] == "wordpiece":
             text = str(self.tokens.decode(ids, skip_special_tokens=False))
             for pattern, replacement in self.facts.get("joins", ()):
