@@ -182,3 +182,13 @@ def test_what_the_official_files_have(tmp_path: Path) -> None:
     line = LINES["own"](0) | {"question": "q", "answers": ["a"], "question_id": 12, "image_id": 34}
     (record,) = read(tmp_path / "o.jsonl", json.dumps(line))[0]
     assert (record.image_id, record.questions[0].key) == (34, "12")
+
+
+def test_relations_of_an_image_with_a_thing_left_out_are_left_out_too(tmp_path: Path) -> None:
+    """Their indices would be of other things."""
+    images = [IMAGES[0] | {"relations": [[0, "on", 1]]}, IMAGES[1] | {"relations": [[0, "on", 0]]}]
+    first = [BOXES[0] | {"id": n, "bbox": [1, 2, 3, 4 * (n > 0)]} for n in (0, 11, 12)]
+    file = {"images": images, "annotations": [*first, BOXES[1]]} | TAIL
+    records, skips = read(tmp_path / "i.json", json.dumps(file))
+    assert [(len(one.objects), len(one.relations)) for one in records] == [(2, 0), (1, 1)]
+    assert skips.counts == {BAD: 1, "relations of images with things left out": 1}

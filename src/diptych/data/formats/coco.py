@@ -1,6 +1,7 @@
 """COCO captions and instances (cocodataset.org/#format-data)."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +104,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 
     def fields(image: CocoImage) -> dict[str, Any]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
-        if relations and len(things) < sum(value == image.id for value in annotated):
+        if relations and len(things) < annotated[str(image.id)]:
             skips.add("relations of images with things left out", images.places[image.id], len(relations))
             relations = ()  # their indices would be of other things
         for at, (subject, _, other) in enumerate(relations):
@@ -113,7 +114,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         return {"objects": things, "relations": relations}
 
     skips.each(notes, _Instance, take)
-    annotated = [note.get("image_id") for note in notes.value if isinstance(note, dict)]
+    annotated = Counter(str(note.get("image_id")) for note in notes.value if isinstance(note, dict))
     return images.records(_near(wanted, file, images), fields)
 
 
