@@ -154,7 +154,7 @@ def lines_of(record: Record) -> list[dict[str, Any]]:
         {"objects": [{"kind": one.kind, "box": pixels(one.box)} for one in record.objects]},
         {"more": more},
     ]
-    return [{"width": SIDES, "height": SIDES, **line} for line in lines]
+    return [{"width": SIDES, "height": SIDES, "image_id": record.image_id, **line} for line in lines]
 
 
 def in_lines(value: Any) -> Any:
