@@ -74,6 +74,9 @@ def test_any_text_of_known_letters_comes_back(tokens: Tokens) -> None:
 def test_spaces_of_any_kind_are_one_space() -> None:
     tokens = Tokens.train(["a red kite"], 60)
     assert tokens.decode(tokens.encode("  a\n\nred\u3000kite\t")) == "a red kite"
+    space = tokens.encode("\u2581")[0]
+    written = tokens.encode("a red")
+    assert tokens.decode([space, *written[:1], space, space, *written[1:], space]) == "a red"
 
 
 @pytest.mark.parametrize("language", SENTENCES)

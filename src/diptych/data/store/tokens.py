@@ -156,7 +156,7 @@ class Tokens:
             text = str(self._tokenizer.decode(shown, skip_special_tokens=False))
             for pattern, replacement in () if split else self.joins:
                 text = re.sub(pattern, replacement, text)
-            return text
+            return " ".join(filter(None, text.split(" ")))  # a model may write spaces in a row
         unknown = self.vocabulary.unknown
         pieces = (f" [UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
         return moses.join("".join(pieces).replace(END, " ").split())

@@ -104,7 +104,7 @@ class ExportedModel:
             text = str(self.tokens.decode(ids, skip_special_tokens=False))
             for pattern, replacement in self.facts.get("joins", ()):
                 text = re.sub(pattern, replacement, text)
-            return text
+            return " ".join(filter(None, text.split(" ")))
         return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
 
     def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:
