@@ -2,7 +2,7 @@
 .PHONY: setup check quick test room thorough smoke golden golden-write docs attack audit workflows
 
 # Rooms of tests that are quick but for those marked slow (over a second), learns or thorough.
-QUICK = core data runs recipes guards loading sources metrics tasks evaluation reports vision objectives models decoding
+QUICK = core data runs recipes guards loading sources metrics tasks evaluation reports objectives
 
 setup:
 	uv sync --group dev

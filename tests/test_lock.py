@@ -61,7 +61,7 @@ def test_the_second_hears_who_holds_the_folder_until_that_one_dies(tmp_path: Pat
 
 
 def test_of_the_ranks_of_a_run_the_first_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with held(tmp_path):
+    with held_by_another(tmp_path):
         monkeypatch.setenv("RANK", "1")
         with held(tmp_path):
             pass

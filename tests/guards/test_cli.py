@@ -62,6 +62,7 @@ def test_the_systems_are_named_in_help() -> None:
     assert [name for name in SYSTEMS if name not in option.help] == []
 
 
+@pytest.mark.slow
 def test_verbs_are_listed_by_group_with_exit_codes() -> None:
     shown = zygote.run(["-m", "diptych.cli", "-h"], check=True)
     titles = re.findall(r"^([A-Z]\w+):$", shown.stdout, re.MULTILINE)

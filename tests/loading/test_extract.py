@@ -186,6 +186,7 @@ def test_features_of_two_kinds_do_not_mix(make_records: MakeRecords, tmp_path: P
     assert len(Store(tmp_path / "store")) == 2
 
 
+@pytest.mark.slow
 def test_processes_see_what_one_does(make_records: MakeRecords, tmp_path: Path) -> None:
     """The windows and so the batches are the same, also after pictures that cannot be opened."""
     detector = small_detector()
@@ -285,7 +286,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_cluster_sees_what_one_process_does(make_records: MakeRecords, tmp_path: Path) -> None:
     """A worker is killed at its first window."""
     pytest.importorskip("ray", reason="needs the extra ray")

@@ -40,10 +40,8 @@ def learn(model: SystemModel, update: Update, batch: Batch, lr: float, told: str
     return seen
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "system", [one if one == "tden" else pytest.param(one, marks=pytest.mark.thorough) for one in GENERATORS]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("system", GENERATORS)
 def test_the_reward_reaches_all_there_is(system: str, tmp_path: Path) -> None:
     taught = RECIPES[f"{system}/small/caption"]()
     rewarded = RECIPES[f"{system}/small/scst"]().override(["objectives.samples=32"])
