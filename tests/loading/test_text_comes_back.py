@@ -43,11 +43,15 @@ SENTENCES = {
 LEARNT = [text for text in SENTENCES.values() for _ in range(2)]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["lower-cased", "cased"])
+WAYS = [("wordpiece", True), ("wordpiece", False), ("bpe", True), ("bpe", False)]
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=["lower-cased", "cased", "bpe, lower-cased", "bpe, cased"])
 def tokens(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokens:
     """As a model folder holds it: saved and loaded."""
     folder = tmp_path_factory.mktemp("tokens")
-    Tokens.train(LEARNT, 1200, lowercase=request.param).save(folder)
+    kind, lowercase = request.param
+    Tokens.train(LEARNT, 1200, lowercase, kind).save(folder)
     return Tokens.load(folder)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tokenizers import Tokenizer
 
-from diptych.data.store.tokens import SPECIAL, Kind, Tokens
+from diptych.data.store.tokens import SPACE, SPECIAL, Kind, Tokens
 from diptych.runtime.errors import CheckpointError, DataError
 
 TEXTS = ["A red kite over the beach", "the boy holds an umbrella", "two dogs run near the bench", "Isn't it blue?"] * 3
@@ -165,7 +166,9 @@ def test_bpe_cuts_what_it_does_not_know_into_pieces() -> None:
     ((word, pieces),) = tokens.words("kites")
     assert word == "kites"
     assert len(pieces) > 1
-    assert tokens.words("ж") == [("[UNK]", [tokens.vocabulary.unknown])]
+    ((word, pieces),) = tokens.words("ж")
+    assert (word, pieces[-1]) == ("[UNK]", tokens.vocabulary.unknown)
+    assert not tokens.knows(pieces)
     assert tokens.decode(tokens.encode("ж dogs")) == "[UNK] dogs"
 
 
@@ -176,3 +179,17 @@ def test_a_word_without_an_end_is_not_learnt_from(kind: Kind) -> None:
     found = Tokens.train(plain, 200, kind=kind)
     assert Tokens.train([*plain, "x" * 1_000_000], 200, kind=kind).to_json() == found.to_json()
     assert found.encode("狗") != [found.vocabulary.unknown]
+
+
+def test_bpe_of_before_gives_the_same_text() -> None:
+    """Its words came from Moses without their spaces, and NFKC changed letters."""
+    tokens = Tokens.train(TEXTS, 200, kind="bpe")
+    before = json.loads(tokens.to_json())
+    before["normalizer"]["normalizers"].insert(0, {"type": "NFKC"})
+    plain = {token.removeprefix(SPACE) for token in before["model"]["vocab"]} - {""}
+    order = sorted(plain, key=lambda token: (SPECIAL.index(token) if token in SPECIAL else 5, token))
+    before["model"] |= {"vocab": {token: number for number, token in enumerate(order)}, "merges": []}
+    old = Tokens(Tokenizer.from_str(json.dumps(before)))
+    assert old.decode(old.encode("the boy's ｋｉｔｅ")) == "the boy's kite"
+    assert not old.keeps_spaces
+    assert tokens.keeps_spaces

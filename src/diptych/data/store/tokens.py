@@ -2,7 +2,7 @@
 
 A vocabulary that Diptych learns is WordPiece whose tokens also hold the spaces, so that a text comes back as it was
 read. One of BERT (`vocab.txt`) is split as BERT does, without spaces and accents, and `decode` restores the usual
-spaces. BPE on Moses' words is XGPT's (appendix A.2).
+spaces. BPE on Moses' words is XGPT's (appendix A.2); its words hold the spaces too, but in vocabularies of before 0.1.
 """
 
 from __future__ import annotations
@@ -63,11 +63,16 @@ class Tokens:
         self._tokenizer = tokenizer
         # Patterns and replacements that `decode` applies to a text, in order.
         self.joins = JOINS if isinstance(tokenizer.decoder, decoders.WordPiece) else ()
-        if isinstance(tokenizer.decoder, decoders.Sequence):  # ours: `[SEP]` in a text is a text
-            tokenizer.encode_special_tokens = True
         self.kind: Kind = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
+        # False: texts lost their spaces, and NFKC changed letters.
+        self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
+            self.kind == "bpe" and "NFKC" not in _types(json.loads(tokenizer.to_str())["normalizer"])
+        )
+        if self.keeps_spaces:  # `[SEP]` in a text is a text
+            tokenizer.encode_special_tokens = True
         inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
         pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
+        self._empty = {unknown, ids.get(SPACE, unknown)}
         self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), pad, unknown, cls, sep, mask, inner)
 
     @classmethod
@@ -127,8 +132,8 @@ class Tokens:
         return list(self._encoded(text).ids)
 
     def knows(self, ids: Sequence[int]) -> bool:
-        """Return True if at least one id is not [UNK]."""
-        return any(number != self.vocabulary.unknown for number in ids)
+        """Return True if at least one id is neither [UNK] nor a space."""
+        return any(number not in self._empty for number in ids)
 
     def words(self, text: str) -> list[tuple[str, list[int]]]:
         """Return the words that `encode` splits into tokens, each with the ids of its tokens."""
@@ -136,7 +141,8 @@ class Tokens:
         words: list[tuple[str, list[int]]] = []
         before = None
         for piece, number, word in zip(encoding.tokens, encoding.ids, encoding.word_ids, strict=True):
-            plain = piece.removesuffix(END) if self.kind == "bpe" else piece.removeprefix("##").removeprefix(SPACE)
+            plain = piece.removesuffix(END) if self.kind == "bpe" else piece.removeprefix("##")
+            plain = plain.removeprefix(SPACE)
             if words and word is not None and word == before:
                 words[-1] = (words[-1][0] + plain, [*words[-1][1], number])
             else:
@@ -157,15 +163,19 @@ class Tokens:
             for pattern, replacement in () if split else self.joins:
                 text = re.sub(pattern, replacement, text)
             return " ".join(filter(None, text.split(" ")))  # a model may write spaces in a row
+        begin, end = (SPACE, "") if self.keeps_spaces else (" ", " ")
         unknown = self.vocabulary.unknown
-        pieces = (f" [UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
-        return moses.join("".join(pieces).replace(END, " ").split())
+        pieces = (f"{begin}[UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
+        text = "".join(pieces).replace(END, end)
+        words = text.replace(SPACE, " ").split() if self.keeps_spaces else text.split()
+        return " ".join(words) if self.keeps_spaces else moses.join(words)
 
     def to_json(self) -> str:
         return str(self._tokenizer.to_str())
 
     def _encoded(self, text: str) -> Any:
-        text = " ".join(moses.cut(text)) if self.kind == "bpe" else text
+        if self.kind == "bpe":
+            text = _marked(text) if self.keeps_spaces else " ".join(moses.cut(text))
         return self._tokenizer.encode(text, add_special_tokens=False)
 
 
@@ -175,9 +185,13 @@ def _check_parts(values: Any) -> None:
         part = values[name]
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
             continue
-        steps = part["normalizers"] if name == "normalizer" and part["type"] == "Sequence" else [part]
-        if unknown := {step["type"] for step in steps} - known:
+        if unknown := _types(part) - known:
             raise ValueError(f"{name} is {', '.join(map(str, unknown))}, wanted {' or '.join(sorted(known))}")
+
+
+def _types(part: Mapping[str, Any]) -> set[str]:
+    """Return the types of a part of a tokenizer.json; of a sequence of normalizers those of its steps."""
+    return {step["type"] for step in part.get("normalizers", [part])}
 
 
 def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
@@ -214,8 +228,7 @@ def _trained_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenize
 
 def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
     tokenizer = _bpe(BPE(unk_token="[UNK]", end_of_word_suffix=END), lowercase)
-    words = [" ".join(moses.cut(text)) for text in texts]
-    _train(tokenizer, words, size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END)
+    _train(tokenizer, list(map(_marked, texts)), size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END)
     merges = [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
     ids = tokenizer.get_vocab()
     return _bpe(BPE(ids, merges, unk_token="[UNK]", end_of_word_suffix=END), lowercase)
@@ -267,10 +280,24 @@ def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
     return _assembled(model, normalizer, pre_tokenizers.BertPreTokenizer(), decoders.WordPiece())
 
 
+def _marked(text: str) -> str:
+    """Return Moses' words, joined by spaces, each with SPACE before it where the text has a space.
+
+    A text in which Moses changes a letter is split at its spaces alone.
+    """
+    marked, rest = [], text
+    for word in moses.cut(text):
+        begins = rest.lstrip()
+        if not begins.startswith(word):
+            return " ".join(SPACE + word for word in text.split())
+        marked.append(SPACE + word if begins != rest or not marked else word)
+        rest = begins[len(word) :]
+    return " ".join(marked)
+
+
 def _bpe(model: BPE, lowercase: bool) -> Tokenizer:
-    """Return a tokeniser of words from `moses.cut`, joined by spaces."""
-    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
-    normalizer = normalizers.Sequence(steps)
+    """Return a tokeniser of `_marked` texts."""
+    normalizer = normalizers.Sequence([normalizers.Lowercase()] if lowercase else [])
     return _assembled(model, normalizer, pre_tokenizers.WhitespaceSplit(), decoders.BPEDecoder(suffix=END))
 
 
