@@ -228,7 +228,9 @@ def _trained_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenize
 
 def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
     tokenizer = _bpe(BPE(unk_token="[UNK]", end_of_word_suffix=END), lowercase)
-    _train(tokenizer, list(map(_marked, texts)), size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END)
+    _train(
+        tokenizer, list(map(_marked, texts)), size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END
+    )
     merges = [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
     ids = tokenizer.get_vocab()
     return _bpe(BPE(ids, merges, unk_token="[UNK]", end_of_word_suffix=END), lowercase)
