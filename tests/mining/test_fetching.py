@@ -17,6 +17,7 @@ from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress, c
 from diptych.mining.fetch.hosts import Host, Robots, seconds_of
 from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, parse_resolve
 from diptych.mining.layout import RunLayout
+from diptych.mining.pages.charsets import content_type
 from diptych.mining.pages.reading import body_of
 from diptych.mining.settings import Fetch
 from diptych.mining.tables import read_rows, write_json
@@ -353,3 +354,11 @@ def test_places_that_are_no_places_are_named(told: str) -> None:
     told_wrong: Callable[[], object] = lambda: parse_resolve([told]) or AddressGuard((told,))  # noqa: E731
     with pytest.raises(RecipeError):
         told_wrong()
+
+
+def test_the_charset_of_the_header_is_kept(tmp_path: Path) -> None:
+    body = b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML ; Charset='windows-1251'\r\nContent-Length: 2\r\n\r\n\xe4\xe0"
+    (found,) = Web({"/page": body}).fetch(tmp_path, "/page")
+    assert found.media == "text/html; charset=windows-1251"
+    assert content_type(found.media) == ("text/html", "windows-1251")
+    assert content_type("image/jpeg") == ("image/jpeg", None)

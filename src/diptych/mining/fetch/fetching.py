@@ -17,6 +17,7 @@ from diptych.mining.fetch.hosts import Host, Robots, RobotsCache
 from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, numeric, parse_resolve
 from diptych.mining.pages import addresses
 from diptych.mining.pages.bodies import decoder
+from diptych.mining.pages.charsets import content_type
 from diptych.mining.pages.pages import forbids
 from diptych.mining.settings import Fetch
 from diptych.runtime.errors import RecipeError
@@ -51,7 +52,7 @@ class FetchedBody:
     moved: str = ""
     hops: int = 0
     body: bytes = b""
-    media: str = ""
+    media: str = ""  # the type, and `; charset=NAME` where the header has one
     at: float = 0.0
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -222,7 +223,8 @@ class Fetcher:
             raise _Refused("too many requests" if status == 429 else server, status)
         if not robots and forbids(headers):
             raise _Refused("opt-out", status)
-        answer.media = (response.headers.get("Content-Type") or "").split(";")[0].strip().lower()
+        media, charset = content_type(response.headers.get("Content-Type") or "")
+        answer.media = f"{media}; charset={charset}" if charset else media
         answer.body = await _bounded(response, most, cut=robots)
         return answer
 

@@ -14,6 +14,7 @@ _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.S)
 _META = re.compile(rb"""<meta[\s/](?:[^>"']++|"[^"]*+"|'[^']*+')*+>""", re.I)
 _ATTRIBUTE = re.compile(rb"""([^\s"'>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++)))?""")
 _CONTENT = re.compile(rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"']++))""", re.I)
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.I)
 _XML = re.compile(rb"""\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+["']([^"'>]{1,40})""")
 _UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # what text in another encoding hardly has
 # Python's codecs that the web reads by another one, most of them a larger one.
@@ -43,6 +44,13 @@ _LABELS = {
     }.items()
     for label in labels.split()
 }  # fmt: skip
+
+
+def content_type(header: str) -> tuple[str, str | None]:
+    """Return the media type and the charset, if one is named, of a header `Content-Type`."""
+    media, _, more = header.partition(";")
+    charset = _CHARSET.search(more)
+    return media.strip().lower(), charset[1] if charset else None
 
 
 @lru_cache(1_000)

@@ -10,6 +10,7 @@ from typing import Any
 from diptych.mining.checking import Object, read_json
 from diptych.mining.layout import RunLayout, damaged
 from diptych.mining.pages import addresses, inputs, warc
+from diptych.mining.pages.charsets import content_type
 from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, row_of, settle, settle_texts
 from diptych.mining.pages.tars import HERE, tar_lines
 from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
@@ -121,11 +122,13 @@ class _Shard:
                 self.counts["records other" if row["moved"] else "records not fetched"] += 1
                 if row["reason"]:
                     self.bad[row["reason"]] += 1
-            elif row["media"] not in ("text/html", "application/xhtml+xml"):
+                continue
+            media, charset = content_type(row["media"])
+            if media not in ("text/html", "application/xhtml+xml"):
                 self.counts["records other"] += 1
             else:
                 self.counts["records page"] += 1
-                self._page(row["final"] or row["address"], body_of(self.layout, index, row), None, ())
+                self._page(row["final"] or row["address"], body_of(self.layout, index, row), charset, ())
 
     def _lines(self, lines: Iterable[inputs.InputLine], prefix: str = "", folder: Path = Path()) -> None:
         for place, line in enumerate(lines):

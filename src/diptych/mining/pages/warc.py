@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diptych.mining.pages.bodies import kind_of, unpacked
+from diptych.mining.pages.charsets import content_type
 from diptych.runtime.extras import requires_extra
 
 MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
@@ -22,7 +23,6 @@ MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)
 _BLANK, _LINE = re.compile(rb"\r?\n\r?\n"), re.compile(r"\r?\n")
 _STATUS = re.compile(r"(?:HTTP/[\d.]+|ICY) +(\d{3})")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.I)
 HEAD = 2**16  # bytes in which the headers of an answer end
 PAGES = ("text/html", "application/xhtml+xml")
 UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "application/x-download")
@@ -132,8 +132,7 @@ def _parsed(record: Any, bodies: Container[Kind]) -> WarcRecord:
     start = record.reader.read(HEAD)
     status, headers, begin = _http(start) if http else (200, [("content-type", media)], 0)
     known = {name.lower(): value for name, value in headers}
-    media, _, more = known.get("content-type", "").partition(";")
-    media, charset = media.strip().lower(), _CHARSET.search(more)
+    media, charset = content_type(known.get("content-type", ""))
     body_kind: Kind | None = "picture" if media.startswith("image/") else "page" if media in PAGES else None
     if (
         status != 200
@@ -142,7 +141,7 @@ def _parsed(record: Any, bodies: Container[Kind]) -> WarcRecord:
     ):
         return WarcRecord(body_kind if status == 200 and body_kind else "other", address, status)
     raw = start[begin:] + record.reader.read(max(0, 2 * MOST_BODY - len(start)))
-    parsed = WarcRecord(body_kind or "other", address, status, headers if http else [], charset[1] if charset else None)
+    parsed = WarcRecord(body_kind or "other", address, status, headers if http else [], charset)
     parsed.date = record.headers.get("WARC-Date") or ""
     try:
         chunked = "chunked" in known.get("transfer-encoding", "").lower()
