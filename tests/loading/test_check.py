@@ -49,6 +49,12 @@ def one(report: CheckReport) -> CheckFinding:
     return faults(report)[0]
 
 
+def printed(report: CheckReport, width: int) -> str:
+    console = Console(record=True, width=width, file=StringIO())
+    console.print(report)
+    return console.export_text()
+
+
 def good(key: str, **changed: Any) -> Record:
     return Record(key, **{"captions": ("a cat",), "regions": regions(), **changed})
 
@@ -173,6 +179,17 @@ def test_keys_are_unique() -> None:
     assert [(f.kind, f.count) for f in faults(across)] == [("key twice", 1), ("key in two splits", 1)]
 
 
+def test_letters_that_no_training_text_has() -> None:
+    train, val = good("a", captions=("A cat by Ö",)), good("b", split="val", captions=("ein ö, ŵ", "cat ŵ"))
+    found = check([train, val], pictures=False)
+    assert found.capitals == 1
+    assert "1 texts have capital letters" in printed(found, 200)
+    assert [line for line in one(found).examples if "U+0175" in line] == ["ŵ (U+0175) in b"]
+    assert one(found).count == len(set("ein ö, ŵcat") - set("a cat by ö"))
+    assert not faults(check([val], pictures=False)), "no text is trained on"
+    assert not faults(check([good("a"), good("b", split="val", captions=("CAT",))], pictures=False))
+
+
 def test_words_that_mean_a_place() -> None:
     """The one region is (0.1, 0.2, 0.5, 0.6): an expression beside it, a tag beside it, and a tag of nothing."""
     here, beside = (0.1, 0.2, 0.5, 0.6), (0.6, 0.6, 0.9, 0.9)
@@ -256,9 +273,7 @@ def test_json_and_table() -> None:
         ("key twice", "error", 1, ["k[0]"]),
         ("caption empty", "warning", 1, ["k[0]"]),
     ]
-    console = Console(record=True, width=140, file=StringIO())
-    console.print(report)
-    text = console.export_text()
+    text = printed(report, 140)
     for part in ("2 records (train 2)", "captions 100.0%", "key twice", "k[0]", KINDS["key twice"][1], "would fail"):
         assert part in text, part
 
@@ -266,9 +281,7 @@ def test_json_and_table() -> None:
 def test_pictures_without_a_word_are_said_once_in_80_columns() -> None:
     report = check([good(f"{number}.jpg", captions=()) for number in range(30)])
     assert one(report).examples == []
-    console = Console(record=True, width=80, file=StringIO())
-    console.print(report)
-    text = console.export_text()
+    text = printed(report, 80)
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("no text here") == 1
     assert ".jpg" not in text

@@ -63,6 +63,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "caption empty": ("warning", "nothing can be learnt from a caption without a word"),
     NO_TEXT: ("warning", "no image has captions, questions or other words: images can be captioned and searched"),
     "no words": ("warning", "the image has no text, so no task uses it"),
+    "letters not in training": ("warning", "a vocabulary learnt from the training texts reads them as [UNK]"),
     "tag of nothing": ("warning", "a text names [k], and the image has no such object: it is read as it is"),
     "tag without a region": ("warning", "no region shows the object that a text names: it is read without one"),
     "expression without a region": ("warning", "no IoU with the true box reaches 0.5: not trained on, scored as wrong"),
@@ -101,6 +102,7 @@ class CheckReport:
     """The result of a check. `ok` is True without errors, `clean` without any finding."""
 
     records: int = 0
+    capitals: int = 0  # texts with capital letters
     splits: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have a field
     findings: list[CheckFinding] = field(default_factory=list)
@@ -130,6 +132,9 @@ class CheckReport:
         uses = [f"{name} learns from {_listed(counts)} records" for name, counts in self.tasks.items() if counts]
         if none := ", ".join(name for name, counts in self.tasks.items() if not counts):
             uses.append(f"nothing to learn from: {none}")
+        if self.capitals:
+            kept = "data.lowercase=false keeps them"
+            uses.append(f"{self.capitals:,} texts have capital letters, which training lower-cases: {kept}")
         return Group(
             Text(f"{self.records:,} records ({splits})"), Text(covered), *map(Text, uses), *lines, Text(verdict)
         )
@@ -190,6 +195,9 @@ class _Checker:
         self.records = 0
         self.splits: Counter[str] = Counter()
         self.covered: Counter[str] = Counter(captions=0, questions=0)
+        self.capitals = 0
+        self.letters: set[str] = set()  # in lower case, of the texts that are trained on
+        self.scored_letters: dict[str, str] = {}  # those of the other texts -> key of the first record
         self.keys: dict[str, str] = {}  # key -> split
         self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
         self.files: dict[str, str] = {}  # key -> sha256 of the image
@@ -253,6 +261,14 @@ class _Checker:
     def _words(self, record: Record) -> None:
         words = record.words()
         self.covered.update({name: 1 for name, items in words.items() if items})
+        for text in record.marked("text", "tagged"):
+            lower = text.lower()
+            self.capitals += text != lower
+            if record.split.startswith(SCORED):
+                new = set(lower) - self.scored_letters.keys()
+                self.scored_letters.update(dict.fromkeys(new, record.key))
+            else:
+                self.letters.update(lower)
         for caption in record.captions:
             if not caption.strip():
                 self.add("caption empty", record.key)
@@ -329,6 +345,9 @@ class _Checker:
         elif (bare := self.findings.get("no words")) is not None and bare.count == self.records:
             del self.findings["no words"]
             self.findings[NO_TEXT] = CheckFinding(NO_TEXT, bare.severity, bare.count)
+        if self.letters:
+            for letter in sorted(self.scored_letters.keys() - self.letters):
+                self.add("letters not in training", f"{letter} (U+{ord(letter):04X}) in {self.scored_letters[letter]}")
         for name, count in self.splits.items():
             if name.startswith(SCORED) and count < FEWEST:
                 self.add("split too small", f"{name}: {count}")
@@ -340,7 +359,7 @@ class _Checker:
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         coverage = {name: round(value, 2) for name, value in percent.items()}
         uses = {name: dict(counts) for name, counts in self.uses.items()}
-        return CheckReport(self.records, dict(self.splits), coverage, findings, uses)
+        return CheckReport(self.records, self.capitals, dict(self.splits), coverage, findings, uses)
 
 
 def _leak(*splits: str) -> Severity:
