@@ -126,6 +126,8 @@ class Record:
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
     # The number that the data set gave the image, where its name is not that number.
     image_id: int | None = field(default=None, repr=False)
+    # Content hash and difference hash of the image (diptych.vision.fingerprints), once it was opened for extraction.
+    fingerprint: tuple[int, int] | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
