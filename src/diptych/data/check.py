@@ -242,8 +242,8 @@ class _Checker:
     def compare_model(self, seen: SeenImages | None) -> Leakage:
         """Report the images of val and test splits that a model was trained on."""
         scored = [one for split, prints in self.prints.items() if split.startswith(SCORED) for one in prints.values()]
-        asked = sum(count for split, count in self.splits.items() if split.startswith(SCORED))
-        trained_on = UNKNOWN if seen is None else seen.leakage(Fingerprints.of(scored, asked - len(scored)))
+        tested = sum(count for split, count in self.splits.items() if split.startswith(SCORED))
+        trained_on = UNKNOWN if seen is None else seen.leakage(Fingerprints.of(scored, tested - len(scored)))
         if trained_on.exact or trained_on.near:
             self.add("trained on", trained_on.text, "error" if trained_on.exact else "warning")
             self.findings["trained on"].count = (trained_on.exact or 0) + (trained_on.near or 0)

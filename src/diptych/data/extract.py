@@ -197,8 +197,8 @@ class _Worker:
         if isinstance(window, str):
             window = [record_from_json(text.encode("utf-8", "surrogatepass")) for text in json.loads(window)]
         extracted = _extracted(_opened(iter(window), 1, self.batch), self._detector(), self.batch)
-        packed = [([(r.key, r.fingerprint, _packed(found)) for r, found in done], failed) for done, failed in extracted]
-        return {"windows": packed}
+        windows = [([(r.key, r.fingerprint, _packed(of)) for r, of in done], failed) for done, failed in extracted]
+        return {"windows": windows}
 
     def _detector(self) -> Detector:
         if self.folder not in _DETECTORS:

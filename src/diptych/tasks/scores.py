@@ -41,8 +41,14 @@ class Score:
         return "above ceiling" if self.ceiling is not None and self.value > self.ceiling else ""
 
     def to_json(self) -> dict[str, Any]:
-        named: dict[str, Any] = {"value": self.value, "blind": self.blind, "ceiling": self.ceiling}
-        named |= {"interval": [self.low, self.high] if self.low is not None else None, "notes": self.notes or None}
+        interval = [self.low, self.high] if self.low is not None else None
+        named: dict[str, Any] = {
+            "value": self.value,
+            "interval": interval,
+            "blind": self.blind,
+            "ceiling": self.ceiling,
+        }
+        named |= {"notes": list(self.notes) or None}
         return {name: value for name, value in named.items() if value is not None}
 
 
@@ -69,10 +75,10 @@ class Scores:
         return f"only {self.items} scored: too few for a reliable score" if self.few else ""
 
     def __repr__(self) -> str:
-        listed = ", ".join(f"{score.name} {score.value:.1f}" for score in self.scores)[:150]
+        listed = ", ".join(f"{score.name} {score.value:.1f}" for score in self.scores)[:120]
         warning = f"; {self.warning}" if self.few else ""
-        seen = "" if self.trained_on is None else f"; {self.trained_on.text}"
-        return f"<diptych.Scores of {self.task}: {listed}; {self.items} of {self.pictures} images{seen}{warning}>"
+        seen = "" if self.trained_on is None else f"; {self.trained_on.text[:100]}"
+        return f"<diptych.Scores of {self.task}: {listed}; {self.items} of {self.pictures} images{warning}{seen}>"
 
     def _repr_html_(self) -> str:
         columns = ("score", "value", "low", "high", "blind", "ceiling")
