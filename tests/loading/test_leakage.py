@@ -11,11 +11,15 @@ from PIL import Image
 from diptych.core import Record
 from diptych.data.check import check
 from diptych.data.leakage import FILE, NEAR, Fingerprints, SeenImages, leakage, near_copies, prints_of
+from diptych.data.store.loader import Loader
 from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.store import Store, StoreWriter
+from diptych.data.store.tokens import Tokens
+from diptych.objectives import ImageTextMatching, OneForward, Schedule
 from diptych.runtime.errors import CheckpointError
+from diptych.tasks.matching import CaptionTask
 from diptych.vision.fingerprints import fingerprint
-from tests.loading.conftest import CONTRACT
+from tests.loading.conftest import CONTRACT, MakeStore
 from tests.loading.conftest import record as stored_record
 
 
@@ -119,3 +123,17 @@ def test_check_names_near_copies_in_two_splits(tmp_path: Path) -> None:
     assert report.ok
     same = check([replace(found[0]), replace(found[0], key="e", split="test")])
     assert "near copy in two splits" not in [one.kind for one in same.findings], "equal files are named by themselves"
+
+
+def test_samples_have_the_content_of_their_image(make_store: MakeStore, tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "prints", CONTRACT) as writer:
+        for number in range(4):
+            writer.add(replace(stored_record(number), fingerprint=(number // 2, 5)))
+    task, update = (
+        CaptionTask(Tokens.train(["dog", "a cat"], 50)),
+        Schedule(((OneForward((ImageTextMatching(),)), 1.0),)),
+    )
+    for store, named in ((Store(tmp_path / "prints"), True), (make_store(4), False)):
+        batch = Loader(store, range(4), task.samples, update, 8, seed=0).at(0, 0, 1)
+        wanted = {f"{0:016x}", f"{1:016x}"} if named else {f"r{number}" for number in range(4)}
+        assert set(batch.images) == wanted

@@ -131,6 +131,11 @@ class Record:
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
+    @property
+    def content(self) -> int | str:
+        """What copies of the image under other keys share: its content hash; the key where that is not known."""
+        return self.key if self.fingerprint is None else self.fingerprint[0]
+
     def best_regions(self, most: int) -> "Record":
         """Keep only the `most` regions of highest confidence."""
         return self if self.regions is None else replace(self, regions=self.regions.first(most))
