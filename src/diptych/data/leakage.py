@@ -31,7 +31,7 @@ from diptych.vision.fingerprints import fingerprint
 FILE = "seen.safetensors"
 NEAR = 4  # bits of 64
 BANDS = np.linspace(0, 64, NEAR + 2).astype(int)  # edges: hashes that differ in NEAR bits agree in one band at least
-MOST_OPENED = 50_000  # files that are opened for fingerprints that the store lacks: about two minutes on two cores
+MOST_OPENED = 50_000  # files that are opened for fingerprints that the store lacks (not timed: minutes)
 U64 = NDArray[np.uint64]
 
 
