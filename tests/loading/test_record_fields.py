@@ -26,8 +26,8 @@ from tests.loading.conftest import record as seen
 
 BY_BEARTYPE = "ignore:Do not use the `random` module"  # which looks at random items of what a record is made of
 SIDES = 64  # boxes are multiples of it, which a mirror gives back without rounding
-# Of JSON lines the image's name is the key; what made regions and relations is not written there.
-NOT_IN_LINES = {"key", "split", "image", "relations", "regions"}
+# Of JSON lines the image's name is the key; what extraction and relations add is not written there.
+NOT_IN_LINES = {"key", "split", "image", "relations", "regions", "fingerprint"}
 PLAIN = {"key", "split", "kind", "by", "attributes"}  # strings that are no words of a person
 HINTS = get_type_hints(Record, include_extras=True)
 TEXTS = st.lists(st.sampled_from(("left", "RIGHT", "dog", "[0]", "été", "x")), min_size=1, max_size=4).map(" ".join)

@@ -84,6 +84,18 @@ def test_equal_words_are_no_mismatch():
     assert all(pair.matched for pair in ImageTextMatching(rate=1.0).prepare(twins, Random(0)))
 
 
+def test_copies_of_an_image_are_no_mismatch():
+    """Two names of one image: neither the caption nor the image of the copy makes a mismatched pair."""
+    copies = [replace(sample, content=content) for sample, content in zip(samples(3), (7, 7, 8), strict=True)]
+    for seed in range(20):
+        for pair in ImageTextMatching(rate=1.0).prepare(copies[:2], Random(seed)):
+            assert pair.matched
+        read = ImageTextMatching(rate=1.0).prepare(copies, Random(seed))
+        assert all("|" in pair.key and pair.key.split("|")[1] == copies[2].key for pair in read[:2])
+        third = read[2]
+        assert third.content == (8 if third.picture == copies[2].picture else 7)
+
+
 def test_matching_by_hand():
     model, objective = toy.model("match"), ImageTextMatching(rate=0.5)
     batch = collate(objective.prepare(samples(6), Random(3)))

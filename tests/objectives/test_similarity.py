@@ -1,5 +1,6 @@
 """The triplet loss by hand: three pictures, three texts, rows are texts."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -93,6 +94,21 @@ def test_a_copy_of_the_right_text_is_no_negative_by_content(equal_texts: Any, co
     samples = [
         Sample(f"k{at}", f"p{at}", None, row, text_labels=label)
         for at, (row, label) in enumerate(zip(text, labels, strict=True))
+    ]
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    model = toy.tden()
+    model.heads["similarity"] = Says((vectors, vectors))
+    states = model(collate([toy.sample(seed) for seed in range(3)]))
+    loss = Similarity("official", equal_texts=equal_texts).loss(model, states, collate(samples))
+    assert loss.item() == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(("equal_texts", "cost"), [("papers", 4 * 0.2), ("content", 0.0)])
+def test_a_copy_of_the_right_image_is_no_negative_by_content(equal_texts: Any, cost: float) -> None:
+    """Two images are the same under two names; the pairs of their texts cost the margin in the papers only."""
+    contents = (7, 7, None)
+    samples = [
+        replace(Sample(f"k{at}", f"p{at}", None, torch.tensor([5 + at])), content=contents[at]) for at in (0, 1, 2)
     ]
     vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     model = toy.tden()

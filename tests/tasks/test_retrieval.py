@@ -222,3 +222,15 @@ def test_equal_captions_are_equal_results(equals: str, text: float, image: float
     assert scores["text retrieval R@1"].blind == pytest.approx(100 * blind)
     (note,) = [one for one in scores.notes if one.startswith("1 of 3 captions have the words of an earlier one")]
     assert ("text retrieval R@1 33.3 for 100.0" if equals == "content" else "R@1 100.0 for 33.3") in note
+
+
+def test_equal_images_are_equal_results() -> None:
+    """By content the captions of a copy under another name are right too; in the papers they are wrong."""
+    words = [replace(record(n, f"text {n}"), fingerprint=(n // 2, n)) for n in range(3)]
+    gallery = RetrievalGallery.of(words)
+    assert gallery.right_captions(0, "content").tolist() == [True, True, False]
+    assert gallery.right_captions(0, "papers").tolist() == [True, False, False]
+    assert gallery.right_pictures(1, "content").tolist() == [True, True, False]
+    assert gallery.right_pictures(1, "papers").tolist() == [False, True, False]
+    plain = RetrievalGallery.of([replace(one, fingerprint=None) for one in words])
+    assert plain.right_captions(0, "content").tolist() == [True, False, False]

@@ -12,7 +12,15 @@ from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.tasks.matching import Retrieval
 from diptych.tasks.run import ask
-from diptych.tasks.two_towers import TowerGallery, TowerHit, TwoTowerRetrieval, choose, embed_sentences, score_vectors
+from diptych.tasks.two_towers import (
+    PICTURE,
+    TowerGallery,
+    TowerHit,
+    TwoTowerRetrieval,
+    choose,
+    embed_sentences,
+    score_vectors,
+)
 from tests import toy
 
 WORDS = ["a dog", "two red boats", "a boat", "the dog", "a red dog"]
@@ -139,3 +147,21 @@ def test_vectors_of_equal_captions_are_equal_results() -> None:
     assert [scores[f"{way} retrieval R@1"].value for way in ("text", "image")] == [100, 100]
     assert [papers[f"{way} retrieval R@1"].value for way in ("text", "image")] == pytest.approx([100 / 3, 100 / 3])
     assert any("text retrieval R@1 33.3 for 100.0" in note for note in scores.notes)
+
+
+def test_vectors_of_equal_images_are_equal_results() -> None:
+    """The second image is the first under another name: by content either finds the captions of both."""
+    records = [Record(str(n), captions=(text,), fingerprint=(n // 2, n)) for n, text in enumerate(("a", "b", "c"))]
+    vectors = [[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]
+    predictions: list[dict[str, Any]] = []
+    for record, image, text in zip(records, vectors, (vectors[1], vectors[0], vectors[2]), strict=True):
+        predictions.append({"key": PICTURE, "picture": record.key, "vector": image})
+        predictions.append({"key": f"{record.key}#0", "picture": record.key, "vector": text})
+    scores = score_vectors(predictions, records)
+    assert scores["text retrieval R@1"].value == 100
+    assert scores["image retrieval R@1"].value == 100
+    assert scores["image retrieval R@1"].blind == pytest.approx(100 * 5 / 9)
+    (note,) = [one for one in scores.notes if "content of an earlier one" in one]
+    assert note.startswith("0 of 3 captions have the words and 1 of 3 pictures the content of an earlier one")
+    apart = score_vectors(predictions, [replace(record, fingerprint=None) for record in records])
+    assert apart["text retrieval R@1"].value < 100

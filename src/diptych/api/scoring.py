@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from diptych.api.job import AnyPath, Data, Options, folder_of, opened_data
+from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, splits_in
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.extraction import store_of
@@ -49,7 +51,8 @@ def compare(first: Any, second: Any, data: Data, *, split: str = "test", task: s
     """Compare two models on the same images: the score of the second minus that of the first, times 100.
 
     Its 95% interval is of a paired bootstrap over images (Koehn, EMNLP 2004): the two differ where it excludes 0.
-    Arguments and errors are those of `evaluate`; RecipeError also for a task whose predictions cannot be paired.
+    `.notes` has the number of images that A (the first) and B were trained on. Arguments and errors are those of
+    `evaluate`; RecipeError also for a task whose predictions cannot be paired.
     """
     folders = [folder_of(model) for model in (first, second)]
     names = [task or task_of(folder).name for folder in folders]
@@ -67,9 +70,14 @@ def compare(first: Any, second: Any, data: Data, *, split: str = "test", task: s
             predict(model, store, split, task, console=make_console())
             for model, store in zip(folders, 2 * stores, strict=False)
         ]
+        trained_on = [
+            leakage(model.seen, store, store.split(split)).text
+            for model, store in zip(folders, 2 * stores, strict=False)
+        ]
     by_key = [find_task(names[0]).by_key(one.predictions) for one in predicted]
     read = {record.key for record in predicted[1].records}
-    return gain(by_key[0], by_key[1], [record for record in predicted[0].records if record.key in read])
+    gained = gain(by_key[0], by_key[1], [record for record in predicted[0].records if record.key in read])
+    return replace(gained, notes=tuple(f"{name}: {seen}" for name, seen in zip("AB", trained_on, strict=True)))
 
 
 @contextmanager

@@ -153,7 +153,9 @@ def public_data(
 @app.command(rich_help_panel=DATA)
 def check(
     data: Path = Argument(help="Store or model folder to check, or data that `extract` reads."),
-    model: str | None = Option(None, help="Model, to check that its features are of the same kind."),
+    model: str | None = Option(
+        None, help="Model, to check its features and whether it was trained on the test images."
+    ),
     images: ImageFolder = None,
     revision: Revision = None,
     skip_bad: SkipBad = False,
@@ -173,11 +175,12 @@ def check(
         report = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
         print(report or f"{folder}: every file is as it was written")
         raise SystemExit(1 if hurt else 0)
-    contract = open_folder(model, revision=revision).contract if model is not None else None
+    opened = open_folder(model, revision=revision) if model is not None else None
+    contract, seen = (None, None) if opened is None else (opened.contract, opened.seen)
     records = (
         Store(data) if (data / INDEX).exists() else read_records(data, console(), images, None, 0, skip_bad=skip_bad)
     )
-    checked = check_records(records, contract, tasks={name: spec.learns_from for name, spec in TASKS.items()})
+    checked = check_records(records, contract, tasks={k: spec.learns_from for k, spec in TASKS.items()}, seen=seen)
     if as_json:
         print(json.dumps(checked.to_json(), indent=1))
     else:

@@ -167,7 +167,7 @@ def compare(
         return
     low, high = gain.low or 0.0, gain.high or 0.0
     verdict = "no difference is shown" if low <= 0 <= high else f"{'B' if low > 0 else 'A'} is better"
-    print(f"{gain.name}: {gain.value:+.1f} ({low:+.1f} to {high:+.1f}); {verdict}")
+    print("\n".join([f"{gain.name}: {gain.value:+.1f} ({low:+.1f} to {high:+.1f}); {verdict}", *gain.notes]))
 
 
 @app.command(rich_help_panel=USE)

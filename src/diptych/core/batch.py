@@ -60,6 +60,7 @@ class Batch:
     places: dict[str, Places] = field(default_factory=dict)
     region_counts: list[int] | None = None  # regions of each sample, read by `counted_regions`
     word_counts: list[int] | None = None  # text tokens of each sample, read by `counted_words`
+    images: list[str] = field(default_factory=list)  # `Sample.image`
     idle: bool = False  # a placeholder for records that cannot be read; nothing is learnt from it
 
     def __len__(self) -> int:
@@ -142,6 +143,7 @@ def collate(samples: Sequence[Sample]) -> Batch:
     return Batch(
         keys=[s.key for s in samples],
         pictures=[s.picture for s in samples],
+        images=[s.image for s in samples],
         attention=[s.attention for s in samples],
         groups=[s.group for s in samples],
         truths=[s.truth for s in samples],

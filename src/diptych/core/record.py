@@ -126,8 +126,15 @@ class Record:
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
     # The number that the data set gave the image, where its name is not that number.
     image_id: int | None = field(default=None, repr=False)
+    # Content hash and difference hash of the image (diptych.vision.fingerprints), once it was opened for extraction.
+    fingerprint: tuple[int, int] | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def content(self) -> int | str:
+        """What copies of the image under other keys share: its content hash; the key where that is not known."""
+        return self.key if self.fingerprint is None else self.fingerprint[0]
 
     def best_regions(self, most: int) -> "Record":
         """Keep only the `most` regions of highest confidence."""

@@ -17,7 +17,8 @@ IGNORE = -1  # a label where nothing is to be predicted
 class Sample:
     """An image and a text: the input of `Objective.prepare`, and its output, which `collate` stacks into a batch.
 
-    `picture` identifies the image, so that two captions of one image are never used as a mismatched pair.
+    `picture` and, where it is known, `content` identify the image, so that two captions of one image are never used as
+    a mismatched pair.
     """
 
     key: str
@@ -34,12 +35,18 @@ class Sample:
     matched: bool = True  # whether text and image belong together
     group: str | None = None  # samples of the same group are scored against each other
     truth: dict[str, Any] = field(default_factory=dict)  # the task's ground truth: answers, references
+    content: int | None = None  # content hash of the image (`Record.fingerprint`), equal for copies under other names
     seed: int | None = None  # of the model's random draws in training, such as words; None: torch's generator
 
     def __post_init__(self) -> None:
         for name in ("text", "target"):
             tokens, labels = getattr(self, name), getattr(self, f"{name}_labels")
             assert labels is None or labels.shape == tokens.shape, (self.key, name)
+
+    @property
+    def image(self) -> str:
+        """Name of the image that its copies under other names share, where their content is known."""
+        return self.picture if self.content is None else f"{self.content:016x}"
 
     def __len__(self) -> int:
         """Number of positions without special tokens, by which the loader buckets samples."""

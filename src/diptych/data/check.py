@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.core.shares import FEWEST
+from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
 from diptych.data.store.store import FAILURES, Store
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of
@@ -30,6 +31,7 @@ from diptych.vision.archives import read_bytes
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.ground_truth import KIND as TRUTH
 from diptych.vision.features.profile import differences
+from diptych.vision.fingerprints import fingerprint
 
 Severity = Literal["error", "warning"]
 EXAMPLES = 5
@@ -72,6 +74,8 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "same picture twice": ("warning", "equal files under several keys of one split"),
     # An error where one of the two splits is for validation or test.
     "picture in two splits": ("warning", "scores on the later split are too high: remove it from one"),
+    "near copy in two splits": ("warning", "difference hashes differ in at most 4 of 64 bits: look, and remove one"),
+    "trained on": ("error", "scores on these images are too high: remove them, or score them apart"),
     "key in two splits": ("warning", "scores on the later split are too high: remove it from one"),
 }
 
@@ -107,6 +111,7 @@ class CheckReport:
     coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have a field
     findings: list[CheckFinding] = field(default_factory=list)
     tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # by task and split: records that it learns from
+    trained_on: Leakage | None = None  # how many images of val and test splits a given model was trained on
 
     @property
     def ok(self) -> bool:
@@ -118,7 +123,8 @@ class CheckReport:
 
     def to_json(self) -> dict[str, Any]:
         findings = [asdict(finding) | {"way_out": finding.way_out} for finding in self.findings]
-        return {"ok": self.ok} | asdict(self) | {"findings": findings}
+        seen = None if self.trained_on is None else self.trained_on.to_json()
+        return {"ok": self.ok} | asdict(self) | {"findings": findings, "trained_on": seen}
 
     def __rich__(self) -> Group:
         splits = _listed(self.splits)
@@ -135,6 +141,7 @@ class CheckReport:
         if self.capitals:
             kept = "data.lowercase=false keeps them"
             uses.append(f"{self.capitals:,} texts have capital letters, which training lower-cases: {kept}")
+        uses += [f"of val and test: {self.trained_on.text}"] if self.trained_on is not None else []
         return Group(
             Text(f"{self.records:,} records ({splits})"), Text(covered), *map(Text, uses), *lines, Text(verdict)
         )
@@ -149,9 +156,11 @@ def check(
     model: FeatureContract | None = None,
     pictures: bool = True,
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
+    seen: SeenImages | None = None,
 ) -> CheckReport:
     """Check every record, and open every image where `pictures`; `model` is the contract that a model requires.
 
+    `seen`: the images that this model was trained on, which those of val and test splits are compared with.
     `tasks`: by the name of a task, whether it learns from a record; the report counts these records by split.
     In a store, an image that cannot be opened is a warning: training reads the features only.
     """
@@ -169,7 +178,9 @@ def check(
             checker.add("not extracted", f"{failure['key']}: {failure['reason']}")
         for line in differences(data.contract, model) if model is not None else ():
             checker.add("contract", line)
-    return checker.report()
+    checker.compare_splits()
+    trained_on = None if model is None else checker.compare_model(seen)
+    return replace(checker.report(), trained_on=trained_on)
 
 
 def _records(data: Store | Iterable[Record], checker: _Checker) -> Iterator[Record]:
@@ -201,6 +212,7 @@ class _Checker:
         self.keys: dict[str, str] = {}  # key -> split
         self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
         self.files: dict[str, str] = {}  # key -> sha256 of the image
+        self.prints: dict[str, dict[str, tuple[int, int]]] = {}  # split -> key -> fingerprint of the image
         self.contents: dict[str, tuple[str, str]] = {}  # sha256 of an image -> key and split of its first record
 
     def add(self, kind: str, example: str, severity: Severity | None = None) -> None:
@@ -219,7 +231,7 @@ class _Checker:
         left = iter(records)
         with ThreadPoolExecutor(2) as pool:
             while batch := list(islice(left, 64)):
-                for record, (content, problem) in zip(batch, pool.map(_content, batch), strict=True):
+                for record, (content, problem, own) in zip(batch, pool.map(_content, batch), strict=True):
                     self.covered["picture"] += content is not None and problem is None
                     if problem is not None:
                         kind = "picture unreadable" if content is not None else "picture missing"
@@ -227,7 +239,23 @@ class _Checker:
                         self.add(kind, f"{record.key}: {problem}", severity)
                     elif content is not None:
                         self._compare(record, content)
-                    yield record
+                    yield record if own is None else replace(record, fingerprint=own)
+
+    def compare_splits(self) -> None:
+        """Report images of val and test splits that are near copies of images of other splits, in different files."""
+        for (key, split), (copy, other) in copies_across(self.prints, SCORED):
+            if key not in self.files or self.files[key] != self.files.get(copy):
+                self.add("near copy in two splits", f"{key} ({split}) is like {copy} ({other})")
+
+    def compare_model(self, seen: SeenImages | None) -> Leakage:
+        """Report the images of val and test splits that a model was trained on."""
+        scored = [one for split, prints in self.prints.items() if split.startswith(SCORED) for one in prints.values()]
+        tested = sum(count for split, count in self.splits.items() if split.startswith(SCORED))
+        trained_on = UNKNOWN if seen is None else seen.leakage(Fingerprints.of(scored, tested - len(scored)))
+        if trained_on.exact or trained_on.near:
+            self.add("trained on", trained_on.text, "error" if trained_on.exact else "warning")
+            self.findings["trained on"].count = (trained_on.exact or 0) + (trained_on.near or 0)
+        return trained_on
 
     def _compare(self, record: Record, content: str) -> None:
         """Report an image whose file equals that of an earlier record."""
@@ -242,6 +270,8 @@ class _Checker:
     def inspect(self, record: Record) -> None:
         self.records += 1
         self.splits[record.split] += 1
+        if record.fingerprint is not None:
+            self.prints.setdefault(record.split, {})[record.key] = record.fingerprint
         if (split := self.keys.get(record.key)) is not None:
             self.add("key twice", record.key)
             if split != record.split:
@@ -367,18 +397,17 @@ def _leak(*splits: str) -> Severity:
     return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
-def _content(record: Record) -> tuple[str | None, str | None]:
-    """Return the sha256 of the image's file (None where it cannot be read), and what is wrong with it."""
+def _content(record: Record) -> tuple[str | None, str | None, tuple[int, int] | None]:
+    """Return the sha256 of the image's file, what is wrong with it, and its fingerprint; None where it is not known."""
     if record.image is None:
-        return None, None if record.regions is not None else "the record names no image"
+        return None, None if record.regions is not None else "the record names no image", None
     try:
         content = hashlib.sha256(read_bytes(record.image)).hexdigest()
     except OSError as error:
-        return None, f"{record.image}: {error.strerror or error}"
+        return None, f"{record.image}: {error.strerror or error}", None
     except DataError as error:
-        return None, str(error)
+        return None, str(error), None
     try:
-        shared_decoders().open(record.image)
+        return content, None, fingerprint(shared_decoders().open(record.image))
     except DataError as error:
-        return content, str(error)
-    return content, None
+        return content, str(error), None

@@ -31,6 +31,7 @@ from diptych.runtime.processes import map_in_processes
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.fingerprints import fingerprint
 from diptych.vision.pictures import as_picture
 
 LOCAL, RAY = "local", "ray"
@@ -169,7 +170,7 @@ def _by_workers(
             for window, counts in zip(windows, made, strict=True):
                 by_key = {record.key: record for record in window}
                 for packed, failed in counts["windows"]:
-                    yield [(by_key[key], _unpacked(regions)) for key, regions in packed], failed
+                    yield [(replace(by_key[key], fingerprint=own), _unpacked(one)) for key, own, one in packed], failed
 
 
 def _as_text(window: list[Record]) -> str:
@@ -196,7 +197,8 @@ class _Worker:
         if isinstance(window, str):
             window = [record_from_json(text.encode("utf-8", "surrogatepass")) for text in json.loads(window)]
         extracted = _extracted(_opened(iter(window), 1, self.batch), self._detector(), self.batch)
-        return {"windows": [([(r.key, _packed(regions)) for r, regions in done], failed) for done, failed in extracted]}
+        windows = [([(r.key, r.fingerprint, _packed(of)) for r, of in done], failed) for done, failed in extracted]
+        return {"windows": windows}
 
     def _detector(self) -> Detector:
         if self.folder not in _DETECTORS:
@@ -272,11 +274,12 @@ def _bytes(opened: Opened) -> int:
 
 
 def _open(record: Record) -> Opened:
-    """Return the image, or the error: one bad file must not stop the job."""
+    """Return the image and the record with its fingerprint, or the error: one bad file must not stop the job."""
     if record.image is None:
         return record, DataError("the record names no image", key=record.key)
     try:
-        return record, as_picture(shared_decoders().open(record.image))
+        pixels = shared_decoders().open(record.image)
+        return replace(record, fingerprint=fingerprint(pixels)), as_picture(pixels)
     except DataError as error:
         return record, error
 

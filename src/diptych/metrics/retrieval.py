@@ -4,7 +4,7 @@ An image may have several captions (five in Flickr30k and COCO). A search for ca
 the image is among the first K, a search for images if the caption's only image is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import comb
 
@@ -28,16 +28,25 @@ class RetrievalRanks:
 
 def same_texts(texts: Sequence[str]) -> NDArray[np.int64]:
     """Return a number for each text; texts of the same words, whatever their case and punctuation, have the same."""
-    words = [" ".join(tokens_of(text)) or text.strip() for text in texts]
-    numbers = {one: number for number, one in enumerate(dict.fromkeys(words))}
-    return np.array([numbers[one] for one in words], dtype=np.int64)
+    return same_images([" ".join(tokens_of(text)) or text.strip() for text in texts])
 
 
-def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int], texts: Sequence[str] | None = None) -> RetrievalRanks:
+def same_images(contents: Sequence[Hashable]) -> NDArray[np.int64]:
+    """Return a number for each image; images of equal content have the same."""
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(contents))}
+    return np.array([numbers[one] for one in contents], dtype=np.int64)
+
+
+def retrieval_ranks(
+    scores: ArrayLike,
+    picture_of: Sequence[int],
+    texts: Sequence[str] | None = None,
+    contents: Sequence[Hashable] | None = None,
+) -> RetrievalRanks:
     """Rank both ways from `scores` (images, captions); `picture_of` (captions,) is the row of each caption's image.
 
-    With `texts` (captions,), a caption with the words of a right one is right, and so is its image. Without them such
-    copies are wrong, as in the papers.
+    With `texts` (captions,), a caption with the words of a right one is right, and so is its image. With `contents`
+    (images,), so are images of equal content and their captions. Without them such copies are wrong, as in the papers.
     Raises DataError for shapes that do not fit, NaN, and an image without a caption.
     """
     table = np.asarray(scores, dtype=np.float64)
@@ -49,9 +58,10 @@ def retrieval_ranks(scores: ArrayLike, picture_of: Sequence[int], texts: Sequenc
     if set(owners.tolist()) != set(range(len(table))):
         raise DataError(f"captions of images {sorted(set(owners.tolist()))[:5]}..., not of each of 0..{len(table) - 1}")
     same = np.arange(len(owners)) if texts is None else same_texts(texts)
+    images = np.arange(len(table)) if contents is None else same_images(contents)
     has = np.zeros((len(table), same.max() + 1), dtype=bool)
-    has[owners, same] = True
-    own = has[:, same]
+    has[images[owners], same] = True
+    own = has[images][:, same]
     right = np.where(own, table, -np.inf)
     of_captions = ((table >= right.max(axis=1, keepdims=True)) & ~own).sum(axis=1)
     of_pictures = ((table >= right.max(axis=0)) & ~own).sum(axis=0)

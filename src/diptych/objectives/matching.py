@@ -26,7 +26,8 @@ class ImageTextMatching(PerSample):
                probability (ImageBERT has negative sentences for each image and negative images for each sentence)
     adds       add one mismatched pair of each kind to every matched one, instead of replacing the share `rate`
 
-    Two captions of one image, or captions of the same words, never make a mismatched pair. Text alone has no target.
+    Two captions of one image, or of its copies under other names, or captions of the same words, never make a
+    mismatched pair. Text alone has no target.
     Put it before objectives that mask, so that they mask the pair that is read.
     """
 
@@ -76,13 +77,13 @@ def wrong_pairs(own: Sample, negative: Negative, rng: Random, partners: Partners
     """
     for number in _shuffled(len(partners.samples), rng):
         other = partners.samples[number]
-        if other.picture == own.picture or torch.equal(other.text, own.text):
+        if other.image == own.image or torch.equal(other.text, own.text):
             continue
         wrong = replace(own, key=f"{own.key}|{other.key}", text_regions=None, matched=False)
         if negative == "captions":
             yield replace(wrong, text=other.text)
         elif (read := partners.read(number)) is not None:
-            yield replace(wrong, picture=read.picture, regions=read.regions)
+            yield replace(wrong, picture=read.picture, content=read.content, regions=read.regions)
 
 
 def _shuffled(count: int, rng: Random) -> Iterator[int]:

@@ -30,7 +30,8 @@ class Similarity(PerSample):
 
     Two texts of one image are not mismatched. With several processes the pairs of all of them are compared.
 
-    equal_texts  papers: a copy of the right text is a mismatched one if it is another image's; content: it is not
+    equal_texts  papers: copies of the right text and of the right image are mismatched if their names differ; content:
+                 they are not
     """
 
     form: Form = "paper"
@@ -53,7 +54,8 @@ class Similarity(PerSample):
         own_pictures, own_texts = model.heads["similarity"](states)
         pictures, mine = of_all_ranks(own_pictures[:own])
         texts, _ = of_all_ranks(own_texts[:own])
-        names, _ = of_all_ranks(_numbers(batch.pictures[:own]).to(pictures.device, non_blocking=True))
+        images = batch.images if self.equal_texts == "content" else batch.pictures
+        names, _ = of_all_ranks(_numbers(images[:own]).to(pictures.device, non_blocking=True))
         same = (names[:, None] == names).all(-1)
         if self.equal_texts == "content":
             words, _ = of_all_ranks(_hashes(batch)[:own])

@@ -182,7 +182,9 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
             known = replace(known, image=there.image)  # it may have moved
         if known is not None and there.image_id is None:  # stores of earlier versions have none
             known = replace(known, image_id=None)
-        if known is None or replace(_from_root(known), size=there.size) != _from_root(there):
+        if known is not None:  # a store adds these
+            known = replace(known, size=there.size, fingerprint=there.fingerprint)
+        if known is None or _from_root(known) != _from_root(there):
             raise DataError(
                 f"{store.folder} was filled when {data} had something else for {there.key!r} (its texts, or its split: "
                 f"another --split-seed); give another {'--out' if whole else 'store'}, or delete that folder"

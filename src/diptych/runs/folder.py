@@ -9,6 +9,7 @@
 - answers.json: answer vocabulary (VQA only)
 - validation.json: scores of the best validation, whose records chose the weights
 - familiarity.safetensors: what images it was trained on (of the drawn world's detector only)
+- seen.safetensors: fingerprints of the images it was trained on (16 bytes an image; imported checkpoints lack them)
 - detector/: the detector, so that an image is enough
 """
 
@@ -26,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, fiel
 from safetensors import SafetensorError
 
 from diptych.core import FeatureContract
+from diptych.data.leakage import SeenImages
 from diptych.data.store.store import DETECTOR
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
@@ -99,6 +101,7 @@ class ModelFolder:
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # scores of the best validation, whose records chose the weights
     familiarity: Familiarity | None = None
+    seen: SeenImages | None = None  # None: it cannot say which images it was trained on
 
     def on(self, device: torch.device, precision: Precision, fewest: int = 1) -> ModelFolder:
         """Set device and precision of predictions. Batches of fewer than `fewest` samples run in fp32."""
@@ -128,6 +131,8 @@ class ModelFolder:
             write_atomically(folder / VALIDATION, json.dumps(dict(self.validation), indent=1).encode())
         if self.familiarity is not None:
             self.familiarity.save(folder)
+        if self.seen is not None:
+            self.seen.save(folder)
         checks = {path.name: checksum(path) for path in sorted(folder.iterdir()) if path.name != files.MARKER}
         write_atomically(folder / CHECKS, json.dumps(checks, indent=1).encode())
         if self.detector is not None:
@@ -228,8 +233,9 @@ def open_model(path: Path) -> ModelFolder:
     validation = _validation(folder / VALIDATION)
     known = Familiarity.load(folder, contract.feature_size) if (folder / FAMILIAR).is_file() else None
     return ModelFolder(
-        folder, model.eval(), architecture, tokens, contract, recipe, answers, detector, validation, known
-    )
+        folder, model.eval(), architecture, tokens, contract, recipe, answers, detector, validation, known,
+        SeenImages.load(folder),
+    )  # fmt: skip
 
 
 def packaged(path: Path) -> Path:

@@ -14,6 +14,7 @@ from torch import nn
 
 from diptych.core import Record, Task
 from diptych.core.shares import FEWEST
+from diptych.data.leakage import SeenImages, prints_of
 from diptych.data.store.loader import Loader
 from diptych.data.store.store import Store
 from diptych.models import SystemModel
@@ -161,7 +162,11 @@ def _saved(chosen: Plan, result: Result, out: Path, console: Console) -> ModelFo
         else measured(chosen.store, (chosen.recipe.data.split, chosen.recipe.data.validation), most)
         or (start.familiarity if start is not None else None),
     )
-    return made.save(out / INNER) if os.environ.get("RANK", "0") == "0" else made
+    if os.environ.get("RANK", "0") != "0":
+        return made
+    before = start.seen if start is not None else None
+    seen = SeenImages.of(prints_of(chosen.store, chosen.records), before, begun=start is not None)
+    return replace(made, seen=seen).save(out / INNER)
 
 
 def _calibration(chosen: Plan, model: SystemModel) -> Calibration | None:

@@ -154,7 +154,8 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         "|---|---|---|---|---|",
     ]
     rows += [f"| {' | '.join(_cells(score))} |" for score in scores.scores]
-    return "\n".join([*rows, "", *(f"- {_line(_plain(note))}." for note in scores.notes)])
+    notes = [scores.trained_on.text, *scores.notes] if scores.trained_on is not None else scores.notes
+    return "\n".join([*rows, "", *(f"- {_line(_plain(note))}." for note in notes)])
 
 
 def _cells(score: Score) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from diptych.data.leakage import FILE as SEEN
 from diptych.data.store.store import DETECTOR
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.familiarity import FILE as FAMILIAR
@@ -22,7 +23,7 @@ from diptych.tasks.answers import FILE as ANSWERS
 
 CARD = "README.md"
 # Files of a model folder, in addition to those of its detector.
-FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS, VALIDATION, FAMILIAR)
+FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS, VALIDATION, FAMILIAR, SEEN)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 

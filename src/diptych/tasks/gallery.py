@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.core import Record
-from diptych.metrics.retrieval import same_texts
+from diptych.metrics.retrieval import same_images, same_texts
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-# papers: the right results of a query are its own, as the papers score; content: captions of the same words too.
+# papers: the right results of a query are its own, as the papers score; content: captions of the same words, and images
+# of the same content with their captions, too.
 Equals = Literal["papers", "content"]
 Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # for each image, the columns of the captions to score it with
@@ -49,6 +50,7 @@ class RetrievalGallery:
     keys: tuple[str, ...]
     captions: tuple[GalleryCaption, ...]
     equals: Equals = "content"
+    contents: tuple[Hashable, ...] = ()  # of each image, equal for copies under other keys; (): all differ
 
     @classmethod
     def of(
@@ -69,7 +71,8 @@ class RetrievalGallery:
             if text.strip()
         ]
         keys = tuple(worded[row].key for row in kept)
-        return cls(lru_cache(1)(lambda row: read(kept[row])), keys, tuple(captions), equals)
+        contents = tuple(worded[row].content for row in kept)
+        return cls(lru_cache(1)(lambda row: read(kept[row])), keys, tuple(captions), equals, contents)
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
@@ -81,15 +84,22 @@ class RetrievalGallery:
         """A number for each caption, which captions of the same words share."""
         return same_texts([caption.text for caption in self.captions])
 
+    @cached_property
+    def images(self) -> NDArray[np.int64]:
+        """A number for each row, which images of the same content share."""
+        return same_images(self.contents or self.keys)
+
     def right_captions(self, row: int, equals: Equals) -> NDArray[np.bool_]:
         """Return which captions are right for an image."""
-        own = self.owners == row
-        return own if equals == "papers" else np.isin(self.same, self.same[own])
+        if equals == "papers":
+            return np.equal(self.owners, row)
+        return np.isin(self.same, self.same[self.images[self.owners] == self.images[row]])
 
     def right_pictures(self, column: int, equals: Equals) -> NDArray[np.bool_]:
         """Return which images are right for a caption."""
-        same = [column] if equals == "papers" else self.same == self.same[column]
-        return np.isin(np.arange(len(self.keys)), self.owners[same])
+        if equals == "papers":
+            return np.isin(np.arange(len(self.keys)), self.owners[column])
+        return np.isin(self.images, self.images[self.owners[self.same == self.same[column]]])
 
     @property
     def shape(self) -> tuple[int, int]:

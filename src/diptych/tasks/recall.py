@@ -47,19 +47,23 @@ def recall_scores(
         f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {pictures} pictures and {captions} captions"
     )
     second = "blind: pictures and captions in random order"
-    copies = equal_notes(gallery.same, gallery.equals, figures)
+    copies = equal_notes(gallery.same, gallery.images, gallery.equals, figures)
     return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes))
 
 
 def equal_notes(
-    same: NDArray[np.int64], equals: Equals, figures: Sequence[tuple[str, ArrayLike, ArrayLike]]
+    same: NDArray[np.int64],
+    images: NDArray[np.int64],
+    equals: Equals,
+    figures: Sequence[tuple[str, ArrayLike, ArrayLike]],
 ) -> list[str]:
-    """Report captions of the same words, and the recalls by either rule for them where these differ.
+    """Report captions of the same words and equal images, and the recalls by either rule where these differ.
 
-    `figures`: the name of each direction, its ranks, and its ranks by the other rule.
+    `same` and `images`: a number for each caption and each image, which copies share; `figures`: the name of each
+    direction, its ranks, and its ranks by the other rule.
     """
-    copies = len(same) - len(set(same.tolist()))
-    if not copies:
+    copies, equal = (len(of) - len(set(of.tolist())) for of in (same, images))
+    if not copies and not equal:
         return []
     other = "right (content)" if equals == "papers" else "wrong, as the papers count them (papers)"
     rows = [
@@ -70,8 +74,10 @@ def equal_notes(
     ]
     rule = "wrong" if equals == "papers" else "right"
     differ = f"; with copies {other}: {', '.join(rows)}" if rows else ""
+    also = f" and {equal} of {len(images)} pictures the content" if equal else ""
     return [
-        f"{copies} of {len(same)} captions have the words of an earlier one; a copy of a right one is {rule}{differ}"
+        f"{copies} of {len(same)} captions have the words{also} of an earlier one; a copy of a right one is {rule}"
+        f"{differ}"
     ]
 
 

@@ -64,7 +64,7 @@ class RetrievalObjectives(Objectives):
     negatives: Literal["captions", "pictures", "both"] = "both"
     """What a mismatched pair takes from another: captions, pictures, or half of each."""
     equal_texts: Equals = "papers"
-    """What is scored as a copy of a right text: wrong (papers), or right (content)."""
+    """What is scored as a copy of a right text or image: wrong (papers), or right (content)."""
 
     @model_validator(mode="after")
     def _some(self) -> RetrievalObjectives:

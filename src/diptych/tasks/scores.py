@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pydantic import TypeAdapter
 
 from diptych.core.shares import FEWEST
+from diptych.data.leakage import Leakage
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_picture
 
 
@@ -24,11 +25,13 @@ class Score:
     high: float | None = None
     blind: float | None = None  # score without the image
     ceiling: float | None = None  # score of one person against the others
+    notes: tuple[str, ...] = ()  # of a comparison: how many of the images each model was trained on
 
     def __repr__(self) -> str:
         interval = "" if self.low is None else f" ({self.low:.1f} to {self.high:.1f})"
         blind = "" if self.blind is None else f"; blind {self.blind:.1f}"
-        return f"<diptych.Score {self.name} {self.value:.1f}{interval}{blind}>"
+        notes = "".join(f"; {note}" for note in self.notes)
+        return f"<diptych.Score {self.name} {self.value:.1f}{interval}{blind}{notes}>"
 
     @property
     def mark(self) -> str:
@@ -38,8 +41,14 @@ class Score:
         return "above ceiling" if self.ceiling is not None and self.value > self.ceiling else ""
 
     def to_json(self) -> dict[str, Any]:
-        named = {"value": self.value, "interval": [self.low, self.high] if self.low is not None else None}
-        named |= {"blind": self.blind, "ceiling": self.ceiling}
+        interval = [self.low, self.high] if self.low is not None else None
+        named: dict[str, Any] = {
+            "value": self.value,
+            "interval": interval,
+            "blind": self.blind,
+            "ceiling": self.ceiling,
+        }
+        named |= {"notes": list(self.notes) or None}
         return {name: value for name, value in named.items() if value is not None}
 
 
@@ -53,6 +62,7 @@ class Scores:
     items: int  # number of captions, answers or the like
     coverage: float = 1.0  # share of the queries with a prediction; only these are scored
     notes: tuple[str, ...] = ()  # how baselines and ceilings were computed
+    trained_on: Leakage | None = None  # how many of the images the model was trained on; None: not a model's scores
 
     @property
     def few(self) -> bool:
@@ -65,16 +75,18 @@ class Scores:
         return f"only {self.items} scored: too few for a reliable score" if self.few else ""
 
     def __repr__(self) -> str:
-        listed = ", ".join(f"{score.name} {score.value:.1f}" for score in self.scores)[:150]
+        listed = ", ".join(f"{score.name} {score.value:.1f}" for score in self.scores)[:120]
         warning = f"; {self.warning}" if self.few else ""
-        return f"<diptych.Scores of {self.task}: {listed}; {self.items} of {self.pictures} images{warning}>"
+        seen = "" if self.trained_on is None else f"; {self.trained_on.text[:100]}"
+        return f"<diptych.Scores of {self.task}: {listed}; {self.items} of {self.pictures} images{warning}{seen}>"
 
     def _repr_html_(self) -> str:
         columns = ("score", "value", "low", "high", "blind", "ceiling")
         rows = [(one.name, one.value, one.low, one.high, one.blind, one.ceiling) for one in self.scores]
         shown = [columns, *([name, *("" if one is None else f"{one:.1f}" for one in values)] for name, *values in rows)]
+        seen = "" if self.trained_on is None else escape(f"{self.trained_on.text}.")
         lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in shown)
-        return f"<table>{lines}</table><p>{self.items} of {self.pictures} images. <b>{self.warning}</b></p>"
+        return f"<table>{lines}</table><p>{self.items} of {self.pictures} images. {seen} <b>{self.warning}</b></p>"
 
     def __getitem__(self, name: str) -> Score:
         return next(score for score in self.scores if score.name == name)
@@ -87,6 +99,7 @@ class Scores:
             "items": self.items,
             "coverage": self.coverage,
             "notes": list(self.notes),
+            **({"trained_on": self.trained_on.to_json()} if self.trained_on is not None else {}),
         } | ({"warning": self.warning} if self.few else {})
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, collate
 from diptych.data.store.tokens import Tokens
-from diptych.metrics.retrieval import RECALLS, RetrievalRanks, recalls, retrieval_ranks, same_texts
+from diptych.metrics.retrieval import RECALLS, RetrievalRanks, recalls, retrieval_ranks, same_images, same_texts
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
@@ -154,11 +154,13 @@ class TwoTowerRetrieval(CaptionTask):
 
 def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Record] = ()) -> Scores:
     """Score vectors by R@1, 5 and 10 in both directions, with 95% intervals and chance as the baseline."""
-    ranks, papers, owners, texts = _ranks(predictions, records)
-    same, pictures = same_texts(texts), len(ranks.of_captions)
-    pairs = {(owner, text) for owner, text in zip(owners, same.tolist(), strict=True)}
-    copies, shown = Counter(same.tolist()), Counter(text for _, text in pairs)
-    right = [sum(copies[text] for owner, text in pairs if owner == row) for row in range(pictures)]
+    ranks, papers, owners, texts, contents = _ranks(predictions, records)
+    same, images, pictures = same_texts(texts), same_images(contents), len(contents)
+    pairs = {(image, text) for image, text in zip(images[owners].tolist(), same.tolist(), strict=True)}
+    copies, alike, shown = Counter(same.tolist()), Counter(images.tolist()), Counter[int]()
+    for image, text in pairs:
+        shown[text] += alike[image]
+    right = [sum(copies[text] for image, text in pairs if image == own) for own in images.tolist()]
     scores = [
         *recalls_of("captions", ranks.of_captions, [*map(str, range(pictures))], right, len(owners)),
         *recalls_of(
@@ -169,15 +171,15 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
     notes = (
         "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its captions",
         f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
-        *equal_notes(same, "content", [*both]),
+        *equal_notes(same, images, "content", [*both]),
     )
     return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)
 
 
 def _ranks(
     predictions: Sequence[Mapping[str, Any]], records: Sequence[Record]
-) -> tuple[RetrievalRanks, RetrievalRanks, list[int], list[str]]:
-    """Return the ranks, those by the papers' rule for equal texts, and each caption's image and text.
+) -> tuple[RetrievalRanks, RetrievalRanks, list[int], list[str], list[Hashable]]:
+    """Return the ranks, those by the papers' rule for copies, each caption's image and text, and images' contents.
 
     Raises DataError if there are no captions.
     """
@@ -192,7 +194,10 @@ def _ranks(
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
     words = {f"{one.key}#{number}": text for one in records for number, text in enumerate(one.captions)}
     captions = [words.get(each["key"], each["key"]) for each in texts]
-    return retrieval_ranks(table, owners, captions), retrieval_ranks(table, owners), owners, captions
+    known = {one.key: one.content for one in records}
+    contents: list[Hashable] = [known.get(each["picture"], each["picture"]) for each in pictures]
+    both = retrieval_ranks(table, owners, captions, contents), retrieval_ranks(table, owners)
+    return *both, owners, captions, contents
 
 
 @dataclass(frozen=True)

@@ -85,13 +85,15 @@ class Loader(PickledWithoutCaches):
     def _samples(self) -> Callable[[int], tuple[Sample, ...]]:
         """The samples of a record without regions; small sets are parsed and tokenised once, large ones again."""
         words, to_samples = self.store.words, self._to_samples
-        return lru_cache(maxsize=200_000)(lambda index: tuple(to_samples(words(index))))
+        return lru_cache(maxsize=200_000)(lambda index: tuple(_with_content(words(index), to_samples)))
 
     @cached_property
     def _mirrored(self) -> Callable[[int], dict[str, Sample]]:
         """The flipped samples of a record by key: one is missing where its flipped answer is not in the vocabulary."""
         words, to_samples = self.store.words, self._to_samples
-        return lru_cache(maxsize=200_000)(lambda index: {s.key: s for s in to_samples(mirrored(words(index)))})
+        return lru_cache(maxsize=200_000)(
+            lambda index: {s.key: s for s in _with_content(mirrored(words(index)), to_samples)}
+        )
 
     def __len__(self) -> int:
         """Samples in an epoch: those with images, or, where there are none, those of the corpus."""
@@ -164,6 +166,12 @@ class Loader(PickledWithoutCaches):
     def _region_count(self, index: int) -> int:
         count = self.store.region_count(index)
         return count if self.max_regions is None else min(count, self.max_regions)
+
+
+def _with_content(record: Record, to_samples: ToSamples) -> list[Sample]:
+    """Return the samples of a record, with the content hash of its image where it is known."""
+    content = None if record.fingerprint is None else record.fingerprint[0]
+    return [replace(sample, content=content) for sample in to_samples(record)]
 
 
 class _GlobalBatch:

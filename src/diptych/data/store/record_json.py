@@ -48,6 +48,8 @@ def _check_references(record: Record) -> None:
     """Raise ValueError for an image that cannot be a file name, and for indices of choices or objects out of range."""
     if record.image is not None and "\0" in str(record.image):
         raise ValueError("image: not a file name")
+    if not all(0 <= number < 2**64 for number in record.fingerprint or ()):
+        raise ValueError("fingerprint: wanted two integers of 64 bits")
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
             if right is not None and not -1 <= right < len(among):  # -1: not known

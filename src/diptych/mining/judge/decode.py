@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from diptych.mining.checking import Measured, read_json
@@ -22,6 +21,7 @@ from diptych.mining.tables import Row, read_rows, write_shard
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError
 from diptych.vision.decoder import shared_decoders
+from diptych.vision.fingerprints import dhash
 from diptych.vision.image_files import TooManyPixels, UnknownFormat, read_header
 
 AT_ONCE = 64  # images in one call of a judge
@@ -78,13 +78,6 @@ def _measure(
     if rules.one_colour and measures["one_colour"]:
         fails.append("one_colour")
     return measures, fails, upright
-
-
-def dhash(image: Image.Image) -> int:
-    """The difference hash (Krawetz): for each of 8 x 8 grey cells a bit: brighter than its left neighbour."""
-    grey = np.asarray(image.convert("L").resize((9, 8), Image.Resampling.LANCZOS), dtype=np.int16)
-    bits = (grey[:, 1:] > grey[:, :-1]).ravel()
-    return int.from_bytes(np.packbits(bits).tobytes())
 
 
 def judge_all(

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 from rich.console import Console
 
 from diptych.data.formats.table import read
+from diptych.data.leakage import SeenImages, leakage
 from diptych.data.store.store import DETECTOR, Store, iterate
 from diptych.runs.demo.comparison import Cell, ComparisonRow, compare, read_predictions
 from diptych.runs.demo.measure import MeasuredScores, measure
@@ -216,7 +217,12 @@ def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> MeasuredS
     for cell in cells:
         predictions[cell.task][cell.arm] = find_task(cell.task).by_key(read_predictions(cell))
     test = [store.record(index) for index in store.split("test")]
-    return measure(predictions, test, list(iterate(store, "train")))
+    measured = measure(predictions, test, list(iterate(store, "train")))
+    scores = {task: dict(arms) for task, arms in measured.scores.items()}
+    for cell in cells:
+        trained_on = leakage(SeenImages.load(cell.folder / INNER), store, store.split("test"))
+        scores[cell.task][cell.arm] = replace(scores[cell.task][cell.arm], trained_on=trained_on)
+    return replace(measured, scores=scores)
 
 
 def _report(

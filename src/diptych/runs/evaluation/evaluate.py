@@ -10,6 +10,7 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.data.formats import vqa2
 from diptych.data.formats.format import Source, Wanted
+from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, iterate, splits_in
 from diptych.metrics.java import unavailable
 from diptych.metrics.results import Results, read_answer_results, read_caption_results, read_references
@@ -63,7 +64,8 @@ def score_model(
     if decoding is not None and not isinstance(built := task_of(model, task), Captioning):
         raise RecipeError(f"--beams and its like are of captions, not {built.name} ({model.folder}); leave them out")
     if spec is not None and spec.scoring.gallery and spec.head in model.model.heads:
-        return retrieve(model, store, split, extent, pairs, console)
+        ranked, scores = retrieve(model, store, split, extent, pairs, console)
+        return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     if extent is not None or pairs is not None:
         raise RecipeError(
             "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
@@ -93,7 +95,10 @@ def score_model(
         *more_regions(store, store.split(split), most),
         *_unseen(records),
     )
-    return predictions, replace(scores, scores=(*scores.scores, *gains, *extra), notes=(*scores.notes, *notes))
+    return predictions, replace(
+        scores, scores=(*scores.scores, *gains, *extra), notes=(*scores.notes, *notes),
+        trained_on=leakage(model.seen, store, store.split(split)),
+    )  # fmt: skip
 
 
 def _baselines(

@@ -19,7 +19,12 @@ def score_table(scores: Scores) -> Group:
     for score in scores.scores:
         table.add_row(*score_row(score))
     warning = [Text(f"warning: {scores.warning}", style="yellow")] if scores.few else []
-    return Group(Text(of + covered, style="bold"), *warning, table, *(Text(note, style="dim") for note in scores.notes))
+    seen = (
+        [Text(scores.trained_on.text, style="yellow" if scores.trained_on.exact else "")] if scores.trained_on else []
+    )
+    return Group(
+        Text(of + covered, style="bold"), *warning, table, *seen, *(Text(note, style="dim") for note in scores.notes)
+    )
 
 
 def score_row(score: Score) -> tuple[str, ...]:

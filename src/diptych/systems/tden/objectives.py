@@ -42,7 +42,7 @@ class TdenObjectives(Objectives):
     margin: NonNegativeFloat | None = None
     """Margin of ISM; null: that of its form."""
     equal_texts: Literal["papers", "content"] = "papers"
-    """What a copy of the right text is: a mismatched one (papers), or right too (content)."""
+    """What a copy of the right text or image is: a mismatched one (papers), or right too (content)."""
     two_pass: Literal["A", "B", "C"] | None = "A"
     """Scheduled sampling in two passes: Two-Pass-A, B or C; null: one pass."""
     sampling: Source = "paper"
