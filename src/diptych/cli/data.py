@@ -129,7 +129,9 @@ def storybook_detector(
 
 @app.command("data", rich_help_panel=DATA)
 def public_data(
-    name: str | None = Argument(None, help="The set, such as coco or vqa2; without it, all are listed."),
+    name: str | None = Argument(
+        None, help="The set, such as coco or vqa2; without it, all are listed. `formats` lists the formats of files."
+    ),
     root: Path | None = Argument(None, help="The folder of its files; without it, they are listed."),
     out: Annotated[Path | None, OutFile()] = Option(
         None, help="Write a manifest here, which other verbs take as DATA (default: none)."
@@ -139,6 +141,11 @@ def public_data(
     """List the files of a public data set, and write a manifest of those that are there."""
     from diptych.data.formats.public import list_files, list_sets
 
+    if name == "formats":
+        from diptych.data.formats.table import list_formats
+
+        print(list_formats())
+        return
     if name is None or root is None:
         print(list_sets() if name is None else list_files(name))
         return

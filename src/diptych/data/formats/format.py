@@ -1,6 +1,7 @@
 """What a data format consists of: a name, its files, how they are recognised, and how they are read."""
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,9 @@ from diptych.runtime.errors import DataError
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 JSON = (".json", ".jsonl")
+NEAREST = 2  # formats that an error names
+LIST_THEM = "all formats: diptych data formats"
+_ENDINGS = {"/": "a folder"}
 Item = TypeVar("Item")
 
 
@@ -111,6 +115,19 @@ class Source:
         """The endings of the files of a folder, in lower case."""
         return {one.suffix.lower() for one in self.path.iterdir()} if self.path.is_dir() else set()
 
+    @cached_property
+    def names(self) -> dict[str, None]:
+        """The names in a JSON value and in the first entries of its lists, in order; of other texts the columns."""
+        if self.path.suffix.lower() in JSON:
+            value = self.json.value
+            inner = value.values() if isinstance(value, dict) else [value]
+            lists = (one.values() if isinstance(one, dict) else one for one in inner if isinstance(one, dict | list))
+            entries = [value, *inner, *(entry for some in lists for entry in islice(some, LOOKED_AT))]
+            return dict.fromkeys(name for one in entries if isinstance(one, dict) for name in one)
+        line = first_line(self.path)[0] if self.path.is_file() else ""
+        columns = [one.strip() for one in re.split(r"[,\t]", line)]
+        return dict.fromkeys(columns if all(one.isidentifier() for one in columns) else ())
+
     def _value(self, ending: str = ".json") -> Any:
         """Return the JSON value, for `.jsonl` that of the first line; None for a file of another kind."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file() or self.is_lines != (ending == ".jsonl"):
@@ -159,6 +176,14 @@ class Format:
     read: Callable[..., list[Record]]  # (wanted: Wanted, *files: Source), in the order of `files`
     files: tuple[str, ...] = ("file",)  # what each file holds, for a manifest
     least: int = 1  # number of files that are required
+    # Endings of its file, `/` for a folder, and names in its first entries: an unknown file is compared with them.
+    endings: tuple[str, ...] = (".json",)
+    names: tuple[str, ...] = ()
+
+    def lacks(self, endings: set[str], names: set[str]) -> list[str]:
+        """Return what a file with these endings and names lacks."""
+        ending = [] if endings & set(self.endings) else [" or ".join(_ENDINGS.get(one, one) for one in self.endings)]
+        return [f"`{name}`" for name in self.names if name not in names] + ending
 
 
 def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | None:
@@ -166,9 +191,21 @@ def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | N
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 
-def not_known(source: Source, forms: str) -> DataError:
-    what = ""
-    if source.has(ending=source.path.suffix.lower()):
-        names = list(source.json.value)
-        what = f", an object with {', '.join(f'`{name}`' for name in names[:8]) or 'nothing'}"
-    return DataError(f"{source.path}{what} is not data that Diptych reads; wanted {forms}")
+def not_known(source: Source, formats: dict[str, Format]) -> DataError:
+    """Return the error of a file of no known format: its names, and what it lacks of the nearest formats."""
+    path, names = source.path, set(source.names)
+    endings = {"/"} if path.is_dir() else {path.suffix.lower()}
+
+    def distance(form: Format) -> tuple[float, int, bool]:
+        lacking = len(set(form.names) - names)
+        return lacking / max(1, len(form.names)), lacking, not endings & set(form.endings)
+
+    alike = {name: one for name, one in formats.items() if endings & set(one.endings) or names & set(one.names)}
+    nearest = sorted((alike or formats).items(), key=lambda one: distance(one[1]))[:NEAREST]
+    lines = (f"{name}, {one.what} (lacks {', '.join(one.lacks(endings, names)) or 'its structure'})"
+             for name, one in nearest)  # fmt: skip
+    has = f", with {', '.join(f'`{name}`' for name in list(source.names)[:8])}," if names else ""
+    return DataError(
+        f"{path}{has} is not data that Diptych reads; wanted one of {len(formats)} formats, nearest: "
+        f"{'; '.join(lines)}; {LIST_THEM}"
+    )

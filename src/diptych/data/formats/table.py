@@ -29,14 +29,15 @@ from diptych.data.formats import (
     vqa2,
     web,
 )
-from diptych.data.formats.format import Format, Source, Wanted, drawn_split, not_known, one_of
+from diptych.data.formats.format import LIST_THEM, Format, Source, Wanted, drawn_split, not_known, one_of
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import ENDINGS, find_pictures
 
-__all__ = ["FORMATS", "drawn_split", "forms", "read"]
+__all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
 
 MINED = "mine.json"
+LINES = (".jsonl",)
 
 
 def _mined(wanted: Wanted, folder: Source) -> list[Record]:
@@ -51,7 +52,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
 def _pictures(_: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
     if not images:
-        raise DataError(f"no pictures in {folder.path}; wanted {forms()}")
+        raise DataError(f"no pictures in {folder.path}; wanted some, or a file of a known format; {LIST_THEM}")
     # A key is text, and a file name need not be: its bytes that are not UTF-8 are escaped.
     names = (os.fsencode(image.relative_to(folder.path)).decode("utf-8", "backslashreplace") for image in images)
     return [Record(name, image=image) for name, image in zip(names, images, strict=True)]
@@ -75,39 +76,54 @@ def _lines(*names: str) -> Callable[[Source], bool]:
 
 
 FORMATS: dict[str, Format] = {
-    "mined": Format("a folder that `diptych mine run` made", lambda s: (s.path / MINED).is_file(), _mined),
+    "mined": Format("a folder that `diptych mine run` made", lambda s: (s.path / MINED).is_file(), _mined,
+                    endings=("/",)),
     "storybook": Format("a folder that `diptych storybook write` made",
                         lambda s: (s.path / storybook.MANIFEST).is_file(),
-                        lambda _, folder: storybook.read_all(folder.path)),
-    "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read),
-    "instances": Format("a COCO instances .json", _is_instances, coco.read_instances),
-    "captions": Format("a COCO captions .json", lambda s: s.has("images", "annotations"), coco.read_captions),
+                        lambda _, folder: storybook.read_all(folder.path), endings=("/",)),
+    "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read,
+                       names=("images", "sentences", "filename")),
+    "instances": Format("a COCO instances .json", _is_instances, coco.read_instances,
+                        names=("images", "annotations", "categories", "bbox")),
+    "captions": Format("a COCO captions .json", lambda s: s.has("images", "annotations"), coco.read_captions,
+                       names=("images", "annotations", "caption")),
     "vqa": Format("VQA v2's questions .json", lambda s: s.has("questions", "data_subtype"), vqa2.read,
-                  ("questions", "annotations")),
-    "gqa": Format("GQA's questions .json", lambda s: s.values_have("imageId", "question"), gqa.read),
+                  ("questions", "annotations"), names=("questions", "data_subtype", "question_id", "question")),
+    "gqa": Format("GQA's questions .json", lambda s: s.values_have("imageId", "question"), gqa.read,
+                  names=("imageId", "question")),
     "visual-genome": Format("Visual Genome's region_descriptions.json", lambda s: s.first_has("regions"),
-                            visual_genome.read_regions),
-    "visual-genome-qa": Format("its question_answers.json", lambda s: s.first_has("qas"), visual_genome.read_questions),
-    "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances")),
-    "vcr": Format("VCR's .jsonl", _lines("annot_id", "img_fn"), vcr.read, ("lines", "folder of the metadata")),
+                            visual_genome.read_regions, names=("regions", "id")),
+    "visual-genome-qa": Format("its question_answers.json", lambda s: s.first_has("qas"), visual_genome.read_questions,
+                               names=("qas", "id")),
+    "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances"),
+                      endings=(".json", *refcoco.PICKLES), names=("ref_id", "image_id", "sentences")),
+    "vcr": Format("VCR's .jsonl", _lines("annot_id", "img_fn"), vcr.read, ("lines", "folder of the metadata"),
+                  endings=LINES, names=("annot_id", "img_fn")),
     "nlvr": Format("statements with NLVR2's names of one picture each, a .jsonl",
-                   _lines("identifier", "sentence", "image"), nlvr.read),
+                   _lines("identifier", "sentence", "image"), nlvr.read,
+                   endings=LINES, names=("identifier", "sentence", "image")),
     "nlvr2": Format("NLVR2's lines about pairs of pictures", _lines("identifier", "sentence", "label"),
-                    nlvr.read_pairs),
-    "snli-ve": Format("SNLI-VE's .jsonl", _lines("Flickr30K_ID", "gold_label", "sentence2"), snli_ve.read),
+                    nlvr.read_pairs, endings=LINES, names=("identifier", "sentence", "label")),
+    "snli-ve": Format("SNLI-VE's .jsonl", _lines("Flickr30K_ID", "gold_label", "sentence2"), snli_ve.read,
+                      endings=LINES, names=("Flickr30K_ID", "gold_label", "sentence2")),
     "vl-bert": Format("VL-BERT's lines of Conceptual Captions", _lines("image", "caption", "frcnn"),
-                      conceptual.read_lines),
-    "image-folder": Format(f"the hub's {image_folder.NAME} of a folder of images, or that folder",
-                           image_folder.fits, image_folder.read),
-    "lines": Format("a .jsonl of your own", lambda s: s.path.suffix.lower() == ".jsonl", jsonl.read),
+                      conceptual.read_lines, endings=LINES, names=("image", "caption", "frcnn")),
+    "image-folder": Format(f"the hub's {' or '.join(image_folder.NAMES)} of a folder of images, or that folder",
+                           image_folder.fits, image_folder.read,
+                           endings=(*LINES, ".csv"), names=("file_name", "text")),
+    "lines": Format("a .jsonl of your own", lambda s: s.path.suffix.lower() == ".jsonl", jsonl.read,
+                    endings=LINES, names=("image", "captions")),
     "flickr8k": Format("Flickr8k's captions, a .token or Kaggle's captions.txt",
-                       lambda s: flickr8k.is_table(s.path), flickr8k.read),
+                       lambda s: flickr8k.is_table(s.path), flickr8k.read,
+                       endings=(".token", ".txt", ".csv"), names=("image", "caption")),
     "flickr30k": Format("Flickr30k Entities' folder of sentences, with a list of names",
                         lambda s: s.endings >= {".txt"} and not s.endings & set(ENDINGS), flickr30k.read,
-                        ("folder of the sentences", "names", "folder of the boxes"), least=2),
-    "conceptual": Format("a Conceptual Captions .tsv", lambda s: s.path.suffix.lower() == ".tsv", conceptual.read),
-    "web": Format("a folder of tars or folders that img2dataset made", lambda s: web.fits(s.path), web.read),
-    "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures),
+                        ("folder of the sentences", "names", "folder of the boxes"), least=2, endings=("/",)),
+    "conceptual": Format("a Conceptual Captions .tsv", lambda s: s.path.suffix.lower() == ".tsv", conceptual.read,
+                         endings=(".tsv",)),
+    "web": Format("a folder of tars or folders that img2dataset made", lambda s: web.fits(s.path), web.read,
+                  endings=("/",)),
+    "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures, endings=("/",)),
 }  # fmt: skip
 _OWN = frozenset(FORMATS)
 
@@ -117,8 +133,10 @@ def known() -> dict[str, Format]:
     return {name: one for name, one in FORMATS.items() if name not in _OWN} | FORMATS
 
 
-def forms() -> str:
-    return f"{manifest.WHAT}, {', '.join(one.what for one in FORMATS.values())}"
+def list_formats() -> str:
+    """List all formats, one a line."""
+    lines = [f"{'manifest':20}{manifest.WHAT}", *(f"{name:20}{one.what}" for name, one in known().items())]
+    return "\n".join(lines)
 
 
 @uncollected()
@@ -140,7 +158,7 @@ def read(
       from, and missing images of a manifest's files. More than 10 and 1% that make no sense are an error.
     """
     if not path.exists():
-        raise DataError(f"nothing at {path}; wanted {forms()}")
+        raise DataError(f"nothing at {path}; wanted a file or folder of a known format; {LIST_THEM}")
     if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is a pipe or a device, and data are read more than once; write them to a file first")
     skips = Skips() if skips is None else skips
@@ -155,7 +173,7 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
         return manifest.read(source, known(), wanted, need_pictures)
     match = one_of(known(), source)
     if match is None:
-        raise not_known(source, forms())
+        raise not_known(source, known())
     name, form = match
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
