@@ -155,7 +155,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA --out OUT --detector"),
     ("no store, no detector", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
     ("no data", nothing, "finetune caption --data no.jsonl --model demo --out out", 1, "nothing at no.jsonl; wanted a store"),
-    ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv is not data that Diptych reads"),
+    ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv, with `a`, `b`, is not data that Diptych reads"),
     ("split to score", nothing, "evaluate --model demo --data mine.jsonl --split tset", 1, "no records in split 'tset'; it has train (3)"),
     ("seed no number", nothing, f"{TUNED} --seed many", 2, "--seed"),
     ("no picture given", nothing, "caption --model demo", 2, "IMAGE"),
@@ -294,6 +294,11 @@ def test_many_that_make_no_sense_are_an_error_unless_they_may_be_skipped(
     result = run(*SEEN.split())
     assert (result.code, "11 of 14 entries make no sense" in result.error) == (1, True), result.error
     assert run(*SEEN.split(), "--skip-bad").out == "3 extracted; out\n"
+    scoring = "evaluate --model demo --data mine.jsonl --split tset".split()
+    assert "11 of 14 entries make no sense" in run(*scoring).error
+    result = run(*scoring, "--skip-bad")
+    assert "entries that make no sense: 11" in " ".join(result.error.split())
+    assert "no records in split 'tset'; it has train (3)" in " ".join(result.error.split())
 
 
 def test_a_byte_order_mark_and_windows_lines_are_read(folder: Path, run: Callable[..., Result]) -> None:
