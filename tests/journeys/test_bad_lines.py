@@ -119,7 +119,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("a name twice", lines('{"image": "0.png", "image": "1.png"}'), SEEN, 1, "line 1: found the name `image` twice"),
     ("empty file", lines(), TUNED, 1, "mine.jsonl: found nothing to learn from (no lines)"),
     ("blank lines alone", lines("", "  ", ""), SEEN, 1, "found nothing to learn from"),
-    ("not UTF-8", lines(GOOD[0], '{"image": "é.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at byte"),
+    ("not UTF-8", lines('{"image": "é.png"}', '{"image": "à.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at letter"),
     ("UTF-16", lines(*GOOD, encoding="utf-16"), SEEN, 1, "iconv"),
     ("zero bytes", file("mine.jsonl", b"\0" * 100), SEEN, 1, "line 1: found no JSON"),
     ("a picture posing as lines", lambda: shutil.copy("0.png", "mine.jsonl") and None, SEEN, 1, "not UTF-8"),

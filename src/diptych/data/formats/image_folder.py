@@ -9,7 +9,7 @@ from typing import Any
 
 from diptych.core import Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Pictures, each_json_line, read_text
+from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # of both the first that is there
@@ -54,7 +54,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
 
 def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:
     """Yield, for each row of a csv, a function that takes it by its columns or raises DataError."""
-    lines = read_text(table).split("\n")
+    lines = read_lines(table)
     head, at = [name.strip() for name in next(csv.reader(lines[:1]), [])], 1
     while at < len(lines):
         where, fields, end = f"{table.name} line {at + 1}", list[str](), at + 1
@@ -68,6 +68,7 @@ def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[
 
 
 def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], where: str) -> None:
+    check_utf8(",".join(fields), where)
     if len(fields) != len(head):
         refuse(where, f"{len(fields) or 'no'} fields", f"{len(head)}: {', '.join(head)}")
     take(JsonValue(dict(zip(head, fields, strict=True)), where))

@@ -46,7 +46,8 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
     if not files:
         raise DataError(f"no records in {folder.path} yet; give its `diptych mine run` again, and see its report.html")
     wanted = replace(wanted, pictures=folder.path if wanted.pictures is not None else None, split="train")
-    return [record for lines in files for record in jsonl.read(wanted, Source(lines))]
+    parts = wanted.skips.every(files, lambda lines: jsonl.read(wanted, Source(lines)), "part")
+    return [record for part in parts for record in part]
 
 
 def _pictures(_: Wanted, folder: Source) -> list[Record]:
