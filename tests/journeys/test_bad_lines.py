@@ -294,7 +294,7 @@ def test_many_that_make_no_sense_are_an_error_unless_they_may_be_skipped(
     result = run(*SEEN.split())
     assert (result.code, "11 of 14 entries make no sense" in result.error) == (1, True), result.error
     assert run(*SEEN.split(), "--skip-bad").out == "3 extracted; out\n"
-    scoring = "evaluate --model demo --data mine.jsonl --split tset".split()
+    scoring = ["evaluate", "--model", "demo", "--data", "mine.jsonl", "--split", "tset"]
     assert "11 of 14 entries make no sense" in run(*scoring).error
     result = run(*scoring, "--skip-bad")
     assert "entries that make no sense: 11" in " ".join(result.error.split())

@@ -84,7 +84,8 @@ class Skips:
             if bad > MOST_BAD and bad > number * BAD_SHARE and not self.allowed:
                 raise DataError(
                     f"{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
-                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or extract the others with --skip-bad"
+                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or read the others with --skip-bad "
+                    "(Python: skip_bad=True)"
                 )
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
