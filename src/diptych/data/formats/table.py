@@ -81,7 +81,7 @@ FORMATS: dict[str, Format] = {
                     endings=("/",)),
     "storybook": Format("a folder that `diptych storybook write` made",
                         lambda s: (s.path / storybook.MANIFEST).is_file(),
-                        lambda _, folder: storybook.read_all(folder.path), endings=("/",)),
+                        lambda wanted, folder: storybook.read_all(folder.path, wanted.skips), endings=("/",)),
     "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read,
                        names=("images", "sentences", "filename")),
     "instances": Format("a COCO instances .json", _is_instances, coco.read_instances,
