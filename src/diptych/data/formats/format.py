@@ -19,7 +19,6 @@ SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 JSON = (".json", ".jsonl")
 NEAREST = 2  # formats that an error names
 LIST_THEM = "all formats: diptych data formats"
-_ENDINGS = {"/": "a folder"}
 Item = TypeVar("Item")
 
 
@@ -176,14 +175,15 @@ class Format:
     read: Callable[..., list[Record]]  # (wanted: Wanted, *files: Source), in the order of `files`
     files: tuple[str, ...] = ("file",)  # what each file holds, for a manifest
     least: int = 1  # number of files that are required
-    # Endings of its file, `/` for a folder, and names in its first entries: an unknown file is compared with them.
-    endings: tuple[str, ...] = (".json",)
+    # Of its file: names in the first entries, and endings (where there are names, by default .json). An unknown file is
+    # compared with them; formats of folders have neither.
+    endings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
-    def lacks(self, endings: set[str], names: set[str]) -> list[str]:
-        """Return what a file with these endings and names lacks."""
-        ending = [] if endings & set(self.endings) else [" or ".join(_ENDINGS.get(one, one) for one in self.endings)]
-        return [f"`{name}`" for name in self.names if name not in names] + ending
+    def lacks(self, ending: str, names: Iterable[str]) -> list[str]:
+        """Return what a file with this ending and these names lacks."""
+        endings = self.endings or JSON[:1]
+        return [name for name in self.names if name not in names] + [" or ".join(endings)] * (ending not in endings)
 
 
 def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | None:
@@ -193,19 +193,13 @@ def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | N
 
 def not_known(source: Source, formats: dict[str, Format]) -> DataError:
     """Return the error of a file of no known format: its names, and what it lacks of the nearest formats."""
-    path, names = source.path, set(source.names)
-    endings = {"/"} if path.is_dir() else {path.suffix.lower()}
-
-    def distance(form: Format) -> tuple[float, int, bool]:
-        lacking = len(set(form.names) - names)
-        return lacking / max(1, len(form.names)), lacking, not endings & set(form.endings)
-
-    alike = {name: one for name, one in formats.items() if endings & set(one.endings) or names & set(one.names)}
-    nearest = sorted((alike or formats).items(), key=lambda one: distance(one[1]))[:NEAREST]
-    lines = (f"{name}, {one.what} (lacks {', '.join(one.lacks(endings, names)) or 'its structure'})"
-             for name, one in nearest)  # fmt: skip
-    has = f", with {', '.join(f'`{name}`' for name in list(source.names)[:8])}," if names else ""
+    names, of_files = source.names, [(name, one) for name, one in formats.items() if one.endings or one.names]
+    lacking = {name: one.lacks(source.path.suffix.lower(), names) for name, one in of_files}
+    # Shares of what is lacking, the ending counted as one name.
+    nearest = sorted(of_files, key=lambda one: len(lacking[one[0]]) / (1 + len(one[1].names)))[:NEAREST]
+    lines = (f"{name}, {one.what} (lacks {', '.join(lacking[name]) or 'its structure'})" for name, one in nearest)
+    has = f", with {', '.join(f'`{name}`' for name in list(names)[:8])}," if names else ""
     return DataError(
-        f"{path}{has} is not data that Diptych reads; wanted one of {len(formats)} formats, nearest: "
+        f"{source.path}{has} is not data that Diptych reads; wanted one of {len(formats)} formats, nearest: "
         f"{'; '.join(lines)}; {LIST_THEM}"
     )

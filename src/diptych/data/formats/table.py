@@ -71,17 +71,16 @@ def _is_instances(source: Source) -> bool:
     return source.has("images", "annotations") and (boxed or (named and not worded))
 
 
-def _lines(*names: str) -> Callable[[Source], bool]:
-    """Recognise JSON lines whose first is an object with these names."""
-    return lambda s: s.has(*names, ending=".jsonl")
+def _lines(what: str, read: Callable[..., list[Record]], *names: str, files: tuple[str, ...] = ("file",)) -> Format:
+    """Return the format of JSON lines whose first is an object with these names."""
+    return Format(what, lambda s: s.has(*names, ending=".jsonl"), read, files, endings=LINES, names=names)
 
 
 FORMATS: dict[str, Format] = {
-    "mined": Format("a folder that `diptych mine run` made", lambda s: (s.path / MINED).is_file(), _mined,
-                    endings=("/",)),
+    "mined": Format("a folder that `diptych mine run` made", lambda s: (s.path / MINED).is_file(), _mined),
     "storybook": Format("a folder that `diptych storybook write` made",
                         lambda s: (s.path / storybook.MANIFEST).is_file(),
-                        lambda wanted, folder: storybook.read_all(folder.path, wanted.skips), endings=("/",)),
+                        lambda wanted, folder: storybook.read_all(folder.path, wanted.skips)),
     "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read,
                        names=("images", "sentences", "filename")),
     "instances": Format("a COCO instances .json", _is_instances, coco.read_instances,
@@ -98,33 +97,25 @@ FORMATS: dict[str, Format] = {
                                names=("qas", "id")),
     "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances"),
                       endings=(".json", *refcoco.PICKLES), names=("ref_id", "image_id", "sentences")),
-    "vcr": Format("VCR's .jsonl", _lines("annot_id", "img_fn"), vcr.read, ("lines", "folder of the metadata"),
-                  endings=LINES, names=("annot_id", "img_fn")),
-    "nlvr": Format("statements with NLVR2's names of one picture each, a .jsonl",
-                   _lines("identifier", "sentence", "image"), nlvr.read,
-                   endings=LINES, names=("identifier", "sentence", "image")),
-    "nlvr2": Format("NLVR2's lines about pairs of pictures", _lines("identifier", "sentence", "label"),
-                    nlvr.read_pairs, endings=LINES, names=("identifier", "sentence", "label")),
-    "snli-ve": Format("SNLI-VE's .jsonl", _lines("Flickr30K_ID", "gold_label", "sentence2"), snli_ve.read,
-                      endings=LINES, names=("Flickr30K_ID", "gold_label", "sentence2")),
-    "vl-bert": Format("VL-BERT's lines of Conceptual Captions", _lines("image", "caption", "frcnn"),
-                      conceptual.read_lines, endings=LINES, names=("image", "caption", "frcnn")),
+    "vcr": _lines("VCR's .jsonl", vcr.read, "annot_id", "img_fn", files=("lines", "folder of the metadata")),
+    "nlvr": _lines("statements with NLVR2's names of one picture each, a .jsonl", nlvr.read,
+                   "identifier", "sentence", "image"),
+    "nlvr2": _lines("NLVR2's lines about pairs of pictures", nlvr.read_pairs, "identifier", "sentence", "label"),
+    "snli-ve": _lines("SNLI-VE's .jsonl", snli_ve.read, "Flickr30K_ID", "gold_label", "sentence2"),
+    "vl-bert": _lines("VL-BERT's lines of Conceptual Captions", conceptual.read_lines, "image", "caption", "frcnn"),
     "image-folder": Format(f"the hub's {' or '.join(image_folder.NAMES)} of a folder of images, or that folder",
-                           image_folder.fits, image_folder.read,
-                           endings=(*LINES, ".csv"), names=("file_name", "text")),
-    "lines": Format("a .jsonl of your own", lambda s: s.path.suffix.lower() == ".jsonl", jsonl.read,
-                    endings=LINES, names=("image", "captions")),
-    "flickr8k": Format("Flickr8k's captions, a .token or Kaggle's captions.txt",
-                       lambda s: flickr8k.is_table(s.path), flickr8k.read,
-                       endings=(".token", ".txt", ".csv"), names=("image", "caption")),
+                           image_folder.fits, image_folder.read, endings=(*LINES, ".csv"), names=("file_name", "text")),
+    "lines": Format("a .jsonl of your own", lambda s: s.path.suffix.lower() == ".jsonl", jsonl.read, endings=LINES,
+                    names=("image", "captions")),
+    "flickr8k": Format("Flickr8k's captions, a .token or Kaggle's captions.txt", lambda s: flickr8k.is_table(s.path),
+                       flickr8k.read, endings=(".token", ".txt", ".csv"), names=("image", "caption")),
     "flickr30k": Format("Flickr30k Entities' folder of sentences, with a list of names",
                         lambda s: s.endings >= {".txt"} and not s.endings & set(ENDINGS), flickr30k.read,
-                        ("folder of the sentences", "names", "folder of the boxes"), least=2, endings=("/",)),
+                        ("folder of the sentences", "names", "folder of the boxes"), least=2),
     "conceptual": Format("a Conceptual Captions .tsv", lambda s: s.path.suffix.lower() == ".tsv", conceptual.read,
                          endings=(".tsv",)),
-    "web": Format("a folder of tars or folders that img2dataset made", lambda s: web.fits(s.path), web.read,
-                  endings=("/",)),
-    "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures, endings=("/",)),
+    "web": Format("a folder of tars or folders that img2dataset made", lambda s: web.fits(s.path), web.read),
+    "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures),
 }  # fmt: skip
 _OWN = frozenset(FORMATS)
 
