@@ -159,7 +159,7 @@ def public_data(
 
 @app.command(rich_help_panel=DATA)
 def check(
-    data: Path = Argument(help="Store or model folder to check, or data that `extract` reads."),
+    data: Path = Argument(help="Store, model, run, tokeniser or file of scores to check, or data to extract."),
     model: str | None = Option(None, help="Model, to check that its features are of the same kind."),
     images: ImageFolder = None,
     revision: Revision = None,
@@ -168,17 +168,19 @@ def check(
 ) -> None:
     """Check data before training; the exit code is 1 if training would fail or a test split leaks."""
     from diptych.data.check import check as check_records
+    from diptych.data.faults import has_no_records, known_faults
     from diptych.data.store.store import INDEX, Store
     from diptych.runs.extraction import read_records
     from diptych.runs.folder import damaged_files, model_in
     from diptych.tasks import TASKS
 
-    if (folder := model_in(data)) is not None:
+    if (folder := model_in(data)) is not None or has_no_records(data):
         if model is not None or images is not None:
-            raise RecipeError(f"{folder} is a model folder, of which files are checked; leave out --model and --images")
-        hurt = damaged_files(folder)
-        report = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
-        print(report or f"{folder}: every file is as it was written")
+            raise RecipeError(f"{folder or data} has no records, its files are checked; leave out --model and --images")
+        hurt = damaged_files(folder) if folder is not None else []
+        found = [*hurt, *known_faults(data)]
+        report = json.dumps({"ok": not hurt, "findings": found}, indent=1) if as_json else "\n".join(found)
+        print(report or f"{folder or data}: every file is as it was written")
         raise SystemExit(1 if hurt else 0)
     contract = open_folder(model, revision=revision).contract if model is not None else None
     records = (

@@ -32,15 +32,9 @@ NAMED = 5  # failures that are printed; failures.jsonl has all
 
 
 def extract_regions(
-    records: Sequence[Record],
-    detector: Detector,
-    folder: Path,
-    console: Console | None = None,
-    batch_size: int = 16,
-    processes: int | None = None,
-    engine: str = LOCAL,
-    device: str = "auto",
-) -> Extraction:
+    records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
+    processes: int | None = None, engine: str = LOCAL, device: str = "auto",
+) -> Extraction:  # fmt: skip
     """Detect the regions of every image and save them with the detector, which models trained on them will contain.
 
     `processes` defaults to the number of cores for MANY images or more. A console gets a progress bar and the first

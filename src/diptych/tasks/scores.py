@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
+from importlib.metadata import version
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -81,13 +82,10 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "task": self.task,
-            "scores": {score.name: score.to_json() for score in self.scores},
-            "pictures": self.pictures,
-            "items": self.items,
-            "coverage": self.coverage,
-            "notes": list(self.notes),
-        } | ({"warning": self.warning} if self.few else {})
+            "task": self.task, "scores": {score.name: score.to_json() for score in self.scores},
+            "pictures": self.pictures, "items": self.items, "coverage": self.coverage, "notes": list(self.notes),
+            "diptych": version("diptych"),
+        } | ({"warning": self.warning} if self.few else {})  # fmt: skip
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Scores:

@@ -21,10 +21,8 @@ _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "tes
 
 def tables(path: Path) -> list[Path]:
     """Return the tables of a folder: its own, or those of its splits' folders."""
-    for name in NAMES:
-        if there := [path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}")):
-            return there
-    return []
+    there = ([path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}")) for name in NAMES)
+    return next(filter(None, there), [])
 
 
 def fits(source: Source) -> bool:

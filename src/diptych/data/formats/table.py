@@ -133,14 +133,9 @@ def list_formats() -> str:
 
 @uncollected()
 def read(
-    path: Path,
-    pictures: Path | None = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    need_pictures: bool = True,
+    path: Path, pictures: Path | None = None, *, split: str | None = None, seed: int = 0, need_pictures: bool = True,
     skips: Skips | None = None,
-) -> list[Record]:
+) -> list[Record]:  # fmt: skip
     """Read all records of a file or folder. Raises DataError for a path that no format fits, and for faulty files.
 
     - pictures: the folder that image names start from, by default that of the file. Images must exist, unless

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import Array, Listing, Raw, Unit, each_whole, needed, numbered, refuse
+from diptych.vision.features.raw import Array, Listing, Raw, Unit, each_whole, needed, numbered, read_as_data, refuse
 
 COLUMNS = ("img_id", "roi_features", "boxes", "preds_per_image")
 AGAIN = "get the file again"
@@ -27,7 +27,7 @@ class ArrowTable:
     def batches(self) -> list[Any]:
         """Record batches of the memory-mapped file, which take no memory until they are read."""
         pyarrow, ipc = needed("pyarrow", f"{self.path.name}, an Arrow file,"), needed("pyarrow.ipc", "an Arrow file")
-        errors, there = (pyarrow.ArrowException, OSError), list[Any]()
+        there = list[Any]()
         try:
             mapped = pyarrow.memory_map(str(self.path))
             try:
@@ -37,17 +37,15 @@ class ArrowTable:
                 file = ipc.open_file(mapped)
                 reader = map(file.get_batch, range(file.num_record_batches))
             there.extend(reader)
-        except errors as error:
+        except (pyarrow.ArrowException, OSError) as error:
             wrong = f"{self.path}: found no Arrow file that can be read ({error}); {AGAIN}"
             if not there:
                 raise DataError(wrong) from None
             self.problems.append(f"after {len(there)} batches {wrong}")
 
         def whole(batch: Any) -> Any:
-            try:
+            with read_as_data(str(self.path)):
                 batch.validate(full=True)  # reading an array that points beyond its end would crash the process
-            except errors as error:
-                raise DataError(f"{self.path}: found no Arrow file that can be read ({error}); {AGAIN}") from None
             return batch
 
         batches = each_whole(there, whole, self.problems)

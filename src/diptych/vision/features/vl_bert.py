@@ -98,10 +98,8 @@ def _archives_of(lines: Path) -> list[Path]:
 
 
 def _zip_of(lines: Path, line: bytes) -> str:
-    try:
+    with raw.read_as_data(f"{lines}, `frcnn`"):
         return str(parse_json(line)["frcnn"].partition("@")[0])
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{lines}: found a line without a zip in `frcnn` ({error}), wanted one; {AGAIN}") from None
 
 
 def _has_fields(path: Path) -> bool:
