@@ -178,8 +178,8 @@ def check(
         if model is not None or images is not None:
             raise RecipeError(f"{folder or data} has no records, its files are checked; leave out --model and --images")
         hurt = damaged_files(folder) if folder is not None else []
-        found = [*hurt, *known_faults(data)]
-        report = json.dumps({"ok": not hurt, "findings": found}, indent=1) if as_json else "\n".join(found)
+        findings = [*hurt, *known_faults(data)]
+        report = json.dumps({"ok": not hurt, "findings": findings}, indent=1) if as_json else "\n".join(findings)
         print(report or f"{folder or data}: every file is as it was written")
         raise SystemExit(1 if hurt else 0)
     contract = open_folder(model, revision=revision).contract if model is not None else None
