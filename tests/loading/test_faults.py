@@ -138,6 +138,7 @@ def test_files_of_scores(task: str, whats: tuple[str, ...], tmp_path: Path) -> N
     named(tmp_path, *whats)  # of a run's folder
     shown = CliRunner().invoke(app, ["check", str(file)])
     assert (shown.exit_code, shown.stdout.count("make again with")) == (0, len(whats))
+    assert ("no known fault" in shown.stdout) == (not whats)
 
 
 def test_what_an_earlier_version_made_is_named() -> None:

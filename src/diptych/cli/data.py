@@ -180,7 +180,7 @@ def check(
         hurt = damaged_files(folder) if folder is not None else []
         findings = [*hurt, *known_faults(data)]
         report = json.dumps({"ok": not hurt, "findings": findings}, indent=1) if as_json else "\n".join(findings)
-        print(report or f"{folder or data}: every file is as it was written")
+        print(report or (f"{folder}: every file is as it was written" if folder else f"{data}: no known fault"))
         raise SystemExit(1 if hurt else 0)
     contract = open_folder(model, revision=revision).contract if model is not None else None
     records = (

@@ -30,7 +30,7 @@ class Fault:
 def _json(path: Path) -> dict[str, Any]:
     """Return a JSON object, an empty one for anything else."""
     try:
-        values = parse_json(text_of(path)) if path.is_file() else {}
+        values = parse_json(text_of(path)) if path.is_file() and path.stat().st_size < 2**26 else {}
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
