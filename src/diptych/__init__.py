@@ -36,17 +36,9 @@ _PLACES = {
     "api.run": ("Run",),
     "api.scoring": ("compare", "evaluate"),
     "api.training": ("finetune", "pretrain", "recipe", "register"),
-    "runtime.errors": (
-        "CheckpointError",
-        "DataError",
-        "DiptychError",
-        "RecipeError",
-        "Stopped",
-        "TrainingError",
-        "UnfamiliarWarning",
-        "UnsupportedError",
-    ),
-}
+    "runtime.errors": ("CheckpointError", "DataError", "DiptychError", "RecipeError", "Stopped", "TrainingError",
+                       "UnfamiliarWarning", "UnsupportedError"),
+}  # fmt: skip
 __all__ = [
     "Answer", "Caption", "CheckpointError", "ChosenAnswer", "DataError", "Dataset", "DiptychError", "Explained",
     "Found", "Hits", "Judgement", "Model", "RecipeError", "Run", "Stopped", "TrainingError", "UnfamiliarWarning",

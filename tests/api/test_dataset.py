@@ -1,6 +1,7 @@
 """Data sets from files, from COCO's files, and from rows of dicts, pandas and `datasets`."""
 
 import json
+import warnings
 from io import BytesIO
 from pathlib import Path
 
@@ -168,3 +169,35 @@ def test_a_file_of_lines_is_read_as_extract_reads_it(images: list[Path]) -> None
     data = Dataset.read(lines, split="train")
     assert data.name == "mine"
     assert [one.record.key for one in data] == ["0.png", "1.png", "2.png"]
+
+
+def test_what_is_passed_over_is_warned_of_once_and_many_are_an_error_unless_skipped(images: list[Path]) -> None:
+    """By `read` and by `from_coco`, with the count and the first three; as the verbs' --skip-bad."""
+    folder = images[0].parent
+    file = folder / "m.jsonl"
+    good = json.dumps({"image": "0.png", "captions": ["a dog"]})
+    notes = [{"image_id": 0, "caption": "a dog"}]
+    coco = folder / "captions_val.json"
+    for bad, is_wrong in ((4, False), (11, True)):
+        file.write_text("\n".join([good, *["{"] * bad]))
+        coco.write_text(
+            json.dumps({"images": [{"id": 0, "file_name": "0.png"}], "annotations": [*notes, *[{"image_id": 0}] * bad]})
+        )
+        for path, made in (
+            (file, lambda **more: Dataset.read(file, **more)),
+            (coco, lambda **more: Dataset.from_coco(coco, folder, split="val", **more)),
+        ):
+            if is_wrong:
+                with pytest.raises(DataError, match=r"11 of 12 entries make no sense.*skip_bad=True"):
+                    made()
+            with pytest.warns(
+                UserWarning, match=f"{path.name}: passed over: entries that make no sense: {bad}"
+            ) as caught:
+                data = made(skip_bad=True) if is_wrong else made()
+            assert ([one.captions for one in data], len(caught)) == ([("a dog",)], 1)
+            assert str(caught[0].message).count(" | ") == 2
+            assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        file.write_text(good)
+        assert len(Dataset.read(file)) == 1

@@ -119,7 +119,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("a name twice", lines('{"image": "0.png", "image": "1.png"}'), SEEN, 1, "line 1: found the name `image` twice"),
     ("empty file", lines(), TUNED, 1, "mine.jsonl: found nothing to learn from (no lines)"),
     ("blank lines alone", lines("", "  ", ""), SEEN, 1, "found nothing to learn from"),
-    ("not UTF-8", lines(GOOD[0], '{"image": "é.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at byte"),
+    ("not UTF-8", lines('{"image": "é.png"}', '{"image": "à.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at letter"),
     ("UTF-16", lines(*GOOD, encoding="utf-16"), SEEN, 1, "iconv"),
     ("zero bytes", file("mine.jsonl", b"\0" * 100), SEEN, 1, "line 1: found no JSON"),
     ("a picture posing as lines", lambda: shutil.copy("0.png", "mine.jsonl") and None, SEEN, 1, "not UTF-8"),
@@ -155,7 +155,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA --out OUT --detector"),
     ("no store, no detector", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
     ("no data", nothing, "finetune caption --data no.jsonl --model demo --out out", 1, "nothing at no.jsonl; wanted a store"),
-    ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv is not data that Diptych reads"),
+    ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv, with `a`, `b`, is not data that Diptych reads"),
     ("split to score", nothing, "evaluate --model demo --data mine.jsonl --split tset", 1, "no records in split 'tset'; it has train (3)"),
     ("seed no number", nothing, f"{TUNED} --seed many", 2, "--seed"),
     ("no picture given", nothing, "caption --model demo", 2, "IMAGE"),
@@ -294,6 +294,11 @@ def test_many_that_make_no_sense_are_an_error_unless_they_may_be_skipped(
     result = run(*SEEN.split())
     assert (result.code, "11 of 14 entries make no sense" in result.error) == (1, True), result.error
     assert run(*SEEN.split(), "--skip-bad").out == "3 extracted; out\n"
+    scoring = ["evaluate", "--model", "demo", "--data", "mine.jsonl", "--split", "tset"]
+    assert "11 of 14 entries make no sense" in run(*scoring).error
+    result = run(*scoring, "--skip-bad")
+    assert "entries that make no sense: 11" in " ".join(result.error.split())
+    assert "no records in split 'tset'; it has train (3)" in " ".join(result.error.split())
 
 
 def test_a_byte_order_mark_and_windows_lines_are_read(folder: Path, run: Callable[..., Result]) -> None:

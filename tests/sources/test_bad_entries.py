@@ -5,6 +5,7 @@ import json
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from diptych.core import Record
 from diptych.data.formats import table as formats
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.runtime.errors import DataError
+from diptych.storybook.files import write
 
 MANY = 6  # entries of each file; the third is damaged
 IMAGES = [{"id": 70 + n, "file_name": f"{n}.jpg", "width": 100, "height": 50} for n in range(MANY)]
@@ -23,6 +25,10 @@ REFS = [
     for n in range(MANY)
 ]
 TAIL = {"categories": [{"id": 1, "name": "dog"}]}
+HEADS = {"captions.txt": ["image,caption"], "f.csv": ["file_name,text"]}  # first lines of tables
+ELSEWHERE = {  # formats that have a test of their own below, or are the same reader's
+    "conceptual", "flickr8k", "flickr30k", "lines", "mined", "storybook", "web",
+}  # fmt: skip
 FOUR = [["a"], ["b"], ["c"], ["d"]]
 LISTS: dict[str, tuple[dict[str, Any], str]] = {  # a file, and which of its lists is damaged
     "captions": ({"images": IMAGES, "annotations": CAPTIONS}, "annotations"),
@@ -51,6 +57,7 @@ LINES: dict[str, Callable[[int], Any]] = {
     "nlvr2": lambda n: {"identifier": f"dev-{n}-0-0", "sentence": "x", "label": "True"},
     "snli-ve": lambda n: {"Flickr30K_ID": str(n), "gold_label": "neutral", "pairID": str(n), "sentence2": "x"},
     "vl-bert": lambda n: {"image": f"{n}.jpg", "caption": ["a"], "frcnn": "x"},
+    "image-folder": lambda n: {"file_name": f"{n}.jpg", "text": "a dog"},
     "vcr": lambda n: {"objects": [], "img_fn": f"{n}.jpg", "annot_id": str(n), "question": ["a"],
                       "answer_choices": FOUR, "answer_label": 0},
 }  # fmt: skip
@@ -112,13 +119,96 @@ def test_a_damaged_line_costs_itself(name: str, tmp_path: Path) -> None:
     [
         ("f.tsv", "a dog {0}\thttp://x/{0}.jpg", ("a dog", "\thttp://x", "a\tb\tc\td")),
         ("f.token", "{0}.jpg#0\ta dog", ("2.jpg", "#0", "2.jpg#x\ta")),
+        ("f.csv", "{0}.jpg,a dog", ("2.jpg", '"2.jpg,a', "2.jpg,a,b", ",a dog")),
         ("captions.txt", "{0}.jpg,a dog", ("2.jpg", '"2.jpg,a', "2.jpg,a,b")),
     ],
 )
 def test_a_damaged_line_of_a_table_costs_itself(name: str, line: str, bad: tuple[str, ...], tmp_path: Path) -> None:
     for one in bad:
         lines = [one if n == 2 else line.format(n) for n in range(MANY)]
-        holds(*read(tmp_path / name, "\n".join(["image,caption"] * (name == "captions.txt") + lines)))
+        holds(*read(tmp_path / name, "\n".join([*HEADS.get(name, ()), *lines])))
+
+
+def test_every_format_is_here() -> None:
+    """All but folders of pictures without words, whose images extraction reports."""
+    assert set(formats.FORMATS) - {*LISTS, *LINES} - ELSEWHERE == {"pictures"}
+
+
+PHRASE = "[/EN#1/animals A dog] sits ."
+XML = (
+    "<a><size><width>100</width><height>50</height></size><object><name>1</name><bndbox><xmin>1</xmin><ymin>1</ymin>"
+    "<xmax>{0}</xmax><ymax>9</ymax></bndbox></object></a>"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("s/2.txt", None), ("s/2.txt", b""), ("s/2.txt", b"[/EN#1/animals A dog sits ."), ("s/2.txt", b"\xff\xfe"),
+        ("b/2.xml", None), ("b/2.xml", b"<a>"), ("b/2.xml", b"<!DOCTYPE a>" + XML.format(9).encode()),
+        ("b/2.xml", XML.format("x").encode()), ("b/2.xml", XML.format(0).encode()),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_of_flickr30k_costs_its_image_or_its_phrase(
+    file: str, content: bytes | None, tmp_path: Path
+) -> None:
+    for n in range(MANY):
+        for name, text in ((f"s/{n}.txt", PHRASE), (f"b/{n}.xml", XML.format(9))):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+    (tmp_path / file).unlink() if content is None else (tmp_path / file).write_bytes(content)
+    (tmp_path / "val.txt").write_text("\n".join(map(str, range(MANY))))
+    records, skips = read(tmp_path / "m.json", json.dumps({"flickr30k": ["s", "val.txt", "b"]}))
+    assert sum(len(record.expressions) for record in records) == MANY - 1
+    assert skips.counts == {BAD: 1}, skips
+
+
+def test_a_damaged_line_of_a_mined_folder_costs_itself(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "mine.json").write_text("{}")
+    for n in range(MANY):
+        (tmp_path / f"{n}.jpg").touch()
+    for bad in ('{"image": "cut', *map(json.dumps, damaged(LINES["own"](2)))):
+        lines = [json.dumps(LINES["own"](n)) for n in range(MANY)]
+        (tmp_path / "records" / "0.jsonl").write_text("\n".join([*lines[:2], bad, *lines[3:]]))
+        skips = Skips()
+        holds(formats.read(tmp_path, need_pictures=False, skips=skips), skips)
+
+
+def test_a_damaged_entry_of_a_drawn_world_is_counted(tmp_path: Path) -> None:
+    write(tmp_path / "world", {"train": MANY}, seed=0, processes=1)
+    file = tmp_path / "world" / "coco" / "captions_train.json"
+    whole = formats.read(tmp_path / "world")
+    values = json.loads(file.read_text())
+    for bad in damaged(dict(sorted(values["annotations"][2].items()))):
+        notes = [*values["annotations"][:2], bad, *values["annotations"][3:]]
+        file.write_text(json.dumps(values | {"annotations": notes}))
+        skips = Skips()
+        records = formats.read(tmp_path / "world", skips=skips)
+        assert skips.counts == {BAD: 1}
+        lost = sum(len(one.captions) for one in whole) - sum(len(one.captions) for one in records)
+        assert (lost, len(records)) == (1, MANY)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.thorough) for seed in range(20)])
+@pytest.mark.parametrize("name", [*LISTS, *LINES])
+def test_any_entries_may_be_damaged(name: str, seed: int, tmp_path: Path) -> None:
+    """Two entries anywhere, each in any of the eight ways."""
+    random = Random(f"{name}{seed}")
+    if name in LINES:
+        entries = [LINES[name](n) for n in range(MANY)]
+    else:
+        value, place = LISTS[name]
+        entries = list(value.values()) if name == "gqa" else list(value[place])
+    for at in random.sample(range(MANY), 2):
+        entries[at] = random.choice(list(damaged(entries[at])))
+    if name in LINES:
+        records, skips = read(tmp_path / "f.jsonl", "\n".join(map(json.dumps, entries)))
+    else:
+        file = dict(enumerate(entries)) if name == "gqa" else entries if place == "" else value | {place: entries}
+        records, skips = read(tmp_path / "f.json", json.dumps(file))
+    assert sum(any(record.words().values()) or bool(record.objects) for record in records) == MANY - 2
+    assert skips.counts[BAD] == 2
 
 
 def test_a_damaged_caption_in_a_tar_costs_itself(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -83,8 +84,32 @@ def test_folders(folder: Path) -> None:
     ):
         read(folder / "Sentences")
     (folder / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no pictures in .*empty; wanted a manifest .json"):
+    with pytest.raises(DataError, match=r"no pictures in .*empty; wanted some, .*diptych data formats"):
         read(folder / "empty")
+
+
+@pytest.mark.parametrize(("file", "content", "nearest"), [
+    ("c.json", {"images": [{"id": 1}], "captions": [{"image_id": 1, "caption": "x"}]},
+     "with `images`, `captions`, `id`, `image_id`, `caption`, is not data that Diptych reads; wanted one of 22 formats, nearest: captions, a COCO captions .json "
+     "(lacks annotations); visual-genome, Visual Genome's region_descriptions.json (lacks regions); all formats: diptych data formats"),
+    ("t.json", [{"identifier": "x", "sentence": "y"}], "nlvr, .*lacks image, .jsonl.*nlvr2, .*lacks label, .jsonl"),
+    ("zh.txt", "0.jpg#zh a dog", "nearest: flickr8k, .*lacks image, caption.*"),
+    ("m.csv", "image,text\na.jpg,x", "nearest: image-folder, .*lacks file_name.*flickr8k, .*lacks caption"),
+    ("p.parquet", "PAR1", "nearest: .*; all formats"),
+])  # fmt: skip
+def test_an_unknown_file_is_compared_with_the_nearest_formats(
+    file: str, content: Any, nearest: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError) as caught:
+        read(saved(tmp_path, file, content))
+    assert nearest in str(caught.value) or re.search(nearest, str(caught.value)), caught.value
+    assert len(str(caught.value)) < len(str(tmp_path)) + 400
+
+
+def test_a_new_format_has_an_ending_or_names_that_an_unknown_file_is_compared_with() -> None:
+    folders = {"mined", "storybook", "flickr30k", "web", "pictures"}
+    assert {name for name, one in FORMATS.items() if not one.endings and not one.names} == folders
+    assert all(name in formats.list_formats() for name in FORMATS)
 
 
 def test_vl_berts_lines_name_pictures_in_a_zip(folder: Path) -> None:
@@ -220,8 +245,8 @@ BAD: list[tuple[Any, str]] = [
     ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, wanted an object"),
     ({"sets": "c.json"}, "sets: found a text, wanted a list"),
     ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, wanted one split a picture"),
-    ({"a": 1, "b": {}}, r"m.json, an object with `a`, `b` is not data that Diptych reads; wanted a manifest"),
-    ({}, "an object with nothing is not data"),
+    ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; wanted one of 22 formats, nearest: "),
+    ({}, "m.json is not data that Diptych reads; wanted one of 22 formats, nearest: "),
 ]  # fmt: skip
 
 

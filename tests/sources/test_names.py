@@ -6,7 +6,7 @@ from unicodedata import normalize
 import pytest
 from PIL import Image
 
-from diptych.data.formats.parsing import Skips
+from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError
 
@@ -62,3 +62,20 @@ def test_a_folder_of_images_with_the_hubs_table_is_read(tmp_path: Path) -> None:
     (tmp_path / "train" / "metadata.jsonl").write_text('{"file_name": "0.png", "label": 3}')
     with pytest.raises(DataError, match=r"line 1.*wanted a text, or a list of texts, under one of text, caption"):
         read(tmp_path / "train")
+
+
+def test_a_metadata_csv_is_read_as_the_lines_are(tmp_path: Path) -> None:
+    """Cells may hold commas, quotes and new lines; a row with too few or many fields costs itself."""
+    for name in ("0.png", "1.png", "2.png", "3.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    rows = ["file_name,text,n", '0.png,"a ""red"" corner, or\ntwo",1', '1.png,"no end,2', "2.png,a corner,3",
+            "3.png,a,b,c", "2.png,a blue corner,4", "", "0.png, ,5"]  # fmt: skip
+    (tmp_path / "metadata.csv").write_bytes("\r\n".join(rows).encode("utf-8-sig"))
+    for path in (tmp_path, tmp_path / "metadata.csv"):
+        skips = Skips()
+        first, second = read(path, skips=skips)
+        assert (first.key, first.image) == ("0.png", tmp_path / "0.png")
+        assert first.captions[0].split() == ["a", '"red"', "corner,", "or", "two"]
+        assert (second.key, second.captions) == ("2.png", ("a corner", "a blue corner"))
+        assert skips.counts == {"entries that make no sense": 2, "empty captions": 1}
+        assert "metadata.csv line 4: found no fields, wanted 3: file_name, text, n" in skips.first[BAD]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +20,7 @@ from diptych.core import Question, Record
 from diptych.core.record import WORDED
 from diptych.data.formats import coco
 from diptych.data.formats.format import Source, Wanted, drawn_split
-from diptych.data.formats.parsing import answer_kind, combined
+from diptych.data.formats.parsing import Skips, answer_kind, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
 from diptych.runtime.errors import DataError
@@ -106,25 +108,32 @@ class Dataset(Sequence[Example]):
     @classmethod
     def read(
         cls, path: str | os.PathLike[str], images: str | os.PathLike[str] | None = None, *, split: str | None = None,
-        seed: int = 0,
+        seed: int = 0, skip_bad: bool = False,
     ) -> Dataset:  # fmt: skip
         """Read a store, or a file or folder of any format that `diptych extract` reads.
 
         images: the folder that image names start from, by default that of the data. split: of records whose files name
-        none; by default `seed` draws 80% train, 10% val and 10% test by the image's name. Raises DataError.
+        none; by default `seed` draws 80% train, 10% val and 10% test by the image's name. Entries that make no sense
+        are passed over with a warning; more than 10 and 1% are an error, unless `skip_bad`. Raises DataError.
         """
         data = Path(path)
         if (data / INDEX).is_file():
             return cls(iterate(Store(data)), data.name, data)
-        return cls(read(data, None if images is None else Path(images), split=split, seed=seed), data.stem)
+        with _warned(data, skip_bad) as skips:
+            folder = None if images is None else Path(images)
+            return cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
 
     @classmethod
-    def from_coco(cls, captions: str | os.PathLike[str], images: str | os.PathLike[str], *, split: str) -> Dataset:
-        """Read COCO's `captions_*.json`, which names no split, with its folder of images. Raises DataError.
+    def from_coco(
+        cls, captions: str | os.PathLike[str], images: str | os.PathLike[str], *, split: str, skip_bad: bool = False
+    ) -> Dataset:
+        """Read COCO's `captions_*.json`, which names no split, with its folder of images; `skip_bad` as in `read`.
 
         `Dataset.from_coco(A, B, split="train") + Dataset.from_coco(C, D, split="val")` is a data set of two splits.
         """
-        return cls(coco.read_captions(Wanted(Path(images), split), Source(Path(captions))), Path(captions).stem)
+        file = Path(captions)
+        with _warned(file, skip_bad) as skips:
+            return cls(coco.read_captions(Wanted(Path(images), split, skips=skips), Source(file)), file.stem)
 
     @classmethod
     def from_rows(
@@ -150,6 +159,15 @@ class Dataset(Sequence[Example]):
         if not (records := combined(made)):
             raise DataError("found no rows, wanted some with an image and words")
         return cls(records, "rows")
+
+
+@contextmanager
+def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
+    """Warn of the entries that were passed over inside the `with` block, or raise DataError for too many of them."""
+    yield (skips := Skips(skip_bad))
+    skips.check()
+    if skips.counts:
+        warnings.warn(f"{path}: passed over: {skips}", stacklevel=4)  # the caller's line
 
 
 @dataclass(frozen=True)

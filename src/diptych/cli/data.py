@@ -129,7 +129,9 @@ def storybook_detector(
 
 @app.command("data", rich_help_panel=DATA)
 def public_data(
-    name: str | None = Argument(None, help="The set, such as coco or vqa2; without it, all are listed."),
+    name: str | None = Argument(
+        None, help="The set, such as coco or vqa2; without it, all are listed. `formats` lists the formats of files."
+    ),
     root: Path | None = Argument(None, help="The folder of its files; without it, they are listed."),
     out: Annotated[Path | None, OutFile()] = Option(
         None, help="Write a manifest here, which other verbs take as DATA (default: none)."
@@ -139,6 +141,11 @@ def public_data(
     """List the files of a public data set, and write a manifest of those that are there."""
     from diptych.data.formats.public import list_files, list_sets
 
+    if name == "formats":
+        from diptych.data.formats.table import list_formats
+
+        print(list_formats())
+        return
     if name is None or root is None:
         print(list_sets() if name is None else list_files(name))
         return
@@ -152,7 +159,7 @@ def public_data(
 
 @app.command(rich_help_panel=DATA)
 def check(
-    data: Path = Argument(help="Store or model folder to check, or data that `extract` reads."),
+    data: Path = Argument(help="Store, model, run, tokeniser or file of scores to check, or data to extract."),
     model: str | None = Option(
         None, help="Model, to check its features and whether it was trained on the test images."
     ),
@@ -163,17 +170,19 @@ def check(
 ) -> None:
     """Check data before training; the exit code is 1 if training would fail or a test split leaks."""
     from diptych.data.check import check as check_records
+    from diptych.data.faults import has_no_records, known_faults
     from diptych.data.store.store import INDEX, Store
     from diptych.runs.extraction import read_records
     from diptych.runs.folder import damaged_files, model_in
     from diptych.tasks import TASKS
 
-    if (folder := model_in(data)) is not None:
+    if (folder := model_in(data)) is not None or has_no_records(data):
         if model is not None or images is not None:
-            raise RecipeError(f"{folder} is a model folder, of which files are checked; leave out --model and --images")
-        hurt = damaged_files(folder)
-        report = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
-        print(report or f"{folder}: every file is as it was written")
+            raise RecipeError(f"{folder or data} has no records, its files are checked; leave out --model and --images")
+        hurt = damaged_files(folder) if folder is not None else []
+        findings = [*hurt, *known_faults(data)]
+        report = json.dumps({"ok": not hurt, "findings": findings}, indent=1) if as_json else "\n".join(findings)
+        print(report or (f"{folder}: every file is as it was written" if folder else f"{data}: no known fault"))
         raise SystemExit(1 if hurt else 0)
     opened = open_folder(model, revision=revision) if model is not None else None
     contract, seen = (None, None) if opened is None else (opened.contract, opened.seen)

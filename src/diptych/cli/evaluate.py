@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, AsJson, Features, Model, SplitSeed, app, console, hold, open_folder
+from diptych.cli.app import USE, AsJson, Features, Model, SkipBad, SplitSeed, app, console, hold, open_folder
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError
@@ -36,6 +36,7 @@ class ScoredOptions:
     out: Annotated[Path | None, OutFile()] = Option(None, help="File to write the model's predictions to.")
     features: Features = None
     split_seed: SplitSeed = 0
+    skip_bad: SkipBad = False
 
     @contextmanager
     def opened(self, computing: ComputingOptions) -> Iterator[tuple[ModelFolder, Store]]:
@@ -44,7 +45,8 @@ class ScoredOptions:
         from diptych.api.scoring import scored_store
 
         model: ModelFolder = open_folder(self.model, **vars(computing))
-        with scored_store(self.data, model, Options(features=self.features, split_seed=self.split_seed)) as store:
+        options = Options(features=self.features, split_seed=self.split_seed, skip_bad=self.skip_bad)
+        with scored_store(self.data, model, options) as store:
             yield model, store
 
     def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.core.shares import FEWEST
+from diptych.data.faults import known_faults
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
 from diptych.data.store.store import FAILURES, Store
 from diptych.runtime.errors import CheckpointError, DataError
@@ -47,6 +48,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "record damaged": ("error", "its bytes are not what was written: extract again"),
     "detector": ("error", "a model trained on these features could not caption an image: extract again"),
     "no detector": ("warning", "a model trained on it reads features only: give the same extract command again"),
+    "known fault": ("warning", "an earlier version of Diptych made it wrong: make it again as each line has it"),
     "contract": ("error", "the model was trained on other features: extract with its own detector"),
     "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
     "features of another size": ("error", "they differ from the store's contract: extract to a new folder"),
@@ -173,6 +175,8 @@ def check(
                 checker.add("no detector", str(data.folder))
         except CheckpointError as error:
             checker.add("detector", str(error))
+        for line in known_faults(data.folder):
+            checker.add("known fault", line)
         failures = data.folder / FAILURES
         for failure in map(parse_json, text_of(failures).splitlines() if failures.is_file() else ()):
             checker.add("not extracted", f"{failure['key']}: {failure['reason']}")

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from diptych.core import Record
 from diptych.data.extract import CPU, LOCAL, Extraction, extract, is_another
+from diptych.data.formats.format import LIST_THEM
 from diptych.data.formats.parsing import Skips
-from diptych.data.formats.table import forms, read
+from diptych.data.formats.table import read
 from diptych.data.store.store import DETECTOR, INDEX, Store, iterate
 from diptych.runs.detectors import open_detector
 from diptych.runtime.devices import choose_device
@@ -31,15 +32,9 @@ NAMED = 5  # failures that are printed; failures.jsonl has all
 
 
 def extract_regions(
-    records: Sequence[Record],
-    detector: Detector,
-    folder: Path,
-    console: Console | None = None,
-    batch_size: int = 16,
-    processes: int | None = None,
-    engine: str = LOCAL,
-    device: str = "auto",
-) -> Extraction:
+    records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
+    processes: int | None = None, engine: str = LOCAL, device: str = "auto",
+) -> Extraction:  # fmt: skip
     """Detect the regions of every image and save them with the detector, which models trained on them will contain.
 
     `processes` defaults to the number of cores for MANY images or more. A console gets a progress bar and the first
@@ -91,7 +86,8 @@ def open_data(
         return Store(data)
     if not data.exists():
         raise DataError(
-            f"nothing at {data}; wanted a store, which `diptych extract DATA --out STORE` makes, or {forms()}"
+            f"nothing at {data}; wanted a store, which `diptych extract DATA --out STORE` makes, or data of a known "
+            f"format; {LIST_THEM}"
         )
     return read_records(data, console, None, None, seed, features is None, skip_bad)
 

@@ -70,6 +70,7 @@ class Architecture(BaseModel):
     heads: tuple[str, ...]
     tokens: str | None = None  # sha256 of tokenizer.json; folders written before 0.1 lack it
     imported: bool = False  # the weights are those of an official checkpoint, unchanged
+    diptych: str | None = None  # the version that made it; None: before 0.1
     packages: dict[str, str] = {}  # versions of other packages that it was made with
 
     @field_validator("system")

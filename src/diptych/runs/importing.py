@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 from diptych.core import FeatureContract
@@ -47,7 +48,8 @@ def import_checkpoint(
     tokens = Tokens.from_vocabulary(vocabulary, lowercase)
     with read_as_weights(file):
         config, heads, tensors, report = importer.read(file, vocabulary, lowercase=lowercase)
-        architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)), imported=True)
+        architecture = Architecture(system=system, config=config, heads=tuple(sorted(heads)), imported=True,
+                                    diptych=version("diptych"))  # fmt: skip
         made = ModelFolder(out, architecture.build(), architecture, tokens, _released(importer, config))
         load_into(made.model, tensors, report)
     made = replace(made, recipe=fit_to(find_recipe(_recipe_name(made)), made))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -301,7 +302,7 @@ def _architecture(
     _check_classes(recipe, store, schedule)
     # The word head is kept in every task, so that a fine-tuned model can still be trained on words.
     heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
-    return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)))
+    return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)), diptych=version("diptych"))
 
 
 def _check_classes(recipe: Recipe, store: Store, schedule: Schedule) -> None:

@@ -148,20 +148,13 @@ def _saved(chosen: Plan, result: Result, out: Path, console: Console) -> ModelFo
         scores = {**(scores or {}), UNCALIBRATED: fitted.before, CALIBRATED: fitted.after}
         tell(console, f"{fitted.line} (fitted on {fitted.questions} questions of {chosen.recipe.data.validation})")
     made = ModelFolder(
-        folder=out / INNER,
-        model=model,
-        architecture=chosen.architecture,
-        tokens=chosen.tokens,
-        contract=chosen.store.contract,
-        recipe=chosen.recipe,
-        answers=answers,
-        detector=detector or (start.detector if start is not None else None),
-        validation=scores,
+        out / INNER, model, chosen.architecture, chosen.tokens, chosen.store.contract, chosen.recipe, answers,
+        detector=detector or (start.detector if start is not None else None), validation=scores,
         familiarity=None
         if chosen.store.hides_images
         else measured(chosen.store, (chosen.recipe.data.split, chosen.recipe.data.validation), most)
         or (start.familiarity if start is not None else None),
-    )
+    )  # fmt: skip
     if os.environ.get("RANK", "0") != "0":
         return made
     before = start.seen if start is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
+from importlib.metadata import version
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -93,14 +94,11 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "task": self.task,
-            "scores": {score.name: score.to_json() for score in self.scores},
-            "pictures": self.pictures,
-            "items": self.items,
-            "coverage": self.coverage,
-            "notes": list(self.notes),
+            "task": self.task, "scores": {score.name: score.to_json() for score in self.scores},
+            "pictures": self.pictures, "items": self.items, "coverage": self.coverage, "notes": list(self.notes),
+            "diptych": version("diptych"),
             **({"trained_on": self.trained_on.to_json()} if self.trained_on is not None else {}),
-        } | ({"warning": self.warning} if self.few else {})
+        } | ({"warning": self.warning} if self.few else {})  # fmt: skip
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Scores:

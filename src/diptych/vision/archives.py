@@ -69,24 +69,49 @@ def read_bytes(path: Path) -> bytes:
 
 
 def members(archive: Path) -> dict[str, tuple[int, int]]:
-    """Return offset and length of each member in bytes, by name; offsets are 0 in a zip."""
+    """Return offset and length of each whole member in bytes, by name; offsets are 0 in a zip."""
     status = archive.stat()
-    return _members(archive, status.st_mtime_ns, status.st_size)
+    return _members(archive, status.st_mtime_ns, status.st_size)[0]
+
+
+def damaged_members(archive: Path) -> list[str]:
+    """Return a line for each place of a tar that is damaged or cut short; the other members can be read."""
+    status = archive.stat()
+    return _members(archive, status.st_mtime_ns, status.st_size)[1]
 
 
 @lru_cache(maxsize=KEPT)
-def _members(archive: Path, _changed: int, size: int) -> dict[str, tuple[int, int]]:
+def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[int, int]], list[str]]:
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
-                return {one.filename: (0, one.file_size) for one in opened.infolist()}
-        with tarfile.open(archive, "r:") as tar:
-            entries = {one.name.removeprefix("./"): (one.offset_data, one.size) for one in tar if one.isreg()}
+                return {one.filename: (0, one.file_size) for one in opened.infolist()}, []
+        entries, damaged = _of_tar(archive, size, pass_over=False)
+        if damaged:  # a damaged header hides all members after it
+            entries, _ = _of_tar(archive, size, pass_over=True)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise DataError(f"{archive}: cannot be read as an archive ({error}); get it again") from None
-    if any(start + length > size for start, length in entries.values()):
-        raise DataError(f"{archive}: found a tar that is cut short, wanted all of it; get it again")
-    return entries
+    return entries, damaged
+
+
+def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[int, int]], list[str]]:
+    """Return the whole members of a tar, and what is wrong with it. `pass_over`: search for members after damage."""
+    entries, damaged = dict[str, tuple[int, int]](), list[str]()
+    with archive.open("rb") as file, tarfile.open(fileobj=file, mode="r:", ignore_zeros=pass_over) as tar:
+        try:
+            for one in tar:
+                if one.offset_data + one.size > size:
+                    damaged.append(f"{archive}: found {one.name} cut short, wanted all of it; get the archive again")
+                elif one.isreg():
+                    entries[one.name.removeprefix("./")] = one.offset_data, one.size
+        except tarfile.ReadError as error:
+            if not entries:
+                raise
+            damaged = damaged or [f"{archive}: found no more members after {tar.offset} bytes ({error}); get it again"]
+        file.seek(tar.offset)
+        if not damaged and any(file.read(tarfile.BLOCKSIZE)):
+            damaged.append(f"{archive}: found no member at {tar.offset} bytes, wanted one; get the archive again")
+    return entries, damaged
 
 
 def read_member(archive: Path, name: str) -> bytes:

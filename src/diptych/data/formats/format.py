@@ -1,6 +1,7 @@
 """What a data format consists of: a name, its files, how they are recognised, and how they are read."""
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from diptych.runtime.errors import DataError
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 JSON = (".json", ".jsonl")
+NEAREST = 2  # formats that an error names
+LIST_THEM = "all formats: diptych data formats"
 Item = TypeVar("Item")
 
 
@@ -111,6 +114,19 @@ class Source:
         """The endings of the files of a folder, in lower case."""
         return {one.suffix.lower() for one in self.path.iterdir()} if self.path.is_dir() else set()
 
+    @cached_property
+    def names(self) -> dict[str, None]:
+        """The names in a JSON value and in the first entries of its lists, in order; of other texts the columns."""
+        if self.path.suffix.lower() in JSON:
+            value = self.json.value
+            inner = value.values() if isinstance(value, dict) else [value]
+            lists = (one.values() if isinstance(one, dict) else one for one in inner if isinstance(one, dict | list))
+            entries = [value, *inner, *(entry for some in lists for entry in islice(some, LOOKED_AT))]
+            return dict.fromkeys(name for one in entries if isinstance(one, dict) for name in one)
+        line = first_line(self.path)[0] if self.path.is_file() else ""
+        columns = [one.strip() for one in re.split(r"[,\t]", line)]
+        return dict.fromkeys(columns if all(one.isidentifier() for one in columns) else ())
+
     def _value(self, ending: str = ".json") -> Any:
         """Return the JSON value, for `.jsonl` that of the first line; None for a file of another kind."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file() or self.is_lines != (ending == ".jsonl"):
@@ -159,6 +175,15 @@ class Format:
     read: Callable[..., list[Record]]  # (wanted: Wanted, *files: Source), in the order of `files`
     files: tuple[str, ...] = ("file",)  # what each file holds, for a manifest
     least: int = 1  # number of files that are required
+    # Of its file: names in the first entries, and endings (where there are names, by default .json). An unknown file is
+    # compared with them; formats of folders have neither.
+    endings: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def lacks(self, ending: str, names: Iterable[str]) -> list[str]:
+        """Return what a file with this ending and these names lacks."""
+        endings = self.endings or JSON[:1]
+        return [name for name in self.names if name not in names] + [" or ".join(endings)] * (ending not in endings)
 
 
 def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | None:
@@ -166,9 +191,15 @@ def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | N
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 
-def not_known(source: Source, forms: str) -> DataError:
-    what = ""
-    if source.has(ending=source.path.suffix.lower()):
-        names = list(source.json.value)
-        what = f", an object with {', '.join(f'`{name}`' for name in names[:8]) or 'nothing'}"
-    return DataError(f"{source.path}{what} is not data that Diptych reads; wanted {forms}")
+def not_known(source: Source, formats: dict[str, Format]) -> DataError:
+    """Return the error of a file of no known format: its names, and what it lacks of the nearest formats."""
+    names, of_files = source.names, [(name, one) for name, one in formats.items() if one.endings or one.names]
+    lacking = {name: one.lacks(source.path.suffix.lower(), names) for name, one in of_files}
+    # Shares of what is lacking, the ending counted as one name.
+    nearest = sorted(of_files, key=lambda one: len(lacking[one[0]]) / (1 + len(one[1].names)))[:NEAREST]
+    lines = (f"{name}, {one.what} (lacks {', '.join(lacking[name]) or 'its structure'})" for name, one in nearest)
+    has = f", with {', '.join(f'`{name}`' for name in list(names)[:8])}," if names else ""
+    return DataError(
+        f"{source.path}{has} is not data that Diptych reads; wanted one of {len(formats)} formats, nearest: "
+        f"{'; '.join(lines)}; {LIST_THEM}"
+    )

@@ -1,25 +1,33 @@
-"""The hub's ImageFolder: images next to a metadata.jsonl, whose lines have a `file_name` and a caption."""
+"""The hub's ImageFolder: images next to a metadata.jsonl or .csv, whose rows have a `file_name` and a caption."""
 
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from diptych.core import Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Pictures, each_json_line
-from diptych.data.formats.values import JsonValue
+from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
+from diptych.data.formats.values import JsonValue, refuse
 
-NAME = "metadata.jsonl"
+NAMES = ("metadata.jsonl", "metadata.csv")  # of both the first that is there
+CSV = ".csv"
+MOST_LINES = 100  # of a row of a csv: one whose quotes do not end costs its first line alone
 _CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of them that a line has
 _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "test": "test", "train": "train"}
 
 
 def tables(path: Path) -> list[Path]:
     """Return the tables of a folder: its own, or those of its splits' folders."""
-    return [path / NAME] if (path / NAME).is_file() else sorted(path.glob(f"*/{NAME}"))
+    there = ([path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}")) for name in NAMES)
+    return next(filter(None, there), [])
 
 
 def fits(source: Source) -> bool:
+    if source.path.suffix.lower() == CSV and source.path.is_file():
+        return "file_name" in source.names
     return source.has("file_name", ending=".jsonl") or (source.path.is_dir() and bool(tables(source.path)))
 
 
@@ -29,13 +37,39 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = Wanted(pictures if source.path.is_dir() else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
     for table in tables(root) if source.path.is_dir() else [source.path]:
-        each_json_line(table, here.skips, partial(_take, by_image, here, table.parent.relative_to(root)))
+        take = partial(_take, by_image, here, table.parent.relative_to(root))
+        if table.suffix.lower() == CSV:
+            here.skips.every(_rows(table, take), lambda row: row(), "row")
+        else:
+            each_json_line(table, here.skips, take)
     return by_image.records(
         here,
         lambda name, captions, where: here.record(
             name, where, key=name, split=wanted.split or _SPLITS.get(name.split("/")[0]), captions=captions
         ),
     )
+
+
+def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:
+    """Yield, for each row of a csv, a function that takes it by its columns or raises DataError."""
+    lines = read_lines(table)
+    head, at = [name.strip() for name in next(csv.reader(lines[:1]), [])], 1
+    while at < len(lines):
+        where, fields, end = f"{table.name} line {at + 1}", list[str](), at + 1
+        for end in range(at + 1, min(at + MOST_LINES, len(lines)) + 1):
+            with suppress(csv.Error):
+                fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], strict=True), [])
+                break
+        at = end if len(fields) == len(head) else at + 1
+        if fields or lines[at - 1].strip():
+            yield partial(_row, take, head, fields, where)
+
+
+def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], where: str) -> None:
+    check_utf8(",".join(fields), where)
+    if len(fields) != len(head):
+        refuse(where, f"{len(fields) or 'no'} fields", f"{len(head)}: {', '.join(head)}")
+    take(JsonValue(dict(zip(head, fields, strict=True)), where))
 
 
 def _take(by_image: ByImage[str], here: Wanted, folder: Path, value: JsonValue) -> None:

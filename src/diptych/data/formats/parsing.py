@@ -23,6 +23,7 @@ _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "entries that make no sense"
 MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
 NAMED, SEPARATOR = 3, " | "
+_ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 
 @dataclass
@@ -83,7 +84,8 @@ class Skips:
             if bad > MOST_BAD and bad > number * BAD_SHARE and not self.allowed:
                 raise DataError(
                     f"{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
-                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or extract the others with --skip-bad"
+                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or read the others with --skip-bad "
+                    "(Python: skip_bad=True)"
                 )
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
@@ -172,10 +174,31 @@ def read_json(path: Path) -> JsonValue:
     return _parse(read_text(path), path.name, whole=True)
 
 
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file. In those that are not UTF-8 bytes are escaped, and `check_utf8` refuses them."""
+    with _readable(path):
+        content = bytes_of(path)
+    if b"\0" in content:  # UTF-16, of which no line is text
+        return read_text(path).split("\n")
+    return content.decode("utf-8-sig", "surrogateescape").split("\n")
+
+
+def check_utf8(text: str, where: str) -> None:
+    if not text.isascii() and (escaped := _ESCAPED.search(text)):
+        raise DataError(
+            f"{where}: found bytes that are not UTF-8 (at letter {escaped.start() + 1}), wanted UTF-8 text; convert "
+            "the file, for instance: iconv -f latin1 -t utf-8"
+        )
+
+
 def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T]:
     """Return `take` of each line that is not empty and of its place, as `Skips.every`."""
-    lines = ((line, number) for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip())
-    return skips.every(lines, lambda line: take(line[0], f"{path.name} line {line[1]}"), "line")
+
+    def one(line: tuple[int, str]) -> T:
+        check_utf8(line[1], where := f"{path.name} line {line[0]}")
+        return take(line[1], where)
+
+    return skips.every((line for line in enumerate(read_lines(path), start=1) if line[1].strip()), one, "line")
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from diptych.core import Record
 from diptych.data.formats import coco, conceptual, nlvr, refcoco, snli_ve, vcr, vqa2
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import combined, key_of, read_json
+from diptych.data.formats.parsing import Skips, combined, key_of, read_json
 
 MANIFEST = "storybook.json"
 
@@ -20,15 +20,15 @@ class StorybookManifest(Struct):
     splits: dict[str, int]  # number of images that are complete, by split
 
 
-def read_all(folder: Path) -> list[Record]:
+def read_all(folder: Path, skips: Skips | None = None) -> list[Record]:
     """Read all splits."""
     world = read_json(folder / MANIFEST).read(StorybookManifest)
-    return [record for split in world.splits for record in read(folder, split)]
+    return [record for split in world.splits for record in read(folder, split, skips)]
 
 
-def read(folder: Path, split: str) -> list[Record]:
+def read(folder: Path, split: str, skips: Skips | None = None) -> list[Record]:
     """Read one split, one record an image."""
-    wanted = Wanted(folder / "pictures", split)
+    wanted = Wanted(folder / "pictures", split, skips=Skips() if skips is None else skips)
     instances = Source(folder / f"coco/instances_{split}.json")
     if split == "web":
         table = conceptual.read(wanted, Source(folder / "conceptual/web.tsv"))

@@ -29,14 +29,15 @@ from diptych.data.formats import (
     vqa2,
     web,
 )
-from diptych.data.formats.format import Format, Source, Wanted, drawn_split, not_known, one_of
+from diptych.data.formats.format import LIST_THEM, Format, Source, Wanted, drawn_split, not_known, one_of
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import ENDINGS, find_pictures
 
-__all__ = ["FORMATS", "drawn_split", "forms", "read"]
+__all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
 
 MINED = "mine.json"
+LINES = (".jsonl",)
 
 
 def _mined(wanted: Wanted, folder: Source) -> list[Record]:
@@ -45,13 +46,14 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
     if not files:
         raise DataError(f"no records in {folder.path} yet; give its `diptych mine run` again, and see its report.html")
     wanted = replace(wanted, pictures=folder.path if wanted.pictures is not None else None, split="train")
-    return [record for lines in files for record in jsonl.read(wanted, Source(lines))]
+    parts = wanted.skips.every(files, lambda lines: jsonl.read(wanted, Source(lines)), "part")
+    return [record for part in parts for record in part]
 
 
 def _pictures(_: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
     if not images:
-        raise DataError(f"no pictures in {folder.path}; wanted {forms()}")
+        raise DataError(f"no pictures in {folder.path}; wanted some, or a file of a known format; {LIST_THEM}")
     # A key is text, and a file name need not be: its bytes that are not UTF-8 are escaped.
     names = (os.fsencode(image.relative_to(folder.path)).decode("utf-8", "backslashreplace") for image in images)
     return [Record(name, image=image) for name, image in zip(names, images, strict=True)]
@@ -69,43 +71,49 @@ def _is_instances(source: Source) -> bool:
     return source.has("images", "annotations") and (boxed or (named and not worded))
 
 
-def _lines(*names: str) -> Callable[[Source], bool]:
-    """Recognise JSON lines whose first is an object with these names."""
-    return lambda s: s.has(*names, ending=".jsonl")
+def _lines(what: str, read: Callable[..., list[Record]], *names: str, files: tuple[str, ...] = ("file",)) -> Format:
+    """Return the format of JSON lines whose first is an object with these names."""
+    return Format(what, lambda s: s.has(*names, ending=".jsonl"), read, files, endings=LINES, names=names)
 
 
 FORMATS: dict[str, Format] = {
     "mined": Format("a folder that `diptych mine run` made", lambda s: (s.path / MINED).is_file(), _mined),
     "storybook": Format("a folder that `diptych storybook write` made",
                         lambda s: (s.path / storybook.MANIFEST).is_file(),
-                        lambda _, folder: storybook.read_all(folder.path)),
-    "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read),
-    "instances": Format("a COCO instances .json", _is_instances, coco.read_instances),
-    "captions": Format("a COCO captions .json", lambda s: s.has("images", "annotations"), coco.read_captions),
+                        lambda wanted, folder: storybook.read_all(folder.path, wanted.skips)),
+    "karpathy": Format("Karpathy's dataset_NAME.json", lambda s: s.first_has("sentences", "images"), karpathy.read,
+                       names=("images", "sentences", "filename")),
+    "instances": Format("a COCO instances .json", _is_instances, coco.read_instances,
+                        names=("images", "annotations", "categories", "bbox")),
+    "captions": Format("a COCO captions .json", lambda s: s.has("images", "annotations"), coco.read_captions,
+                       names=("images", "annotations", "caption")),
     "vqa": Format("VQA v2's questions .json", lambda s: s.has("questions", "data_subtype"), vqa2.read,
-                  ("questions", "annotations")),
-    "gqa": Format("GQA's questions .json", lambda s: s.values_have("imageId", "question"), gqa.read),
+                  ("questions", "annotations"), names=("questions", "data_subtype", "question_id", "question")),
+    "gqa": Format("GQA's questions .json", lambda s: s.values_have("imageId", "question"), gqa.read,
+                  names=("imageId", "question")),
     "visual-genome": Format("Visual Genome's region_descriptions.json", lambda s: s.first_has("regions"),
-                            visual_genome.read_regions),
-    "visual-genome-qa": Format("its question_answers.json", lambda s: s.first_has("qas"), visual_genome.read_questions),
-    "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances")),
-    "vcr": Format("VCR's .jsonl", _lines("annot_id", "img_fn"), vcr.read, ("lines", "folder of the metadata")),
-    "nlvr": Format("statements with NLVR2's names of one picture each, a .jsonl",
-                   _lines("identifier", "sentence", "image"), nlvr.read),
-    "nlvr2": Format("NLVR2's lines about pairs of pictures", _lines("identifier", "sentence", "label"),
-                    nlvr.read_pairs),
-    "snli-ve": Format("SNLI-VE's .jsonl", _lines("Flickr30K_ID", "gold_label", "sentence2"), snli_ve.read),
-    "vl-bert": Format("VL-BERT's lines of Conceptual Captions", _lines("image", "caption", "frcnn"),
-                      conceptual.read_lines),
-    "image-folder": Format(f"the hub's {image_folder.NAME} of a folder of images, or that folder",
-                           image_folder.fits, image_folder.read),
-    "lines": Format("a .jsonl of your own", lambda s: s.path.suffix.lower() == ".jsonl", jsonl.read),
-    "flickr8k": Format("Flickr8k's captions, a .token or Kaggle's captions.txt",
-                       lambda s: flickr8k.is_table(s.path), flickr8k.read),
+                            visual_genome.read_regions, names=("regions", "id")),
+    "visual-genome-qa": Format("its question_answers.json", lambda s: s.first_has("qas"), visual_genome.read_questions,
+                               names=("qas", "id")),
+    "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances"),
+                      endings=(".json", *refcoco.PICKLES), names=("ref_id", "image_id", "sentences")),
+    "vcr": _lines("VCR's .jsonl", vcr.read, "annot_id", "img_fn", files=("lines", "folder of the metadata")),
+    "nlvr": _lines("statements with NLVR2's names of one picture each, a .jsonl", nlvr.read,
+                   "identifier", "sentence", "image"),
+    "nlvr2": _lines("NLVR2's lines about pairs of pictures", nlvr.read_pairs, "identifier", "sentence", "label"),
+    "snli-ve": _lines("SNLI-VE's .jsonl", snli_ve.read, "Flickr30K_ID", "gold_label", "sentence2"),
+    "vl-bert": _lines("VL-BERT's lines of Conceptual Captions", conceptual.read_lines, "image", "caption", "frcnn"),
+    "image-folder": Format(f"the hub's {' or '.join(image_folder.NAMES)} of a folder of images, or that folder",
+                           image_folder.fits, image_folder.read, endings=(*LINES, ".csv"), names=("file_name", "text")),
+    "lines": Format("a .jsonl of your own", lambda s: s.path.suffix.lower() == ".jsonl", jsonl.read, endings=LINES,
+                    names=("image", "captions")),
+    "flickr8k": Format("Flickr8k's captions, a .token or Kaggle's captions.txt", lambda s: flickr8k.is_table(s.path),
+                       flickr8k.read, endings=(".token", ".txt", ".csv"), names=("image", "caption")),
     "flickr30k": Format("Flickr30k Entities' folder of sentences, with a list of names",
                         lambda s: s.endings >= {".txt"} and not s.endings & set(ENDINGS), flickr30k.read,
                         ("folder of the sentences", "names", "folder of the boxes"), least=2),
-    "conceptual": Format("a Conceptual Captions .tsv", lambda s: s.path.suffix.lower() == ".tsv", conceptual.read),
+    "conceptual": Format("a Conceptual Captions .tsv", lambda s: s.path.suffix.lower() == ".tsv", conceptual.read,
+                         endings=(".tsv",)),
     "web": Format("a folder of tars or folders that img2dataset made", lambda s: web.fits(s.path), web.read),
     "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures),
 }  # fmt: skip
@@ -117,20 +125,17 @@ def known() -> dict[str, Format]:
     return {name: one for name, one in FORMATS.items() if name not in _OWN} | FORMATS
 
 
-def forms() -> str:
-    return f"{manifest.WHAT}, {', '.join(one.what for one in FORMATS.values())}"
+def list_formats() -> str:
+    """List all formats, one a line."""
+    lines = [f"{'manifest':20}{manifest.WHAT}", *(f"{name:20}{one.what}" for name, one in known().items())]
+    return "\n".join(lines)
 
 
 @uncollected()
 def read(
-    path: Path,
-    pictures: Path | None = None,
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    need_pictures: bool = True,
+    path: Path, pictures: Path | None = None, *, split: str | None = None, seed: int = 0, need_pictures: bool = True,
     skips: Skips | None = None,
-) -> list[Record]:
+) -> list[Record]:  # fmt: skip
     """Read all records of a file or folder. Raises DataError for a path that no format fits, and for faulty files.
 
     - pictures: the folder that image names start from, by default that of the file. Images must exist, unless
@@ -140,7 +145,7 @@ def read(
       from, and missing images of a manifest's files. More than 10 and 1% that make no sense are an error.
     """
     if not path.exists():
-        raise DataError(f"nothing at {path}; wanted {forms()}")
+        raise DataError(f"nothing at {path}; wanted a file or folder of a known format; {LIST_THEM}")
     if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is a pipe or a device, and data are read more than once; write them to a file first")
     skips = Skips() if skips is None else skips
@@ -155,7 +160,7 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
         return manifest.read(source, known(), wanted, need_pictures)
     match = one_of(known(), source)
     if match is None:
-        raise not_known(source, forms())
+        raise not_known(source, known())
     name, form = match
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])

@@ -3,13 +3,14 @@
 Each image has KEY.jpg and KEY.txt, in 00000.tar or 00000/. Conceptual Captions, SBU and LAION are downloaded so.
 """
 
+from functools import partial
 from pathlib import Path
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
-from diptych.vision.archives import members, read_member
+from diptych.vision.archives import damaged_members, members, read_member
 from diptych.vision.image_files import ENDINGS
 
 CAPTION = ".txt"
@@ -37,7 +38,9 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     folder, skips, records = source.path, wanted.skips, []
     for shard in sorted(folder.glob(TARS)) or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
         images, captions = dict[str, str](), dict[str, str]()  # names of files by key
-        for name in members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir()):
+        names = members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir())
+        damaged = damaged_members(shard) if shard.is_file() else []
+        for name in skips.every([*names, *damaged], partial(_whole, damaged), "file of a shard"):
             key, dot, ending = name.rpartition(".")
             if f".{ending.lower()}" == CAPTION:
                 captions[key] = name
@@ -59,6 +62,12 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     if not records:
         raise DataError(f"{folder}: found no picture with a caption, wanted KEY.jpg with KEY.txt in tars or folders")
     return records
+
+
+def _whole(damaged: list[str], name: str) -> str:
+    if name in damaged:
+        raise DataError(name)
+    return name
 
 
 def _words(file: Path) -> str:

@@ -22,6 +22,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -144,6 +145,7 @@ class StoreWriter:
         self._pending: list[tuple[Record, bytes]] = []  # records with their JSON
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
+        self._made_by: str | None = version("diptych")  # the oldest version that wrote to the store; None: before 0.1
         self.done: dict[str, Path | None] = {}  # by key of the records in the store: their image
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
@@ -153,7 +155,7 @@ class StoreWriter:
                     f"{folder} holds features made in another way ({'; '.join(different)}); extract to another folder, "
                     f"or delete this one"
                 )
-            self._shards = before.shards
+            self._shards, self._made_by = before.shards, parse_json(text_of(folder / INDEX)).get("diptych")
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
@@ -193,6 +195,7 @@ class StoreWriter:
         if not self._shards:
             return
         index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": msgspec.to_builtins(self._shards)}
+        index |= {"diptych": self._made_by} if self._made_by else {}
         index["check"] = shards.index_check(index)
         write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
 

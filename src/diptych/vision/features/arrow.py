@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diptych.runtime.errors import DataError
-from diptych.vision.features.raw import Array, Listing, Raw, Unit, needed, numbered, refuse
+from diptych.vision.features.raw import Array, Listing, Raw, Unit, each_whole, needed, numbered, read_as_data, refuse
 
 COLUMNS = ("img_id", "roi_features", "boxes", "preds_per_image")
 AGAIN = "get the file again"
@@ -21,23 +21,34 @@ AGAIN = "get the file again"
 @dataclass(frozen=True)
 class ArrowTable:
     path: Path
+    problems: list[str] = field(default_factory=list, compare=False)  # batches and rows that are damaged
 
     @cached_property
     def batches(self) -> list[Any]:
         """Record batches of the memory-mapped file, which take no memory until they are read."""
         pyarrow, ipc = needed("pyarrow", f"{self.path.name}, an Arrow file,"), needed("pyarrow.ipc", "an Arrow file")
+        there = list[Any]()
         try:
             mapped = pyarrow.memory_map(str(self.path))
             try:
-                batches = list(ipc.open_stream(mapped))
+                reader = ipc.open_stream(mapped)
             except pyarrow.ArrowInvalid:
                 mapped.seek(0)
                 file = ipc.open_file(mapped)
-                batches = [file.get_batch(number) for number in range(file.num_record_batches)]
-            for batch in batches:  # reading an array that points beyond its end would crash the process
-                batch.validate(full=True)
+                reader = map(file.get_batch, range(file.num_record_batches))
+            there.extend(reader)
         except (pyarrow.ArrowException, OSError) as error:
-            raise DataError(f"{self.path}: found no Arrow file that can be read ({error}); {AGAIN}") from None
+            wrong = f"{self.path}: found no Arrow file that can be read ({error}); {AGAIN}"
+            if not there:
+                raise DataError(wrong) from None
+            self.problems.append(f"after {len(there)} batches {wrong}")
+
+        def whole(batch: Any) -> Any:
+            with read_as_data(str(self.path)):
+                batch.validate(full=True)  # reading an array that points beyond its end would crash the process
+            return batch
+
+        batches = each_whole(there, whole, self.problems)
         for batch in batches[:1]:
             if missing := [name for name in COLUMNS if name not in batch.schema.names]:
                 refuse(str(self.path), f"the columns {', '.join(batch.schema.names)}", f"also {', '.join(missing)}")
@@ -45,11 +56,14 @@ class ArrowTable:
 
     @cached_property
     def places(self) -> list[tuple[str, tuple[int, int]]]:
-        return [
-            (str(value), (number, row))
+        rows = [
+            (value, (number, row))
             for number, batch in enumerate(self.batches)
             for row, value in enumerate(batch.column("img_id").to_pylist())
         ]
+        if missing := [place for value, place in rows if value is None]:
+            self.problems.append(f"{self.path}: {len(missing)} rows without img_id are passed over")
+        return [(str(value), place) for value, place in rows if value is not None]
 
     @cached_property
     def by_name(self) -> dict[str, tuple[int, int]]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
-from diptych.vision.features.raw import Listing, Raw, Unit, again, read_as_data
+from diptych.vision.features.raw import Listing, Raw, Unit, again, each_whole, read_as_data
 from diptych.vision.image_files import ENDINGS
 
 # Each lists the units of its format among the files of a path.
@@ -54,6 +54,7 @@ class FeatureFiles:
     def add(self, unit: Unit) -> None:
         """Add the names of a unit; the first of two equal names counts. A unit with only known names is skipped."""
         names = [(_bare(name), name) for name in unit.names()]
+        self.notes += getattr(unit, "problems", ())
         self._joined += [(unit.path, text) for text in getattr(unit, "joined", ())]
         times = Counter[str]()
         for bare, name in names:
@@ -180,9 +181,12 @@ def open_features(path: Path) -> FeatureFiles:
 
 def _opened(path: Path, units: list[Unit]) -> FeatureFiles:
     files = FeatureFiles(path)
-    for unit in units:
+
+    def add(unit: Unit) -> None:
         with read_as_data(str(unit.path)):
             files.add(unit)
+
+    each_whole(units, add, files.notes)
     return files
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -59,6 +59,7 @@ class OpenDatabase:
 @dataclass(frozen=True)
 class Database:
     path: Path  # the folder of data.mdb
+    problems: list[str] = field(default_factory=list, compare=False)  # names that make no sense
 
     @cached_property
     def _open(self) -> OpenDatabase:
@@ -90,11 +91,15 @@ class Database:
             names = unpickle.loads(value, where) if value[:1] == PICKLE else parse_json(value)
         except ValueError as error:
             refuse(where, f"no JSON ({error})", "a list of names", AGAIN)
-        if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
+        if not isinstance(names, list) or (names and not any(isinstance(name, str | bytes) for name in names)):
             refuse(where, f"{type(names).__name__}", "a list of names", AGAIN)
         if not names:
             refuse(where, "an empty list", "names of images", AGAIN)
-        return [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in names]
+
+        whole = [name for name in names if isinstance(name, str | bytes)]
+        if len(whole) < len(names):
+            self.problems.append(f"{where}: {len(names) - len(whole)} entries that are no names are passed over")
+        return [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in whole]
 
     def read(self, name: str) -> Raw:
         where, value = f"{self.path}, {name}", self._value(name.encode())

@@ -20,6 +20,9 @@ from diptych.runtime.extras import requires_extra
 
 Array = npt.NDArray[Any]
 V = TypeVar("V")
+T = TypeVar("T")
+NAMED = 3  # damaged entries that a note names
+LOOKED_AT = 20  # first entries that are searched for one that shows the format
 MOST_BYTES = 256 * 2**20  # limit of one array
 # By the version of an npy file: the number of bytes that hold the length of its header, and the header's reader.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
@@ -105,6 +108,21 @@ def numbered(named: Iterable[tuple[str, V]]) -> dict[str, V]:
 def again(name: str, times: int) -> str:
     """Return how a unit calls the regions that have a name for another time; no file can have such a name."""
     return f"{name}\0{times}" if times else name
+
+
+def each_whole(items: Iterable[V], take: Callable[[V], T], problems: list[str]) -> list[T]:
+    """Return `take` of each item; errors of damaged ones go to `problems`. Raises the first if it leaves nothing."""
+    taken, errors = list[T](), list[DataError]()
+    for item in items:
+        try:
+            taken.append(take(item))
+        except DataError as error:
+            errors.append(error)
+    if errors and not taken:
+        raise errors[0]
+    problems += [f"passed over: {error}" for error in errors[:NAMED]]
+    problems += [f"passed over: {len(errors) - NAMED} more"] if len(errors) > NAMED else []
+    return taken
 
 
 @contextmanager

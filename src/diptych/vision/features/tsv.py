@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from diptych.runtime.errors import DataError
+from diptych.vision.features import raw
 from diptych.vision.features.raw import MOST_BYTES, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
 BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
@@ -107,13 +108,13 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def _is_table(path: Path) -> bool:
-    """Recognise a feature table by the first line: a name, then width and height.
+    """Recognise a feature table by one of the first lines: a name, then width and height.
 
-    A first line that lacks its end still counts; `read` reports it. Tables with fewer fields, or words, are others.
+    A line that lacks its end still counts; `read` reports it. Tables with fewer fields, or words, are others.
     """
     try:
         with path.open("rb") as file:
-            fields = file.readline(MOST_BYTES).split(b"\t")
-            return len(fields) >= len(BUTD) and all(side.isdigit() for side in fields[1:3])
+            rows = (file.readline(MOST_BYTES).split(b"\t") for _ in range(raw.LOOKED_AT))
+            return any(len(row) >= len(BUTD) and all(side.isdigit() for side in row[1:3]) for row in rows)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, parse_json
+from diptych.vision.features import raw
 from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
 AGAIN = "get the file again"
@@ -71,7 +72,7 @@ def units(listing: Listing) -> list[Unit]:
     loose: list[Unit] = [
         Folder(folder, {path.stem: path for path in files}, _read)
         for folder, files in folders.items()
-        if _has_fields(files[0])
+        if any(map(_has_fields, files[: raw.LOOKED_AT]))  # there may be millions
     ]
     named = (zip_path for files in folders.values() for path in files for zip_path in _archives_of(path))
     archives = [Archive(path) for path in dict.fromkeys((*listing.ending(".zip"), *named))]
@@ -88,16 +89,21 @@ def _archives_of(lines: Path) -> list[Path]:
             if b'"frcnn"' not in file.readline(2000):
                 return []
             file.seek(0)
-            names = {parse_json(line)["frcnn"].partition("@")[0] for line in file if line.strip()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{lines}: found a line without a zip in `frcnn` ({error}), wanted one; {AGAIN}") from None
+            names = set(raw.each_whole((line for line in file if line.strip()), partial(_zip_of, lines), []))
+    except OSError as error:
+        raise DataError(f"{lines}: cannot be read ({error}); {AGAIN}") from None
     if outside := [name for name in sorted(names) if name.startswith("/") or ".." in name.split("/")]:
         refuse(f"{lines}, `frcnn`", repr(outside[0]), "a zip in the same folder", "move it there")
     return [lines.parent / name for name in sorted(names)]
 
 
+def _zip_of(lines: Path, line: bytes) -> str:
+    with raw.read_as_data(f"{lines}, `frcnn`"):
+        return str(parse_json(line)["frcnn"].partition("@")[0])
+
+
 def _has_fields(path: Path) -> bool:
-    """Recognise a folder by its first file alone, as there may be millions."""
+    """Recognise a file of regions by its beginning."""
     try:
         with path.open("rb") as file:
             start = file.read(2000)

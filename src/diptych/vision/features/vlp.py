@@ -7,11 +7,11 @@ extractor writes them. The size of an image is in none of the files.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from diptych.vision.features.h5 import OpenFiles
-from diptych.vision.features.raw import Array, Listing, Raw, Unit, refuse
+from diptych.vision.features.raw import Array, Listing, Raw, Unit, each_whole, refuse
 
 PART = re.compile(r"(?P<prefix>.*?)_?(?P<what>feat|cls|bbox)(?P<part>.{3})\.(h5|hdf5)$")
 ENDINGS = (".h5", ".hdf5")
@@ -48,9 +48,11 @@ class ReleaseFiles:
     classes: dict[str, Path]
     boxes: Boxes
     opened: OpenFiles
+    problems: list[str] = field(default_factory=list, compare=False)  # parts that cannot be read
 
     def names(self) -> Iterable[str]:
-        return [name for path in self.features.values() for name in self.opened.names(path)]
+        parts = each_whole(self.features.values(), self.opened.names, self.problems)
+        return [name for names in parts for name in names]
 
     def read(self, name: str) -> Raw:
         part = next(p for p in dict.fromkeys((name[-3:], *self.features)) if self._has(p, name))

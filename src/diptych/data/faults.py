@@ -1,0 +1,96 @@
+"""Faults of earlier versions of Diptych in what they made: `diptych check` names them, with a command that mends.
+
+Stores, models and score files carry the version that made them (`diptych`); what has none was made before 0.1.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diptych.data.store.store import INDEX, Store, iterate
+from diptych.data.store.tokens import FILE, SPECIAL
+from diptych.runtime.errors import DataError
+from diptych.runtime.files import parse_json, text_of
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of earlier versions."""
+
+    what: str
+    mended: str  # the first version without it
+    touches: Callable[[Path], bool]  # True for a store, model, tokeniser or score file that it may have made wrong
+    again: str  # what makes it again
+    shows: bool = False  # `touches` sees the fault itself, whatever version wrote the file
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Return a JSON object, an empty one for anything else."""
+    try:
+        values = parse_json(text_of(path)) if path.is_file() and path.stat().st_size < 2**26 else {}
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _has_boxed_tiffs(path: Path) -> bool:
+    records = iterate(Store(path)) if (path / INDEX).is_file() else ()
+    return any(str(one.image).lower().endswith((".tif", ".tiff")) and one.marked("box") for one in records)
+
+
+def _strips(path: Path) -> bool:
+    """Recognise a vocabulary that Diptych learnt by its order, which BERT's lack, and BERT's normaliser."""
+    tokens = _json(path / FILE)
+    ids: dict[str, int] = tokens["model"]["vocab"] if tokens["normalizer"]["type"] == "BertNormalizer" else {}
+    words = sorted(ids, key=ids.__getitem__)[len(SPECIAL) :]
+    return bool(words) and words == sorted(words)
+
+
+def _scores(task: str) -> Callable[[Path], bool]:
+    return lambda path: "scores" in (values := _json(path)) and values.get("task") == task
+
+
+FAULTS = (
+    Fault("boxes on TIFF images that are turned are in wrong places", "0.1.0", _has_boxed_tiffs,
+          "diptych extract DATA --out STORE --detector ..."),
+    Fault("answers with capitals, signs or articles were never right where all people agree", "0.1.0",
+          lambda path: (path / "answers.json").is_file(), "diptych finetune vqa --data STORE --model MODEL --out RUN"),
+    Fault("right answers with capitals, signs or articles were scored as wrong where all people agree", "0.1.0",
+          _scores("vqa"), "diptych evaluate --model MODEL --data STORE --json"),
+    Fault("its vocabulary drops accents and splits Chinese, so texts do not come back as they were", "0.1.0",
+          _strips, "diptych tokenizer train or diptych pretrain, then fine-tune on that", shows=True),
+    Fault("recall counted captions of the same words as errors", "0.1.0",
+          _scores("retrieval"), "diptych rank --model MODEL --data STORE --json"),
+)  # fmt: skip
+
+
+def has_no_records(path: Path) -> bool:
+    """Return True for a file that `evaluate --json` or `rank --json` printed, and for a tokeniser's folder."""
+    return {"task", "scores"} <= _json(path).keys() or (path / FILE).is_file()
+
+
+def known_faults(path: Path) -> list[str]:
+    """Return a line for each known fault of a store, model, tokeniser or score file, and of those in a run's folder."""
+    lines = []
+    for part in (path, path / "model", path / "store", *sorted(path.glob("*.json"))):
+        described = [_json(part / name) for name in (".", INDEX, "config.json")]
+        made = next((str(one["diptych"]) for one in described if one.get("diptych")), "")
+        lines += [
+            f"{part}, by Diptych {made or 'before 0.1'}: {one.what} (until {one.mended}); make again with {one.again}"
+            for one in FAULTS
+            if (one.shows or _numbers(made) < _numbers(one.mended)) and _touches(one, part)
+        ]
+    return lines
+
+
+def _touches(fault: Fault, part: Path) -> bool:
+    with suppress(DataError, KeyError, TypeError):  # other checks name what is damaged
+        return fault.touches(part)
+    return False
+
+
+def _numbers(version: str) -> list[int]:
+    return list(map(int, re.findall(r"\d+", version)[:3]))
