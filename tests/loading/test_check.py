@@ -13,7 +13,8 @@ from PIL import Image
 from rich.console import Console
 
 from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions
-from diptych.data.check import KINDS, CheckFinding, CheckReport, check
+from diptych.data.check import check
+from diptych.data.findings import KINDS, CheckFinding, CheckReport
 from diptych.data.store.store import Store, StoreWriter
 from diptych.tasks import TASKS
 

@@ -10,19 +10,16 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Any, Literal
 
 import torch
-from rich.console import Group
-from rich.padding import Padding
-from rich.text import Text
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.core.shares import FEWEST
 from diptych.data.faults import known_faults
+from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, CheckFinding, CheckReport, Severity
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
 from diptych.data.store.store import FAILURES, Store
 from diptych.runtime.errors import CheckpointError, DataError
@@ -34,123 +31,9 @@ from diptych.vision.detectors.ground_truth import KIND as TRUTH
 from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import fingerprint
 
-Severity = Literal["error", "warning"]
-EXAMPLES = 5
-NO_TEXT = "no text here"
 SCORED = ("val", "dev", "test")  # prefixes of splits that are not trained on
 HALF, SHOWN = 0.5, 0.3  # smallest IoU at which a region matches an expression's box, and shows a thing named in a text
 SLACK = 1e-3  # of an image's side: half precision and rounding may put a box that far outside
-
-# By kind of finding: its severity, and what to do.
-KINDS: dict[str, tuple[Severity, str]] = {
-    "no records": ("error", "the data set is empty"),
-    "key twice": ("error", "keys name pictures and must be unique"),
-    "record damaged": ("error", "its bytes are not what was written: extract again"),
-    "detector": ("error", "a model trained on these features could not caption an image: extract again"),
-    "no detector": ("warning", "a model trained on it reads features only: give the same extract command again"),
-    "known fault": ("warning", "an earlier version of Diptych made it wrong: make it again as each line has it"),
-    "contract": ("error", "the model was trained on other features: extract with its own detector"),
-    "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
-    "features of another size": ("error", "they differ from the store's contract: extract to a new folder"),
-    "features all zero": ("error", "they carry no information: make the features again, or leave the records out"),
-    "features constant": ("error", "every value is the same number: make the features again"),
-    "features repeated": ("warning", "different images have equal features: check which image they belong to"),
-    "box not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
-    "box upside down": ("error", "wanted x1 <= x2 and y1 <= y2; are these widths and heights instead of corners?"),
-    "box outside": ("warning", "boxes are fractions of the image, from 0 to 1"),
-    "true box wrong": ("warning", "the box of an object or an expression is upside down or outside the image"),
-    "score outside": ("warning", "a detector's confidence is from 0 to 1"),
-    "no regions": ("warning", "the detector found nothing; lower its score threshold"),
-    "picture missing": ("error", "no such file: check the folder that relative names start from"),
-    "picture unreadable": ("error", "extraction would leave it out: replace the file"),
-    "not extracted": ("warning", "the reasons are in failures.jsonl; the same extract command tries again"),
-    "caption empty": ("warning", "nothing can be learnt from a caption without a word"),
-    NO_TEXT: ("warning", "no image has captions, questions or other words: images can be captioned and searched"),
-    "no words": ("warning", "the image has no text, so no task uses it"),
-    "letters not in training": ("warning", "a vocabulary learnt from the training texts reads them as [UNK]"),
-    "tag of nothing": ("warning", "a text names [k], and the image has no such object: it is read as it is"),
-    "tag without a region": ("warning", "no region shows the object that a text names: it is read without one"),
-    "expression without a region": ("warning", "no IoU with the true box reaches 0.5: not trained on, scored as wrong"),
-    "question without answers": ("warning", "it can be predicted, but neither trained on nor scored"),
-    "split too small": ("warning", f"scores on fewer than {FEWEST} images are unreliable: add some"),
-    "same picture twice": ("warning", "equal files under several keys of one split"),
-    # An error where one of the two splits is for validation or test.
-    "picture in two splits": ("warning", "scores on the later split are too high: remove it from one"),
-    "near copy in two splits": ("warning", "difference hashes differ in at most 4 of 64 bits: look, and remove one"),
-    "trained on": ("error", "scores on these images are too high: remove them, or score them apart"),
-    "key in two splits": ("warning", "scores on the later split are too high: remove it from one"),
-}
-
-
-@dataclass
-class CheckFinding:
-    """One kind of problem, with the number of cases and the first EXAMPLES of them."""
-
-    kind: str
-    severity: Severity
-    count: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    @property
-    def way_out(self) -> str:
-        return KINDS[self.kind][1]
-
-    def lines(self) -> Iterator[Text | Padding]:
-        """Return the kind and count, then what to do and examples, indented; they wrap in windows of any width."""
-        colour = "red" if self.severity == "error" else "yellow"
-        yield Text.assemble((self.severity, colour), f": {self.kind}, {self.count:,}")
-        for line in (self.way_out, *(f"- {example}" for example in self.examples)):
-            yield Padding(Text(line), (0, 0, 0, 4), expand=False)
-
-
-@dataclass
-class CheckReport:
-    """The result of a check. `ok` is True without errors, `clean` without any finding."""
-
-    records: int = 0
-    capitals: int = 0  # texts with capital letters
-    splits: dict[str, int] = field(default_factory=dict)
-    coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have a field
-    findings: list[CheckFinding] = field(default_factory=list)
-    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # by task and split: records that it learns from
-    trained_on: Leakage | None = None  # how many images of val and test splits a given model was trained on
-
-    @property
-    def ok(self) -> bool:
-        return not any(finding.severity == "error" for finding in self.findings)
-
-    @property
-    def clean(self) -> bool:
-        return not self.findings
-
-    def to_json(self) -> dict[str, Any]:
-        findings = [asdict(finding) | {"way_out": finding.way_out} for finding in self.findings]
-        seen = None if self.trained_on is None else self.trained_on.to_json()
-        return {"ok": self.ok} | asdict(self) | {"findings": findings, "trained_on": seen}
-
-    def __rich__(self) -> Group:
-        splits = _listed(self.splits)
-        covered = ", ".join(f"{name} {percent:.1f}%" for name, percent in self.coverage.items() if percent)
-        lines = [line for finding in self.findings for line in finding.lines()]
-        verdict = "Nothing wrong was found." if self.clean else "Training would run."
-        if not self.ok:
-            verdict = "Training would fail or lack something, or its scores would mean nothing: see the errors."
-        elif any(finding.kind == NO_TEXT for finding in self.findings):
-            verdict = "There is nothing to train on."
-        uses = [f"{name} learns from {_listed(counts)} records" for name, counts in self.tasks.items() if counts]
-        if none := ", ".join(name for name, counts in self.tasks.items() if not counts):
-            uses.append(f"nothing to learn from: {none}")
-        if self.capitals:
-            kept = "data.lowercase=false keeps them"
-            uses.append(f"{self.capitals:,} texts have capital letters, which training lower-cases: {kept}")
-        uses += [f"of val and test: {self.trained_on.text}"] if self.trained_on is not None else []
-        return Group(
-            Text(f"{self.records:,} records ({splits})"), Text(covered), *map(Text, uses), *lines, Text(verdict)
-        )
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def check(

@@ -2,7 +2,7 @@
 
 A vocabulary that Diptych learns is WordPiece whose tokens also hold the spaces, so that a text comes back as it was
 read. One of BERT (`vocab.txt`) is split as BERT does, without spaces and accents, and `decode` restores the usual
-spaces. BPE on Moses' words is XGPT's (appendix A.2); its words hold the spaces too, but in vocabularies of before 0.1.
+spaces. BPE on Moses' words is XGPT's (appendix A.2); its words hold the spaces too, except those older than 0.1.
 """
 
 from __future__ import annotations
@@ -287,7 +287,8 @@ def _marked(text: str) -> str:
 
     A text in which Moses changes a letter is split at its spaces alone.
     """
-    marked, rest = [], text
+    marked: list[str] = []
+    rest = text
     for word in moses.cut(text):
         begins = rest.lstrip()
         if not begins.startswith(word):
