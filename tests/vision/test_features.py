@@ -157,7 +157,7 @@ def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) ->
     (tmp_path / "a.tsv.1").write_bytes(table.replace(b"139\t", b"140\t", 1))
     files = open_features(tmp_path)
     assert [note.partition(": ")[2] for note in files.notes] == [
-        "1 names are there twice, such as 42: the first is taken"
+        "1 names are there twice, such as 42: the first whole one is taken"
     ] * 2
     assert len(list(files.matching([Record("42"), Record("9")]))) == 1
     assert files.notes[-1] == f"2 of 3 features in {tmp_path} match none of the images"
