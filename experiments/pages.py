@@ -1,4 +1,4 @@
-"""`make docs`: docs/results.md, docs/results/, docs/papers.md and the README's table: no figure of ours by hand."""
+"""`make docs`: docs/results.md, docs/results/ and docs/papers.md: no figure of ours by hand."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any
 
 from experiments import attacks, papers
 from experiments.claims.page import page, plot
-from experiments.studies import SPEED, STUDIES, SYSTEMS, Study, page_of
+from experiments.studies import SPEED, STUDIES, Study, page_of
 from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
 
 ROOT = Path(__file__).parent.parent
 CLAIMS = "claims"
 GOAL = re.compile(r" ?\(goal ([\d.,]+(?:, at most [\d.]+)?)\)")
-BEGIN, END = "<!-- results: made by make docs -->", "<!-- end of results -->"
 HEAD = f"""# Results
 
 Made by `make docs` from `experiments/results/` (what is learnt) and `benchmarks/results/` (how fast): no figure is
@@ -60,12 +59,6 @@ def claims(root: Path) -> dict[str, str]:
     kept = root / "experiments" / "results" / f"{CLAIMS}.json"
     figures = json.loads(kept.read_text("utf-8"))["figures"] if kept.exists() else {}
     return {f"{CLAIMS}.md": page(figures), f"{CLAIMS}.svg": plot(figures)}
-
-
-def readme(text: str, found: Mapping[str, Any]) -> str:
-    """The README with its table made anew; it must have the two marks."""
-    before, rest = text.split(BEGIN)
-    return before + "\n".join([BEGIN, "", *_pivot(SYSTEMS, found), "", END]) + rest.split(END)[1]
 
 
 def _overview(found: Mapping[str, Any]) -> Iterator[str]:
@@ -126,8 +119,6 @@ def main() -> None:
         (docs / name).write_text(text, "utf-8")
     for name, text in claims(ROOT).items():
         (docs / name).write_text(text, "utf-8")
-    front = ROOT / "README.md"
-    front.write_text(readme(front.read_text("utf-8"), found), "utf-8")
 
 
 if __name__ == "__main__":
