@@ -39,7 +39,7 @@ os.environ.setdefault("DIPTYCH_PRECISION", "fp32")  # what processes of a test c
 REPOSITORY = Path(__file__).parent.parent
 
 
-MOST_MEMORY = 2.6  # GB of a worker at its peak; 2 is wanted
+MOST_MEMORY = 2.5  # GB of a worker at its peak; 2 is wanted
 MUCH_MEMORY = 1.3e9  # bytes, from which on it is worth a fifth of a second to give some back
 _peaks: list[float] = []
 
