@@ -99,3 +99,59 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     assert done.stderr == (
         f"diptych: {out / 'model'} was made with tiny 0.2, which is not installed: pip install tiny\n"
     )
+
+
+# Code of a package whose model, objective or task goes wrong, by what it does.
+FAULTS = {
+    "vector": (
+        """
+from dataclasses import dataclass
+from diptych.objectives import MaskedLanguage, together
+
+@dataclass(frozen=True)
+class Vector(MaskedLanguage):
+    def loss(self, model, states, batch):
+        return super().loss(model, states, batch).expand(3)
+
+TinyObjectives.schedule = lambda self, vocabulary: together(Vector(vocabulary))
+""",
+        "tiny 0.2: Vector.loss (objective masked_language) returned a tensor of shape (3,), wanted one number",
+    ),
+    "states": (
+        """
+from diptych.systems.image_bert.model import ImageBert
+
+class Short(ImageBert):
+    def forward(self, batch):
+        states = super().forward(batch)
+        return replace(states, text=states.text[:, :-1])
+
+MODEL = Short
+""",
+        "tiny 0.2: Short.forward returned text (12, 3, 16), wanted (12, 4, 16)",
+    ),
+    "values": (
+        """
+from diptych.objectives import MaskedLanguage, together
+
+class Headless(MaskedLanguage):
+    heads = None
+
+TinyObjectives.schedule = lambda self, vocabulary: together(Headless(vocabulary))
+""",
+        "this was raised while tiny 0.2 was in use: please report it to the authors of that package first",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_what_a_package_returns_is_checked_and_it_is_named(kind: str, tmp_path: Path) -> None:
+    more, said = FAULTS[kind]
+    before, after = SYSTEM.split("\ndef register")
+    code = f"{before}\nMODEL = None\n{more}\ndef register{after}"
+    code = code.replace('"recipes": (smallest,)}', '"recipes": (smallest,)} | ({"model": MODEL} if MODEL else {})')
+    path, store = package(tmp_path / "installed", code), toy_store(tmp_path / "store")
+    done = diptych("pretrain", "tiny/small/pretrain", "--data", store, "--out", tmp_path / "out", path=path)
+    assert done.returncode == 1, done.stderr
+    assert said in done.stderr
+    assert "a fault of Diptych" not in done.stderr

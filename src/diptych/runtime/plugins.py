@@ -58,6 +58,7 @@ class PluginError(DiptychError):
 
 
 _loaded: list[Plugin] = []
+_used: list[tuple[str, str]] = []  # entries that this process has built, as (word of TABLES, name)
 _began, _lock = False, RLock()  # reentrant: a register may itself look something up
 
 
@@ -122,6 +123,24 @@ def refuse_missing(packages: object, what: object) -> None:
     for name, version in packages.items() if isinstance(packages, dict) else ():
         if name not in {plugin.package for plugin in load_plugins()}:
             raise CheckpointError(f"{what} was made with {name} {version}, which is not installed: pip install {name}")
+
+
+def note_use(entries: Entries) -> None:
+    """Note that entries were built, so that an error on their values names the packages that added them."""
+    _used.extend((word, name) for word, names in entries.items() for name in names if (word, name) not in _used)
+
+
+def plugin_in_use() -> Plugin | None:
+    """The package whose system, task or objective this process used last."""
+    return next((one for word, name in reversed(_used) for one in _loaded if name in one.adds.get(word, ())), None)
+
+
+def titled(thing: object) -> str:
+    """The class of an object for an error, after its package: `albef-lite 0.1: Albef`."""
+    kind = thing if isinstance(thing, type) else type(thing)
+    root = kind.__module__.partition(".")[0]
+    plugin = next((one for one in _loaded if one.module.partition(".")[0] == root), None)
+    return kind.__qualname__ if plugin is None else f"{plugin.title}: {kind.__qualname__}"
 
 
 def plugin_at_fault(error: BaseException) -> Plugin | None:
