@@ -35,8 +35,8 @@ def test_a_package_that_fails_is_named_without_a_traceback(broken: Path) -> None
     done = diptych("recipes", path=broken)
     assert done.returncode == 1
     assert done.stderr == (
-        "diptych: plugin broken 1.3 failed: KeyError('colour'); uninstall it (pip uninstall broken), or report it to "
-        "its authors\n"
+        "diptych: plugin broken 1.3 failed: KeyError('colour'); uninstall it (pip uninstall broken), leave it out "
+        "of DIPTYCH_PLUGINS, or report it to its authors\n"
     )
     listed = diptych("plugins", path=package(broken, SYSTEM))
     assert listed.returncode == 1
@@ -54,7 +54,52 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     code = "def register():\n    from diptych.systems import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
     done = diptych("recipes", path=package(tmp_path, code))
     assert done.returncode == 1
-    assert "plugin tiny 0.2 failed: the systems xgpt are there already" in done.stderr
+    assert "plugin tiny 0.2 failed: the systems xgpt are there already, added by Diptych" in done.stderr
+
+
+def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
+    done = diptych("recipes", path=package(tiny, SYSTEM, "twin", "3"))
+    assert done.returncode == 1
+    assert "plugin twin 3 failed: the systems tiny are there already, added by tiny 0.2" in done.stderr
+
+
+# A package whose task has a verb that is taken.
+VERB = """
+def register():
+    from dataclasses import replace
+    from diptych.systems import add_task
+    from diptych.tasks import VQA
+    add_task(replace(VQA, name="mine", interface=replace(VQA.interface, verb={verb!r})))
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "owner"), [("ask", "Diptych (task vqa)"), ("plugins", "Diptych"), ("data", "Diptych")]
+)
+def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) -> None:
+    done = diptych("recipes", path=package(tmp_path, VERB.format(verb=verb)))
+    assert done.returncode == 1
+    assert f"the verb {verb} of the task mine is there already, added by {owner}: choose another" in done.stderr
+
+
+def test_what_register_prints_is_no_output(tmp_path: Path) -> None:
+    code = SYSTEM.replace("def register() -> None:\n", "def register() -> None:\n    print('loading')\n")
+    done = diptych("plugins", "--json", path=package(tmp_path, code))
+    assert json.loads(done.stdout)["package"] == "tiny"
+    assert "loading" in done.stderr
+
+
+def test_packages_are_chosen_by_the_environment(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = package(broken, SYSTEM)
+    monkeypatch.setenv("DIPTYCH_PLUGINS", "tiny")
+    done = diptych("plugins", "--json", path=path)
+    assert (done.returncode, json.loads(done.stdout)["package"]) == (0, "tiny")
+    monkeypatch.setenv("DIPTYCH_PLUGINS", "")
+    assert "no installed package adds" in diptych("plugins", path=path).stdout
+    monkeypatch.setenv("DIPTYCH_PLUGINS", "tini")
+    done = diptych("plugins", path=path)
+    assert done.returncode == 2
+    assert "DIPTYCH_PLUGINS=tini: no package tini adds to Diptych; did you mean tiny?" in done.stderr
 
 
 def test_formats_of_a_package_are_tried_first(tmp_path: Path) -> None:

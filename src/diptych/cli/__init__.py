@@ -25,15 +25,18 @@ from diptych.cli import (  # noqa: F401
     train,
     vectors,
 )
-from diptych.cli.app import app, locks
+from diptych.cli.app import app, locks, verb_name
 from diptych.cli.predict import TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated
 from diptych.runtime.memory import is_spent, keep_freed_memory, sleep_while_waiting
+from diptych.runtime.plugins import reserve_verbs
 from diptych.runtime.processes import torchrun_processes
 from diptych.runtime.terminal import columns, printable
 
 __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
+for registered in (app.registered_commands, app.registered_groups):
+    reserve_verbs(filter(None, map(verb_name, registered)))
 TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower if idle threads sleep
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
