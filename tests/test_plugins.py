@@ -82,6 +82,30 @@ def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) 
     assert f"the verb {verb} of the task mine is there already, added by {owner}: choose another" in done.stderr
 
 
+@pytest.fixture
+def with_verb(tmp_path: Path) -> Path:
+    path = package(tmp_path / "verbs", VERB.format(verb="classify"))
+    with (path / "tiny-0.2.dist-info" / "entry_points.txt").open("a") as points:
+        points.write("\n[diptych.verbs]\nclassify = tiny:register\nabsent = tiny:register\n")
+    return path
+
+
+def test_a_verb_in_the_metadata_is_listed_and_the_package_is_not_imported(with_verb: Path) -> None:
+    registered = (with_verb / "tiny.py").read_text()
+    (with_verb / "tiny.py").write_text("raise SystemExit('imported')")
+    done = diptych("--help", path=with_verb)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "classify" in done.stdout
+    assert "A verb of the package tiny 0.2." in done.stdout
+    (with_verb / "tiny.py").write_text(registered)
+    done = diptych("classify", "--help", path=with_verb)
+    assert done.returncode == 0, done.stderr
+    assert "{questions}" in done.stdout
+    done = diptych("absent", "a.png", path=with_verb)
+    assert done.returncode == 2
+    assert "tiny 0.2 lists the verb absent and adds no task with it" in done.stderr
+
+
 def test_what_register_prints_is_no_output(tmp_path: Path) -> None:
     code = SYSTEM.replace("def register() -> None:\n", "def register() -> None:\n    print('loading')\n")
     done = diptych("plugins", "--json", path=package(tmp_path, code))

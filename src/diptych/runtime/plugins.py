@@ -21,7 +21,8 @@ from typing import Any
 
 from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError, nearest
 
-GROUP, CHOSEN, TASKS = "diptych", "DIPTYCH_PLUGINS", "diptych.tasks:TASKS"
+GROUP, VERBS = "diptych", "diptych.verbs"
+CHOSEN, TASKS = "DIPTYCH_PLUGINS", "diptych.tasks:TASKS"
 TABLES = {  # tables that packages may add to, as MODULE:NAME, and the word for their entries
     "diptych.systems:SYSTEMS": "systems",
     TASKS: "tasks",
@@ -90,6 +91,14 @@ def plugins() -> tuple[Plugin, ...]:
 def reserve_verbs(names: Iterable[str]) -> None:
     """Keep names of verbs that no task of a package may take."""
     _verbs.update(names)
+
+
+def verbs_listed() -> dict[str, str]:
+    """The verbs that packages list in their metadata, each with its package. Nothing of a package is imported."""
+    wanted, there = os.environ.get(CHOSEN), sorted(entry_points(group=VERBS))
+    chosen = None if wanted is None else {name.strip() for name in wanted.split(",")}
+    listed = ((one, (one.dist.name, one.dist.version)) for one in there if one.dist)
+    return {one.name: " ".join(title) for one, title in listed if chosen is None or title[0] in chosen}
 
 
 def _chosen() -> list[EntryPoint]:
