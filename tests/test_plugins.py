@@ -35,8 +35,8 @@ def test_a_package_that_fails_is_named_without_a_traceback(broken: Path) -> None
     done = diptych("recipes", path=broken)
     assert done.returncode == 1
     assert done.stderr == (
-        "diptych: plugin broken 1.3 failed: KeyError('colour'); uninstall it (pip uninstall broken), or report it to "
-        "its authors\n"
+        "diptych: plugin broken 1.3 failed: KeyError('colour'); uninstall it (pip uninstall broken), leave it out "
+        "of DIPTYCH_PLUGINS, or report it to its authors\n"
     )
     listed = diptych("plugins", path=package(broken, SYSTEM))
     assert listed.returncode == 1
@@ -54,7 +54,76 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     code = "def register():\n    from diptych.systems import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
     done = diptych("recipes", path=package(tmp_path, code))
     assert done.returncode == 1
-    assert "plugin tiny 0.2 failed: the systems xgpt are there already" in done.stderr
+    assert "plugin tiny 0.2 failed: the systems xgpt are there already, added by Diptych" in done.stderr
+
+
+def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
+    done = diptych("recipes", path=package(tiny, SYSTEM, "twin", "3"))
+    assert done.returncode == 1
+    assert "plugin twin 3 failed: the systems tiny are there already, added by tiny 0.2" in done.stderr
+
+
+# A package whose task has a verb that is taken.
+VERB = """
+def register():
+    from dataclasses import replace
+    from diptych.systems import add_task
+    from diptych.tasks import VQA
+    add_task(replace(VQA, name="mine", interface=replace(VQA.interface, verb={verb!r})))
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "owner"), [("ask", "Diptych (task vqa)"), ("plugins", "Diptych"), ("data", "Diptych")]
+)
+def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) -> None:
+    done = diptych("recipes", path=package(tmp_path, VERB.format(verb=verb)))
+    assert done.returncode == 1
+    assert f"the verb {verb} of the task mine is there already, added by {owner}: choose another" in done.stderr
+
+
+@pytest.fixture
+def with_verb(tmp_path: Path) -> Path:
+    path = package(tmp_path / "verbs", VERB.format(verb="classify"))
+    with (path / "tiny-0.2.dist-info" / "entry_points.txt").open("a") as points:
+        points.write("\n[diptych.verbs]\nclassify = tiny:register\nabsent = tiny:register\n")
+    return path
+
+
+def test_a_verb_in_the_metadata_is_listed_and_the_package_is_not_imported(with_verb: Path) -> None:
+    registered = (with_verb / "tiny.py").read_text()
+    (with_verb / "tiny.py").write_text("raise SystemExit('imported')")
+    done = diptych("--help", path=with_verb)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "classify" in done.stdout
+    assert "A verb of the package tiny 0.2." in done.stdout
+    (with_verb / "tiny.py").write_text(registered)
+    done = diptych("classify", "--help", path=with_verb)
+    assert done.returncode == 0, done.stderr
+    assert "{questions}" in done.stdout
+    done = diptych("absent", "a.png", path=with_verb)
+    assert done.returncode == 2
+    assert "tiny 0.2 lists the verb absent and adds no task with it" in done.stderr
+
+
+def test_what_register_prints_is_no_output(tmp_path: Path) -> None:
+    code = SYSTEM.replace("def register() -> None:\n", "def register() -> None:\n    print('loading')\n")
+    done = diptych("plugins", "--json", path=package(tmp_path, code))
+    assert json.loads(done.stdout)["package"] == "tiny"
+    assert "loading" in done.stderr
+
+
+def test_packages_are_chosen_by_the_environment(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = package(broken, SYSTEM)
+    monkeypatch.setenv("DIPTYCH_PLUGINS", "tiny")
+    done = diptych("plugins", "--json", path=path)
+    assert (done.returncode, json.loads(done.stdout)["package"]) == (0, "tiny")
+    monkeypatch.setenv("DIPTYCH_PLUGINS", "")
+    assert "no installed package adds" in diptych("plugins", path=path).stdout
+    monkeypatch.setenv("DIPTYCH_PLUGINS", "tini")
+    done = diptych("plugins", path=path)
+    assert done.returncode == 2
+    assert "DIPTYCH_PLUGINS=tini: no package tini adds to Diptych; did you mean tiny?" in done.stderr
 
 
 def test_formats_of_a_package_are_tried_first(tmp_path: Path) -> None:
@@ -99,3 +168,59 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     assert done.stderr == (
         f"diptych: {out / 'model'} was made with tiny 0.2, which is not installed: pip install tiny\n"
     )
+
+
+# Code of a package whose model, objective or task goes wrong, by what it does.
+FAULTS = {
+    "vector": (
+        """
+from dataclasses import dataclass
+from diptych.objectives import MaskedLanguage, together
+
+@dataclass(frozen=True)
+class Vector(MaskedLanguage):
+    def loss(self, model, states, batch):
+        return super().loss(model, states, batch).expand(3)
+
+TinyObjectives.schedule = lambda self, vocabulary: together(Vector(vocabulary))
+""",
+        "tiny 0.2: Vector.loss (objective masked_language) returned a tensor of shape (3,), wanted one number",
+    ),
+    "states": (
+        """
+from diptych.systems.image_bert.model import ImageBert
+
+class Short(ImageBert):
+    def forward(self, batch):
+        states = super().forward(batch)
+        return replace(states, text=states.text[:, :-1])
+
+MODEL = Short
+""",
+        "tiny 0.2: Short.forward returned text (12, 3, 16), wanted (12, 4, 16)",
+    ),
+    "values": (
+        """
+from diptych.objectives import MaskedLanguage, together
+
+class Headless(MaskedLanguage):
+    heads = None
+
+TinyObjectives.schedule = lambda self, vocabulary: together(Headless(vocabulary))
+""",
+        "this was raised while tiny 0.2 was in use: please report it to the authors of that package first",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_what_a_package_returns_is_checked_and_it_is_named(kind: str, tmp_path: Path) -> None:
+    more, said = FAULTS[kind]
+    before, after = SYSTEM.split("\ndef register")
+    code = f"{before}\nMODEL = None\n{more}\ndef register{after}"
+    code = code.replace('"recipes": (smallest,)}', '"recipes": (smallest,)} | ({"model": MODEL} if MODEL else {})')
+    path, store = package(tmp_path / "installed", code), toy_store(tmp_path / "store")
+    done = diptych("pretrain", "tiny/small/pretrain", "--data", store, "--out", tmp_path / "out", path=path)
+    assert done.returncode == 1, done.stderr
+    assert said in done.stderr
+    assert "a fault of Diptych" not in done.stderr

@@ -25,15 +25,18 @@ from diptych.cli import (  # noqa: F401
     train,
     vectors,
 )
-from diptych.cli.app import app, locks
+from diptych.cli.app import app, locks, verb_name
 from diptych.cli.predict import TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated
 from diptych.runtime.memory import is_spent, keep_freed_memory, sleep_while_waiting
+from diptych.runtime.plugins import reserve_verbs
 from diptych.runtime.processes import torchrun_processes
 from diptych.runtime.terminal import columns, printable
 
 __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
+for registered in (app.registered_commands, app.registered_groups):
+    reserve_verbs(filter(None, map(verb_name, registered)))
 TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower if idle threads sleep
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -109,10 +112,12 @@ def _unexpected(error: Exception) -> str:
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; give text in UTF-8"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; give another path"
-    from diptych.runtime.plugins import plugin_at_fault
+    from diptych.runtime.plugins import plugin_at_fault, plugin_in_use
 
     if (plugin := plugin_at_fault(error)) is not None:
         where, whom = f"was raised in code of {plugin.title}", " to the authors of that package"
+    elif (plugin := plugin_in_use()) is not None:  # the frames end in Diptych, and its values may come from the package
+        where, whom = f"was raised while {plugin.title} was in use", " to the authors of that package first"
     else:
         where, whom = "is a fault of Diptych", ""
     return f"{type(error).__name__}: {error}; this {where}: please report it{whom}, with --debug"

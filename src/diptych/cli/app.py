@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandInfo, TyperInfo
 
 from diptych.cli.outputs import OutFolder, guarded
 from diptych.runtime.errors import Terminated
@@ -43,6 +44,12 @@ class PanelGroup(TyperGroup):
             if rows:
                 with formatter.section(panel or "Commands"):
                     formatter.write_dl(rows)
+
+
+def verb_name(made: CommandInfo | TyperInfo) -> str | None:
+    """Return the name of a registered command, or of a group of commands."""
+    named = made.name or getattr(made.callback, "__name__", None)
+    return named.replace("_", "-") if isinstance(named, str) else None
 
 
 class Verb(TyperCommand):

@@ -34,7 +34,7 @@ from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, nearest
 from diptych.runtime.files import text_of, write_atomically
 from diptych.runtime.outputs import refuse_inputs
-from diptych.runtime.plugins import load_plugins
+from diptych.runtime.plugins import load_plugins, verbs_listed
 from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
@@ -60,13 +60,15 @@ class TaskVerbs(PanelGroup):
     """The group of all verbs; those of tasks are built when they are first used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(dict.fromkeys([*super().list_commands(ctx), *written_verbs()]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *written_verbs(), *verbs_listed()]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if (command := super().get_command(ctx, cmd_name)) is not None:
             return command
         if cmd_name in written_verbs():
             return TaskVerb(cmd_name, help=written_verbs()[cmd_name][0], rich_help_panel=USE)
+        if (package := verbs_listed().get(cmd_name)) is not None:
+            return PackageVerb(cmd_name, help=f"A verb of the package {package}.", rich_help_panel=USE)
         load_plugins()
         return make_verb(cmd_name) if "diptych.tasks" in sys.modules else None
 
@@ -97,6 +99,17 @@ class TaskVerb(TyperCommand):
         """Return the full verb, of which only importing the tasks makes the options."""
         assert self.name is not None
         return make_verb(self.name)
+
+
+class PackageVerb(TyperCommand):
+    """A placeholder for a verb that a package lists in its metadata; the package is imported when it is used."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        assert self.name is not None
+        load_plugins()
+        if (made := make_verb(self.name)) is None:
+            raise RecipeError(f"{verbs_listed()[self.name]} lists the verb {self.name} and adds no task with it")
+        return made.make_context(info_name, args, parent, **extra)
 
 
 def _positional(args: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@
 - tokenizer.json: the tokeniser
 - weights.json: a CRC-32 of each file
 - features.json: the feature contract
-- answers.json: answer vocabulary (VQA only)
+- answers.json: answer vocabulary of VQA, or labels of another task, which it then names
 - validation.json: scores of the best validation, whose records chose the weights
 - familiarity.safetensors: what images it was trained on (of the drawn world's detector only)
 - seen.safetensors: fingerprints of the images it was trained on (16 bytes an image; imported checkpoints lack them)
@@ -41,10 +41,11 @@ from diptych.runtime.devices import Precision
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import checksum, parse_json, sha256_of, text_of, write_atomically
 from diptych.runtime.outputs import copy_folder, whole_folder
-from diptych.runtime.plugins import packages_of, refuse_missing
+from diptych.runtime.plugins import note_use, packages_of, refuse_missing
 from diptych.runtime.weight_files import compact, read_weights, write_weights
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, named_system, parse, system_of
+from diptych.tasks import find_task
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
 from diptych.vision.detectors.weights import check_detector, read_detector
@@ -85,6 +86,7 @@ class Architecture(BaseModel):
 
     def build(self) -> SystemModel:
         """Build the model, with random weights."""
+        note_use({"systems": [self.system], "heads": self.heads})
         return SYSTEMS[self.system].model(self.config, self.heads)
 
 
@@ -231,6 +233,8 @@ def open_model(path: Path) -> ModelFolder:
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     recipe = Recipe.load(folder) if (folder / "recipe.json").is_file() else None
+    if answers is not None and recipe is not None and find_task(recipe.task).training.answers is not None:
+        answers = replace(answers, task=recipe.task)  # earlier files name no task
     validation = _validation(folder / VALIDATION)
     known = Familiarity.load(folder, contract.feature_size) if (folder / FAMILIAR).is_file() else None
     return ModelFolder(

@@ -27,7 +27,7 @@ from diptych.runtime.files import bytes_of, checksum, write_atomically
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, claimed
 from diptych.tasks import TaskSpec, find_task
-from diptych.tasks.answers import Answers
+from diptych.tasks.answers import OF_VQA, Answers
 from diptych.tasks.caption import pretraining_texts
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LeavesOut, TrainingRecords
@@ -171,11 +171,7 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     records = _choose(recipe, store)
     _check_text(recipe, spec)
     tokens = _own_tokens(recipe, start) if start is not None else tokens_of_run(recipe, store, out, again)
-    answers = start.answers if start is not None else None
-    if answers is None and spec.training.answers is not None:
-        answers = spec.training.answers(
-            iterate(store, recipe.data.split), recipe.data.answers_at_least, recipe.data.answers_most
-        )
+    answers = _answers(recipe, spec, store, start)
     task = make_task(recipe, tokens, answers, spec)
     schedule = replace(method.schedule(store, tokens, records, out), seed=recipe.training.seed)
     architecture = _architecture(recipe, spec, store, tokens, schedule, answers)
@@ -183,6 +179,15 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     held_out = [index for index in store.split(recipe.data.validation) if task.queries(store.words(index))]
     held_out = held_out[: recipe.data.validation_records]
     return Plan(recipe, spec, store, start, tokens, answers, task, method, schedule, architecture, records, held_out)
+
+
+def _answers(recipe: Recipe, spec: TaskSpec, store: Store, start: ModelFolder | None) -> Answers | None:
+    """Return the start model's answers, or collect those of the task, which takes no other task's list."""
+    kept, data = start.answers if start is not None else None, recipe.data
+    if spec.training.answers is None or (kept is not None and kept.task == spec.name):
+        return kept
+    made = spec.training.answers(iterate(store, data.split), data.answers_at_least, data.answers_most)
+    return replace(made, task=spec.name)
 
 
 def _check_start(recipe: Recipe, start: ModelFolder | None) -> None:
@@ -301,7 +306,7 @@ def _architecture(
     _check_room(recipe, spec, config)
     _check_classes(recipe, store, schedule)
     # The word head is kept in every task, so that a fine-tuned model can still be trained on words.
-    heads = {"word", *schedule.heads} | ({"answer"} if answers is not None else set())
+    heads = {"word", *schedule.heads} | ({"answer"} if answers is not None and answers.task == OF_VQA else set())
     return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)), diptych=version("diptych"))
 
 

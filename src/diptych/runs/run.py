@@ -34,6 +34,7 @@ from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.recipe import Recipe, claim, claimed
+from diptych.tasks.answers import Answers
 from diptych.tasks.calibration import Calibration
 from diptych.tasks.caption import Captioning
 from diptych.tasks.run import ask
@@ -70,7 +71,7 @@ def run(
     model = chosen.architecture.build()
     chosen.schedule.check(model.provides, recipe.system)
     if start is not None:
-        for fresh in _load_start(model, start):
+        for fresh in _load_start(model, start, chosen.answers):
             tell(console, fresh)
         if chosen.spec.training.begin is not None:
             chosen.spec.training.begin(chosen.task, model.heads, Start(start.model.heads, start.answers))
@@ -107,8 +108,10 @@ def run(
     return FinishedRun(_saved(chosen, result, out, console), result)
 
 
-def _load_start(model: SystemModel, start: ModelFolder) -> Iterator[str]:
+def _load_start(model: SystemModel, start: ModelFolder, answers: Answers | None) -> Iterator[str]:
     """Load the weights of `start`. Heads of an imported model for other classes or answers start fresh.
+
+    So do those of another task's `answers`.
 
     Yields a note about each head or embedding that does.
     """
@@ -126,6 +129,13 @@ def _load_start(model: SystemModel, start: ModelFolder) -> Iterator[str]:
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
             yield f"{start.folder}: its heads for other classes or answers start fresh: {', '.join(fresh)}"
+    if answers is not None and start.answers is not None and answers.task != start.answers.task:
+        sized = {name for name, old in tensors.items() if name in wanted and old.shape != wanted[name].shape}
+        tensors = {
+            name: old
+            for name, old in tensors.items()
+            if not name.startswith("heads.answer.") and not (name.startswith("heads.") and name in sized)
+        }
     for name, old in tensors.items() if model.config.grows else ():
         new = wanted.get(name, old)
         if len(new.shape) > 1 and new.shape[1:] == old.shape[1:] and len(new) > len(old):

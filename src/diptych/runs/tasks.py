@@ -6,6 +6,7 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.errors import RecipeError
+from diptych.runtime.plugins import note_use
 from diptych.systems.recipe import Recipe
 from diptych.tasks import TaskSpec, find_learnt, find_task
 from diptych.tasks.answers import Answers
@@ -14,22 +15,25 @@ from diptych.tasks.spec import TaskOptions
 
 def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None, spec: TaskSpec | None = None) -> Task:
     """Build the recipe's task, or another one, with the recipe's settings."""
-    shape, objectives = recipe.model, recipe.objectives
+    shape, objectives, spec = recipe.model, recipe.objectives, spec or find_task(recipe.task)
+    answers = answers if answers is not None and answers.task == spec.name else None
     options = TaskOptions(
         tokens, answers, recipe.decoding, recipe.data.max_words, recipe.data.split_words, shape.max_regions,
         shape.answer_slot, objectives.answer_form, objectives.reads_pairs,
     )  # fmt: skip
-    return (spec or find_task(recipe.task)).build(options)
+    note_use({"objectives": [objectives.kind], "tasks": [spec.name]})
+    return spec.build(options)
 
 
 def task_of(folder: ModelFolder, name: str | None = None) -> Task:
     """Build the task that a model was trained for, or another by name. Raises RecipeError if it has not learnt it."""
     if folder.recipe is None:
         raise RecipeError(f"{folder.folder} was imported and has no task yet: diptych finetune {name or 'caption'}")
-    spec = find_learnt(name) if name is not None else None
-    if spec is not None and not spec.has_learnt(folder.model):
-        command = f"diptych finetune {name} --data DATA --model {folder.folder} --out RUN"
-        raise RecipeError(f"{folder.folder} has not learnt {name}: {command}")
+    spec = find_learnt(name) if name is not None else find_task(folder.recipe.task)
+    if not spec.has_learnt(folder.model):
+        what = name or f"a task ({folder.architecture.system} has no decoder for captions)"
+        command = f"diptych finetune {name or 'TASK'} --data DATA --model {folder.folder} --out RUN"
+        raise RecipeError(f"{folder.folder} has not learnt {what}: {command}")
     return make_task(folder.recipe, folder.tokens, folder.answers, spec)
 
 

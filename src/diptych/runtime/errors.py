@@ -6,6 +6,7 @@
     ├── DataError               a fault in the data; carries the record's key and the shard, if known.
     ├── CheckpointError         a file of weights that is missing, cut short, unsafe or of another kind.
     ├── TrainingError           a run that had to stop: a loss that is not finite, a disk that is full.
+    ├── ProtocolError           a model or an objective that returned what its protocol does not allow.
     ├── Stopped                 exit code 75: stopped by SIGTERM or Ctrl-C, saved; the same command resumes.
     └── ServingError            one request that cannot be answered.
         ├── UnsupportedError    a request for what this kind of model cannot do.
@@ -64,6 +65,10 @@ class CheckpointError(DiptychError):
 
 class TrainingError(DiptychError):
     """A run that had to stop, such as for a loss that is not finite."""
+
+
+class ProtocolError(DiptychError):
+    """A model or an objective that returned what its protocol does not allow, such as a loss of three numbers."""
 
 
 class Stopped(DiptychError):

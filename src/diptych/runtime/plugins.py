@@ -7,8 +7,11 @@
 `diptych.load`, by verbs of the command line (not by `--help`), and by processes that Diptych starts.
 """
 
+import os
+import sys
 import traceback
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -16,12 +19,13 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from diptych.runtime.errors import CheckpointError, DiptychError
+from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError, nearest
 
-GROUP = "diptych"
+GROUP, VERBS = "diptych", "diptych.verbs"
+CHOSEN, TASKS = "DIPTYCH_PLUGINS", "diptych.tasks:TASKS"
 TABLES = {  # tables that packages may add to, as MODULE:NAME, and the word for their entries
     "diptych.systems:SYSTEMS": "systems",
-    "diptych.tasks:TASKS": "tasks",
+    TASKS: "tasks",
     "diptych.systems:OBJECTIVES": "objectives",
     "diptych.models:HEADS": "heads",
     "diptych.data.formats.table:FORMATS": "formats",
@@ -53,11 +57,15 @@ class PluginError(DiptychError):
 
     def __init__(self, plugin: Plugin) -> None:
         why = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
-        way_out = f"uninstall it (pip uninstall {plugin.package}), or report it to its authors"
+        way_out = (
+            f"uninstall it (pip uninstall {plugin.package}), leave it out of {CHOSEN}, or report it to its authors"
+        )
         super().__init__(f"plugin {plugin.title} failed: {why}; {way_out}")
 
 
 _loaded: list[Plugin] = []
+_verbs: set[str] = set()  # those of the command line, which no task may take
+_used: list[tuple[str, str]] = []  # entries that this process has built, as (word of TABLES, name)
 _began, _lock = False, RLock()  # reentrant: a register may itself look something up
 
 
@@ -71,12 +79,42 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 def plugins() -> tuple[Plugin, ...]:
     """Like `load_plugins`, but returns failed plugins too."""
-    global _began  # noqa: PLW0603
+    global _began
     with _lock:
         if not _began:
-            _began = True
-            _loaded.extend(map(_registered, sorted(entry_points(group=GROUP))))
+            chosen, _began = _chosen(), True
+            for entry in chosen:  # one by one: an error names the package that has the name already
+                _loaded.append(_registered(entry))
         return tuple(_loaded)
+
+
+def reserve_verbs(names: Iterable[str]) -> None:
+    """Keep names of verbs that no task of a package may take."""
+    _verbs.update(names)
+
+
+def verbs_listed() -> dict[str, str]:
+    """The verbs that packages list in their metadata, each with its package. Nothing of a package is imported."""
+    wanted, there = os.environ.get(CHOSEN), sorted(entry_points(group=VERBS))
+    chosen = None if wanted is None else {name.strip() for name in wanted.split(",")}
+    listed = ((one, (one.dist.name, one.dist.version)) for one in there if one.dist)
+    return {one.name: " ".join(title) for one, title in listed if chosen is None or title[0] in chosen}
+
+
+def _chosen() -> list[EntryPoint]:
+    """The entry points of the packages in DIPTYCH_PLUGINS (names divided by commas), or all if it is not set."""
+    there, wanted = sorted(entry_points(group=GROUP)), os.environ.get(CHOSEN)
+    if wanted is None:
+        return there
+    names = {name.strip() for name in wanted.split(",") if name.strip()}
+    known = {name for entry in there for name in _names(entry)}
+    if missing := sorted(names - known):
+        raise RecipeError(f"{CHOSEN}={wanted}: no package {missing[0]} adds to Diptych; {nearest(missing[0], known)}")
+    return [entry for entry in there if names & _names(entry)]
+
+
+def _names(entry: EntryPoint) -> set[str]:
+    return {entry.name} | ({entry.dist.name} if entry.dist else set())
 
 
 def _registered(entry: EntryPoint) -> Plugin:
@@ -85,14 +123,18 @@ def _registered(entry: EntryPoint) -> Plugin:
     tables = {place: _table(place) for place in TABLES}
     before = {place: dict(table) for place, table in tables.items()}
     try:
-        entry.load()()
+        with redirect_stdout(sys.stderr):  # a verb's output may be read by a program
+            entry.load()()
         adds: dict[str, tuple[str, ...]] = {}
         for place, word in TABLES.items():
-            if taken := [name for name, value in before[place].items() if tables[place].get(name) is not value]:
-                by_hand = "because register was called by hand (diptych.runtime.plugins.load_plugins() calls it)"
-                why = f"from Diptych, from another package, or {by_hand}"
-                raise DiptychError(f"the {word} {', '.join(taken)} are there already: {why}")
-            adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name not in before[place]))
+            changed = {name for name, value in tables[place].items() if before[place].get(name) is not value}
+            gone = before[place].keys() - tables[place].keys()
+            for name in sorted((changed | gone) & before[place].keys()):
+                owner = _owner(word, name, before[place][name])
+                if name in gone or owner != _root(entry.module):
+                    raise DiptychError(f"the {word} {name} are there already, added by {owner}: choose another name")
+            adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name in changed))
+        _check_verbs(adds.get("tasks", ()), tables[TASKS])
     except (Exception, SystemExit) as error:
         for place, table in tables.items():
             table.clear()
@@ -100,6 +142,30 @@ def _registered(entry: EntryPoint) -> Plugin:
         failed = DiptychError(f"it ended the program ({error.code})") if isinstance(error, SystemExit) else error
         return Plugin(package, version, entry.module, error=failed)
     return Plugin(package, version, entry.module, adds)
+
+
+def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
+    """Raise DiptychError if the verb of an added task is that of another task, or one of Diptych's own."""
+    verbs = {name: task.interface.verb for name, task in tasks.items() if task.interface is not None}
+    for name in added:
+        verb = verbs.get(name)
+        taken = next((other for other, its in verbs.items() if its == verb and other != name), None)
+        if verb is not None and (taken is not None or verb in _verbs):
+            owner = "Diptych" if taken is None else f"{_owner('tasks', taken, tasks[taken])} (task {taken})"
+            raise DiptychError(f"the verb {verb} of the task {name} is there already, added by {owner}: choose another")
+
+
+def _owner(word: str, name: str, value: object) -> str:
+    """The package that added an entry; the module of one that was added by hand."""
+    if (plugin := next((one for one in _loaded if name in one.adds.get(word, ())), None)) is not None:
+        return plugin.title
+    parts = (getattr(value, part, None) for part in ("objectives", "build"))  # of a system, of a task
+    root = _root(str(getattr(next(filter(None, parts), value), "__module__", GROUP)))
+    return "Diptych" if root == GROUP else root
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _table(place: str) -> dict[str, Any]:
@@ -122,6 +188,24 @@ def refuse_missing(packages: object, what: object) -> None:
     for name, version in packages.items() if isinstance(packages, dict) else ():
         if name not in {plugin.package for plugin in load_plugins()}:
             raise CheckpointError(f"{what} was made with {name} {version}, which is not installed: pip install {name}")
+
+
+def note_use(entries: Entries) -> None:
+    """Note that entries were built, so that an error on their values names the packages that added them."""
+    _used.extend((word, name) for word, names in entries.items() for name in names if (word, name) not in _used)
+
+
+def plugin_in_use() -> Plugin | None:
+    """The package whose system, task or objective this process used last."""
+    return next((one for word, name in reversed(_used) for one in _loaded if name in one.adds.get(word, ())), None)
+
+
+def titled(thing: object) -> str:
+    """The class of an object for an error, after its package: `albef-lite 0.1: Albef`."""
+    kind = thing if isinstance(thing, type) else type(thing)
+    root = kind.__module__.partition(".")[0]
+    plugin = next((one for one in _loaded if one.module.partition(".")[0] == root), None)
+    return kind.__qualname__ if plugin is None else f"{plugin.title}: {kind.__qualname__}"
 
 
 def plugin_at_fault(error: BaseException) -> Plugin | None:

@@ -16,6 +16,7 @@ from diptych.runtime.terminal import printable
 from diptych.serving.model_facts import is_drawn_world, model_facts, offered_tasks
 from diptych.systems import SYSTEMS
 from diptych.tasks import find_task, interfaces, tasks_by_verb
+from diptych.tasks.answers import OF_VQA
 from diptych.tasks.scores import Score, Scores
 
 NOT_STATED = "not stated by the publisher"
@@ -97,7 +98,8 @@ def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publishe
         + ("" if folder.detector is not None else "; not in this folder: give features"),
         "words": f"{folder.architecture.config.vocabulary.size:,} pieces"
         + ("" if recipe is None else ", lower-cased" if recipe.data.lowercase else ", cased"),
-        "answers": None if folder.answers is None else f"{len(folder.answers.names):,}",
+        "answers": None if folder.answers is None else f"{len(folder.answers.names):,}"
+        + (f", the labels of {folder.answers.task}" if folder.answers.task != OF_VQA else ""),
         "licence of the code": "Apache-2.0 (Diptych)",
         "licence of the weights": publisher.licence or NOT_STATED,
         "licence of the data": publisher.data_licence or NOT_STATED,

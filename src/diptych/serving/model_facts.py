@@ -34,7 +34,11 @@ class ModelFacts(Message):
 def offered_tasks(folder: ModelFolder) -> tuple[str, ...]:
     """Return the verbs of the tasks that the model was trained for, in the order of `TASKS`."""
     trained_for = None if folder.recipe is None else folder.recipe.task
-    return tuple(verb for verb, spec in tasks_by_verb().items() if spec.offered_by(folder.model, trained_for))
+    return tuple(
+        verb
+        for verb, spec in tasks_by_verb().items()
+        if spec.offered_by(folder.model, trained_for) and spec.may_read(folder.answers)
+    )
 
 
 def is_drawn_world(folder: ModelFolder) -> bool:

@@ -1,4 +1,4 @@
-"""The answer vocabulary of a VQA model."""
+"""The answer vocabulary of a model: that of VQA, or the labels of another task."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
+OF_VQA = "vqa"  # the task whose list is meant where a file names none
 UNKNOWN = "<unk>"  # class 0, never given as an answer
 
 
@@ -24,6 +25,7 @@ class Answers:
 
     names: tuple[str, ...]
     temperature: float = 1.0  # logits are divided by it (tasks/calibration.py)
+    task: str = OF_VQA  # whose list it is; no other task reads it
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
@@ -45,20 +47,24 @@ class Answers:
     def load(cls, folder: Path) -> Answers:
         path = folder / FILE
         try:
-            names, temperature = parse_json(text_of(path)), 1.0
+            names, temperature, task = parse_json(text_of(path)), 1.0, OF_VQA
             if isinstance(names, dict):
-                names, temperature = names["names"], float(names["temperature"])
+                temperature, task = float(names["temperature"]), str(names.get("task", OF_VQA))
+                names = names["names"]
             if not 0.01 < temperature < 100:
                 raise ValueError(f"found the temperature {temperature}, wanted 0.01 to 100")
             if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
                 raise ValueError(f"found {names!r:.60}, wanted a list of two texts at the least")
             "".join(names).encode()
-            return cls(tuple(names), temperature)
+            return cls(tuple(names), temperature, task)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is no list of answers ({error}); fine-tune the model on VQA") from error
 
     def save(self, folder: Path) -> None:
-        kept = self.names if self.temperature == 1 else {"names": self.names, "temperature": self.temperature}
+        kept: object = self.names
+        if self.temperature != 1 or self.task != OF_VQA:
+            kept = {"names": self.names, "temperature": self.temperature}
+            kept |= {} if self.task == OF_VQA else {"task": self.task}
         write_atomically(folder / FILE, json.dumps(kept, ensure_ascii=False, indent=0).encode())
 
     def scores(self, answers: Sequence[str]) -> dict[int, float]:

@@ -162,6 +162,10 @@ class TaskSpec:
         """Return True if a model has learnt the task."""
         return self.head in model.heads if self.learnt is None else self.learnt(model)
 
+    def may_read(self, answers: Answers | None) -> bool:
+        """Return True unless the task predicts labels and a model's list of them is another task's."""
+        return self.training.answers is None or answers is None or answers.task == self.name
+
     def offered_by(self, model: Any, trained_for: str | None) -> bool:
         """Return True if a model offers the task. `trained_for`: task of its recipe; None: an imported checkpoint."""
         if self.required_interface.offered is not None:

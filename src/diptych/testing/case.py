@@ -100,7 +100,7 @@ class Case:
         tokens = tokens or Tokens.train([text for record in records for text in words_of(record)])
         schedule = schedule or recipe.objectives.schedule(tokens.vocabulary)
         learn = spec.training.answers
-        answers = None if learn is None else learn(iter(records), 1, recipe.data.answers_most)
+        answers = None if learn is None else replace(learn(iter(records), 1, recipe.data.answers_most), task=spec.name)
         task = make_task(recipe, tokens, answers, spec)
         features, classes = sizes(records)
         config = system.resolved(

@@ -16,6 +16,7 @@ from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.distribution import PassRunner
 from diptych.training.feeding import Batches, BatchPart, Counts, Maker, Sender, Updates
+from diptych.training.first_pass import check_counts, check_losses, checked_states
 from diptych.training.optimizer import clip, set_rate
 from diptych.training.ranks import Ranks, seed_part
 from diptych.training.stopping import StopRequest
@@ -98,6 +99,7 @@ class Stepper:
     stop: StopRequest
     sender: Sender
     late: bool = False  # whether a step's numbers are read after the next step has been queued
+    checked: list[Update] = field(default_factory=list)  # updates whose first pass was checked
 
     @property
     def parts(self) -> int:
@@ -122,6 +124,8 @@ class Stepper:
         names = sorted(parts[0].counts)
         counts = dict(zip(names, self.ranks.sum([sum(p.counts[n] for p in parts) for n in names]), strict=True))
         weights = {name: update.weights.get(name, 1.0) for name in names}
+        if step == 0 and not any(part.held for part in parts):
+            check_counts(update, counts)
         # Gradients are averaged over ranks, but the loss is a sum divided by the count over all of them: hence `world`.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
         factors = [part.scaled(scales) for part in parts]
@@ -155,10 +159,7 @@ class Stepper:
         self.module.train()
         scales = {name: 1 / count for name, count in part.counts.items() if count > 0}
         try:
-            total, _ = self.distributed.pass_(update.losses(self.module, self.sender.arrived(part)), scales) or (
-                None,
-                None,
-            )
+            total, _ = self.distributed.pass_(self._losses(update, part), scales) or (None, None)
             if total is not None:
                 total.backward()
         finally:
@@ -173,9 +174,24 @@ class Stepper:
         def of(part: BatchPart, after: BatchPart | None) -> Iterator[Losses]:
             self.sender.send(part)
             self.sender.send(after)
-            yield from update.losses(self.module, self.sender.arrived(part))
+            yield from self._losses(update, part)
 
         return [of(part, after) for part, after in zip(parts, [*parts[1:], following], strict=True)]
+
+    def _losses(self, update: Update, part: BatchPart) -> Iterator[Losses]:
+        """Yield the losses of a micro-batch; those of an update that runs for the first time are checked."""
+        passes = update.losses(self.module, self.sender.arrived(part))
+        if any(one is update for one in self.checked):
+            yield from passes
+            return
+        while True:
+            with checked_states(self.module):
+                losses = next(passes, None)
+            if losses is None:
+                break
+            check_losses(update, losses, part.counts)
+            yield losses
+        self.checked.append(update)
 
     def _forward_backward(
         self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[BatchPart], scales: list[Counts]

@@ -1,0 +1,85 @@
+"""Checks of what a model and its objectives return, made when an update runs for the first time.
+
+They read shapes only, so that a GPU is not waited for. Errors name the objective or the model, and its package.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from diptych.core import Batch, States, Update
+from diptych.runtime.errors import ProtocolError
+from diptych.runtime.plugins import titled
+
+
+def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:
+    """Raise ProtocolError for a loss that is not one number with a gradient. `counts`: targets of the micro-batch."""
+    if not isinstance(losses, Mapping):
+        raise ProtocolError(f"{titled(update)}.losses yielded {described(losses)}, wanted a loss by objective")
+    owners = {one.name: one for one in getattr(update, "objectives", ())}
+    for name, loss in losses.items():
+        who = f"{titled(owners[name])}.loss (objective {name})" if name in owners else f"{titled(update)} ({name})"
+        if not isinstance(loss, Tensor) or loss.ndim:
+            raise ProtocolError(f"{who} returned {described(loss)}, wanted one number: a tensor of shape ()")
+    learnt = {name: loss for name, loss in losses.items() if counts.get(name) and update.weights.get(name, 1)}
+    for name in learnt.keys() & owners:  # others are logged, such as the rewards of SelfCritical
+        if not learnt[name].requires_grad:
+            raise ProtocolError(
+                f"{titled(owners[name])}.loss (objective {name}) returned a loss without a gradient, so nothing would "
+                "be learnt from it; compute it from the model's states without detach() and no_grad()"
+            )
+    if learnt and not any(loss.requires_grad for loss in learnt.values()):
+        raise ProtocolError(f"{titled(update)} yielded no loss with a gradient, so nothing would be learnt")
+
+
+def check_counts(update: Update, counts: Mapping[str, float]) -> None:
+    """Raise ProtocolError if the first step has no targets at all."""
+    objectives = getattr(update, "objectives", ())
+    if objectives and not any(counts.values()):
+        names = ", ".join(f"{titled(one)} ({one.name})" for one in objectives)
+        raise ProtocolError(
+            "step 1 has no targets: count returned 0 for all samples of the batch, so nothing would be learnt; "
+            f"correct prepare or count of {names}, or raise training.batch"
+        )
+
+
+@contextmanager
+def checked_states(model: nn.Module) -> Iterator[None]:
+    """Check the states of each forward pass of a model in this context."""
+    handle = model.register_forward_hook(_check_states)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _check_states(model: nn.Module, given: tuple[Any, ...], states: object) -> None:
+    """Raise ProtocolError for states of other sizes than the batch; a hook of the model's forward."""
+    if not given or not isinstance(batch := given[0], Batch):
+        return
+    if not isinstance(states, States):
+        raise ProtocolError(f"{titled(model)}.forward returned {described(states)}, wanted States")
+    rows, width = len(batch), getattr(getattr(model, "config", None), "width", None)
+    wanted: dict[str, tuple[object, tuple[int, ...]]] = {
+        "regions": (states.regions, tuple(batch.regions_present.shape)),
+        "text": (states.text, tuple(batch.text.shape)),
+    }
+    if batch.target is not None and states.target is not None:
+        wanted["target"] = states.target, tuple(batch.target.shape)
+    wanted |= {f"special[{name!r}]": (state, (rows,)) for name, state in states.special.items()}
+    for name, (state, places) in wanted.items():
+        shape = tuple(state.shape) if isinstance(state, Tensor) else ()
+        last = width if width is not None else shape[-1] if shape else "width"
+        if shape != (*places, last):
+            sizes = ", ".join(map(str, (*places, last)))
+            got = shape if isinstance(state, Tensor) else described(state)
+            raise ProtocolError(f"{titled(model)}.forward returned {name} {got}, wanted ({sizes})")
+
+
+def described(value: object) -> str:
+    """Describe a value in an error."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
