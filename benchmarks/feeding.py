@@ -27,6 +27,7 @@ from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.demo.demo import DemoConfig, pretraining
 from diptych.runs.detector import storybook_shape
 from diptych.runs.prepare import Plan, plan
+from diptych.runs.run_folder import RunFolder
 from diptych.runtime.devices import autocast
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -103,7 +104,7 @@ def main() -> None:
         root = Path(folder)
         store = written(root / "store")
         recipe = pretraining(DemoConfig(), 0)
-        measured = parts(plan(recipe, store, root / "plan", None), store, root)
+        measured = parts(plan(RunFolder.open(root / "plan", recipe), store, None), store, root)
         rates: dict[str, list[float]] = {name: [] for name in measured}
         for _ in range(ROUNDS):
             for name, part in measured.items():

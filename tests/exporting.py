@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from diptych.models import checkpoint as bert
 from diptych.models.renaming import QKV, new_name
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors
+from diptych.systems import bert
 from diptych.systems.tden.checkpoint import BIAS, BIAS_AGAIN, CHOICE, READ, TABLE
 from diptych.systems.tden.model import Tden
 from diptych.systems.unified_vlp.model import UnifiedVLP

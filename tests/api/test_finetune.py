@@ -19,6 +19,7 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.runs.extraction import store_of
 from diptych.runs.prepare import plan
+from diptych.runs.run_folder import RunFolder
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runtime.lock import held
@@ -95,6 +96,23 @@ def test_epochs_are_counted_on_the_records(pretrained: Run, world: Path) -> None
     for wrong in ({"epochs": 0}, {"epochs": 1, "steps": 4}):
         with pytest.raises(RecipeError, match="wanted a number above 0, and no steps with it"):
             finetune("caption", data, pretrained.folder, **wrong)
+
+
+@pytest.mark.parametrize("longer", [{"steps": 4}, {"epochs": 4}])
+def test_a_resumed_run_opens_its_recipe_once(
+    pretrained: Run, world: Path, tmp_path: Path, longer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, opened = tmp_path / "run", []
+
+    def counted(path: Path, *more: Any, **named: Any) -> Any:
+        if path == out / "recipe.json":
+            opened.append(path)
+        return open(path, *more, **named)
+
+    finetune("caption", world, pretrained.folder, out=out, steps=2, batch_size=8)
+    monkeypatch.setattr(Path, "open", counted)
+    finetune("caption", world, pretrained.folder, out=out, batch_size=8, **longer)
+    assert len(opened) == 1
 
 
 def test_on_log_ends_a_run_that_keeps_its_best_weights(pretrained: Run, world: Path) -> None:
@@ -208,9 +226,9 @@ def test_a_recipe_lasts_by_epochs_and_validates_on_the_whole_split(world: Path, 
     assert shorter.recipe.training.steps == 2
     lasting = find_recipe("unified-vlp/photos/vqa")
     with pytest.raises(RecipeError, match=r"lasts by training\.epochs"):
-        plan(lasting, store, Path("none"), None)
+        plan(RunFolder.open(Path("none"), lasting), store, None)
     some = derive(lasting, training={"epochs": None})
-    assert plan(some, store, Path("none"), None).held_out == store.split("val")
+    assert plan(RunFolder.open(Path("none"), some), store, None).held_out == store.split("val")
 
 
 def test_what_a_call_lacks_is_named(world: Path, pretrained: Run) -> None:

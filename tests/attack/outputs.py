@@ -27,8 +27,9 @@ import typer
 from diptych.cli import app
 from diptych.cli.app import locks
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.cli.predict import make_verb, written_verbs
+from diptych.cli.predict import make_verb
 from diptych.runtime.errors import DiptychError, OutputError
+from diptych.runtime.verbs import TASK_VERBS
 from tests.attack.kills import Broken
 
 PICTURE = b"\x89PNG\r\n\x1a\nnot decoded: the verb has to refuse before"
@@ -122,7 +123,7 @@ class Case:
 def verbs() -> dict[str, Any]:
     """Every verb by its words, those of tasks included."""
     made = dict(commands(typer.main.get_command(app)))
-    return made | {name: made_verb for name in written_verbs() if (made_verb := make_verb(name)) is not None}
+    return made | {name: made_verb for name in TASK_VERBS if (made_verb := make_verb(name)) is not None}
 
 
 def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,8 +11,10 @@ import typer
 
 from diptych.cli import app, run_verb
 from diptych.cli.completion import completed
-from diptych.cli.predict import make_verb, written_verbs
+from diptych.cli.predict import make_verb
+from diptych.runtime.verbs import TASK_VERBS
 from diptych.systems import SYSTEMS
+from diptych.tasks import TASKS, tasks_by_verb
 from tests import zygote
 from tests.attack.outputs import commands
 
@@ -20,6 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 HEAVY = ("torch", "pydantic", "numpy", "PIL", "tokenizers", "rich.console")
 
 
+OWN_TASKS = frozenset(TASKS)  # before tests add theirs
 GROUP = typer.main.get_command(app)
 VERBS = dict(commands(GROUP))
 
@@ -34,6 +37,20 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_groups_are_looked_into() -> None:
     assert {"storybook write", "storybook show", "storybook detector", "finetune", "recipes"} <= VERBS.keys()
+
+
+def test_each_task_s_verb_is_in_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its arguments, whichever way the task's file imports the interface."""
+    made = {verb: spec.required_interface for verb, spec in tasks_by_verb().items() if spec.name in OWN_TASKS}
+    assert run_verb(["--help"], debug=False) == 0
+    listed = {words[0] for line in capsys.readouterr().out.splitlines() if (words := line.split())}
+    assert made.keys() <= listed
+    pictured = {verb: one for verb, one in made.items() if one.pictured}
+    asked = {
+        verb: (one.help, *(form.argument for form in one.forms.values() if form.argument))
+        for verb, one in pictured.items()
+    }
+    assert asked == {verb: (one.help, *one.arguments) for verb, one in TASK_VERBS.items()}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -57,7 +74,7 @@ def test_each_verb_is_in_the_documents() -> None:
 
 
 def test_the_systems_are_named_in_help() -> None:
-    """By their folders, since importing the models would keep help waiting."""
+    """In a text of its own, since importing the models would keep help waiting."""
     (option,) = (one for one in VERBS["demo"].params if one.name == "system")
     assert [name for name in SYSTEMS if name not in option.help] == []
 
@@ -96,7 +113,7 @@ def options(verb: str) -> set[str]:
     return {name for name in given if name.startswith("-")}
 
 
-@pytest.mark.parametrize("verb", sorted({*VERBS, *written_verbs()}))
+@pytest.mark.parametrize("verb", sorted({*VERBS, *TASK_VERBS}))
 def test_no_verb_has_too_many_options(verb: str) -> None:
     """`mine run` has more: rules, judges, fetching. `evaluate` has one more: it decodes as `caption` does, by ten, and
     reads data as `finetune` does; what a run passed over has to be allowed where it is scored too (--skip-bad)."""

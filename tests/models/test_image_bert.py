@@ -7,9 +7,9 @@ import torch
 from torch.nn import functional as F
 
 from diptych.core import IGNORE, Batch, collate
-from diptych.models.checkpoint import start_from_bert
 from diptych.models.visual import geometry
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.systems.bert import start_from_bert
 from diptych.systems.image_bert.model import ImageBert, ImageBertConfig, ImageBertResolvedConfig
 from tests import toy
 

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from diptych.core import TEXT_AFTER_REGIONS, Batch, collate
-from diptych.models.checkpoint import fit_positions, fit_segments, start_from_bert
 from diptych.runtime.errors import CheckpointError
+from diptych.systems.bert import fit_positions, fit_segments, start_from_bert
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy

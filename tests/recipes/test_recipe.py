@@ -7,11 +7,12 @@ import pytest
 from diptych.core import Vocabulary
 from diptych.objectives.settings import Objectives
 from diptych.runs.run import fingerprint
+from diptych.runs.run_folder import RunFolder
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, find_recipe
 from diptych.systems.image_bert.objectives import ImageBertObjectives
-from diptych.systems.recipe import Recipe, claim
+from diptych.systems.recipe import Recipe
 from diptych.systems.vl_bert.objectives import VLBertObjectives
 from diptych.tasks.referring import ReferringObjectives
 from diptych.tasks.retrieval import RetrievalObjectives
@@ -92,10 +93,12 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 
 def test_the_same_command_with_another_recipe_is_refused_with_the_difference(tmp_path: Path) -> None:
     recipe = find_recipe(SMALL)
-    claim(tmp_path, recipe)
-    claim(tmp_path, recipe)
+    RunFolder.open(tmp_path, recipe).claim()
+    resumed = RunFolder.open(tmp_path, recipe)
+    assert resumed.resumes
+    resumed.claim()
     with pytest.raises(RecipeError, match=r"optimizer.lr: 0.5, was 0.002"):
-        claim(tmp_path, find_recipe(SMALL, ["optimizer.lr=0.5"]))
+        RunFolder.open(tmp_path, find_recipe(SMALL, ["optimizer.lr=0.5"]))
     assert Recipe.load(tmp_path) == recipe
 
 

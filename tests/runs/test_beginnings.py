@@ -14,6 +14,7 @@ from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_named, fit_to
+from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -99,12 +100,12 @@ def test_no_recipe_of_the_papers_size_begins_from_nothing_without_a_word() -> No
 def test_what_a_paper_begins_from_is_asked_for_with_the_way_to_get_it(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with pytest.raises(RecipeError, match=r"BERT base \(bert-base-uncased.*--set init=FILE.*--set init=none"):
-        plan(find_recipe("vl-bert/vqa"), store, tmp_path / "run", None)
+        plan(RunFolder.open(tmp_path / "run", find_recipe("vl-bert/vqa")), store, None)
     with pytest.raises(RecipeError, match=r"UniLM \(LuoweiZhou/VLP's"):
-        plan(find_recipe("unified-vlp/pretrain"), store, tmp_path / "run", None)
+        plan(RunFolder.open(tmp_path / "run", find_recipe("unified-vlp/pretrain")), store, None)
     with pytest.raises(RecipeError, match=r"diptych pretrain xgpt/text --out TEXT, then --model TEXT"):
-        plan(find_recipe("xgpt/pretrain"), store, tmp_path / "run", None)
-    assert plan(find_recipe("vl-bert/vqa", ["init=none"]), store, tmp_path / "run", None).start is None
+        plan(RunFolder.open(tmp_path / "run", find_recipe("xgpt/pretrain")), store, None)
+    assert plan(RunFolder.open(tmp_path / "run", find_recipe("vl-bert/vqa", ["init=none"])), store, None).start is None
     assert fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain")).init is None
 
 
@@ -113,8 +114,8 @@ def test_the_picture_s_own_feature_is_not_left_out_in_silence(tmp_path: Path) ->
     assert not store.contract.whole
     wanted = ["init=none", "data.split=train", "training.validate_every=null"]
     with pytest.raises(RecipeError, match=r"has none.*diptych extract DATA --out OUT .*--image-feature densenet121"):
-        plan(find_recipe("image-bert/pretrain/global", wanted), store, tmp_path / "run", None)
-    made = plan(find_recipe("image-bert/small/pretrain", wanted), store, tmp_path / "run", None)
+        plan(RunFolder.open(tmp_path / "run", find_recipe("image-bert/pretrain/global", wanted)), store, None)
+    made = plan(RunFolder.open(tmp_path / "run", find_recipe("image-bert/small/pretrain", wanted)), store, None)
     assert made.architecture.config.whole_region is False  # type: ignore[attr-defined]
 
 
@@ -142,4 +143,4 @@ def test_finetune_reads_the_vocabulary_beside_the_weights(
     monkeypatch.setattr("diptych.api.job.opened_data", lambda *_: (tmp_path, [asked]))
     options = Options(out=tmp_path / "run", settings=(f"init={tmp_path}", *settings))
     job = finetuning("vqa", tmp_path, None, "vl-bert/vqa", options)
-    assert Path(job.stages.recipes[0].data.vocabulary or "").name == wanted
+    assert Path(job.folders[0].recipe.data.vocabulary or "").name == wanted

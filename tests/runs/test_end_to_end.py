@@ -16,6 +16,7 @@ from diptych.objectives import SeenRegionClass
 from diptych.runs.folder import open_model
 from diptych.runs.prepare import plan
 from diptych.runs.run import evaluate, fit_to, predict, run
+from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import read_weights
 from diptych.systems import find_recipe
@@ -84,7 +85,7 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     recipe = find_recipe("vl-bert/official/vcr", [*TINY, "model.network=resnet18", "data.vocabulary=null"])
     recipe = recipe.override(["init=none", "training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"])
-    batch = plan(recipe, store, tmp_path / "none", None).batches().at(0, 0, 1)
+    batch = plan(RunFolder.open(tmp_path / "none", recipe), store, None).batches().at(0, 0, 1)
     assert batch.masks is not None
     assert batch.masks.shape[2:] == (14, 14)
     assert len(batch) == 8  # two questions of four texts
@@ -124,7 +125,7 @@ def test_a_network_that_begins_as_a_detector_is_not_frozen_by_chance(tmp_path: P
     eyes_in(tmp_path / "detector")
     recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
     given = recipe.override([f"network_init={tmp_path / 'detector'}"])
-    assert "frozen" not in " ".join(plan(given, store_in(tmp_path), tmp_path / "run", None).notes())
+    assert "frozen" not in " ".join(plan(RunFolder.open(tmp_path / "run", given), store_in(tmp_path), None).notes())
 
 
 def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> Non
     """In fine-tuning too; a region that is hidden is not asked."""
     store = store_in(tmp_path)
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "model.network=resnet18", "model.network_cells=2"])
-    chosen = plan(recipe.override(["objectives.seen_classes=1"]), store, tmp_path / "run", None)
+    chosen = plan(RunFolder.open(tmp_path / "run", recipe.override(["objectives.seen_classes=1"])), store, None)
     assert {objective.name for objective in chosen.schedule.objectives} == {"answer", "seen_region_class"}
     batch, model = chosen.batches().at(0, 0, 1), chosen.architecture.build()
     assert batch.hidden.sum() == 0
@@ -213,7 +214,7 @@ def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> Non
 
 def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
     recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "training.batch=7"])
-    batches = plan(recipe, store_in(tmp_path, broken=(1,)), tmp_path / "run", None).batches()
+    batches = plan(RunFolder.open(tmp_path / "run", recipe), store_in(tmp_path, broken=(1,)), None).batches()
     assert len(batches.at(0, 0, 1)) == 6
     assert list(batches.corrupt) == ["r1"]
 
@@ -232,32 +233,33 @@ def test_it_is_left_out_of_what_is_asked_too(tmp_path: Path) -> None:
 def test_stages_that_are_frozen_at_random_are_told(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     frozen = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
-    told = " ".join(plan(frozen, store, tmp_path / "run", None).notes())
+    told = " ".join(plan(RunFolder.open(tmp_path / "run", frozen), store, None).notes())
     assert "the first 2 stages of the network that reads pixels are frozen" in told
     assert "--set model.network_frozen=0" in told
     assert "diptych import" in told
     learning = frozen.override(["model.network_frozen=0"])
-    assert "frozen" not in " ".join(plan(learning, store, tmp_path / "run", None).notes())
+    assert "frozen" not in " ".join(plan(RunFolder.open(tmp_path / "run", learning), store, None).notes())
 
 
 def test_texts_that_are_cut_are_counted(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     for name, kind, longest in (("pretrain", "captions", 2), ("vqa", "questions", 4)):
         recipe = find_recipe(f"vl-bert/small/{name}", [*TINY, "data.max_words=1"])
-        told = " ".join(plan(recipe, store, tmp_path / "run", None).notes())
+        told = " ".join(plan(RunFolder.open(tmp_path / "run", recipe), store, None).notes())
         assert f"7 of 7 {kind} are longer than 1 words or pieces and are cut; data.max_words={longest}" in told
         whole = recipe.override([f"data.max_words={longest}"])
-        assert "are cut" not in " ".join(plan(whole, store, tmp_path / "run", None).notes())
+        assert "are cut" not in " ".join(plan(RunFolder.open(tmp_path / "run", whole), store, None).notes())
 
 
 def test_words_that_leave_no_room_for_regions_are_refused(tmp_path: Path) -> None:
     store, official = store_in(tmp_path), "model.region_budget=official"
+    many = find_recipe("vl-bert/small/vqa", [*TINY, official, "data.max_words=40"])
     with pytest.raises(
         RecipeError, match=r"leaves 32 positions.*data.max_words=40 needs 43; .*or set model\.region_budget=paper"
     ):
-        plan(find_recipe("vl-bert/small/vqa", [*TINY, official, "data.max_words=40"]), store, tmp_path / "run", None)
+        plan(RunFolder.open(tmp_path / "run", many), store, None)
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "data.max_words=1", "model.positions=8"])
-    told = " ".join(plan(recipe, store, tmp_path / "run", None).notes())
+    told = " ".join(plan(RunFolder.open(tmp_path / "run", recipe), store, None).notes())
     assert "are cut; the longest has 4" in told
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from diptych.core import FeatureContract, Question, Record, Vocabulary
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import SPECIAL
-from diptych.models.checkpoint import IN_LAYER
 from diptych.models.renaming import QKV
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder, open_model
@@ -20,6 +19,7 @@ from diptych.runs.importing import import_checkpoint
 from diptych.runs.run import fit_to, predict, run
 from diptych.runtime.errors import DataError
 from diptych.systems import find_recipe
+from diptych.systems.bert import IN_LAYER
 from diptych.systems.vl_bert.checkpoint import HIDDEN_LOOK, NAMES
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from tests import toy

@@ -14,7 +14,8 @@ from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import Store, StoreWriter, iterate
 from diptych.runs.extraction import named_data
 from diptych.runs.folder import open_model
-from diptych.runs.run import run
+from diptych.runs.run import run, run_in
+from diptych.runs.run_folder import open_stages
 from diptych.runs.stages import fit_stages, run_stages
 from diptych.runtime.errors import DataError, RecipeError, Stopped
 from diptych.systems import RECIPES, STAGED, find_stages
@@ -46,7 +47,7 @@ def test_a_stage_begins_from_the_one_before(tmp_path):
     stages = find_stages(STAGES, (*TINY, "2.optimizer.lr=5e-4", "2.training.steps=2"))
     assert [recipe.data.split for recipe in stages.recipes] == ["web", "train"]
     assert [recipe.optimizer.lr for recipe in stages.recipes] == [2e-3, 5e-4]
-    made = run_stages(stages, data, tmp_path / "out", console=QUIET)
+    made = run_stages(open_stages(stages, tmp_path / "out"), data, console=QUIET)
     first = run(stages.recipes[0], data, tmp_path / "one", console=QUIET).model
     run(stages.recipes[1], data, tmp_path / "two", first, QUIET)
     by_hand, found = weights(tmp_path / "two"), weights(tmp_path / "out")
@@ -54,28 +55,28 @@ def test_a_stage_begins_from_the_one_before(tmp_path):
     assert all(torch.equal(found[name], value) for name, value in by_hand.items())
     assert any(not torch.equal(found[name], value) for name, value in weights(tmp_path / "out" / "stage-1").items())
     before = (tmp_path / "out" / "stage-1" / "metrics.jsonl").read_text()
-    run_stages(stages, data, tmp_path / "out", console=QUIET)
+    run_stages(open_stages(stages, tmp_path / "out"), data, console=QUIET)
     assert (tmp_path / "out" / "stage-1" / "metrics.jsonl").read_text() == before
     with pytest.raises(RecipeError, match=r"stage-2 holds a run of another recipe"):
-        find_stages(STAGES, TINY).claimed(tmp_path / "out")
+        open_stages(find_stages(STAGES, TINY), tmp_path / "out")
 
 
 def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):
     data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
     stages = find_stages(STAGES, TINY)
-    run_stages(stages, data, tmp_path / "whole", console=QUIET)
+    run_stages(open_stages(stages, tmp_path / "whole"), data, console=QUIET)
 
-    def stop(recipe, *rest):
-        if recipe.name.endswith("/2"):
+    def stop(folder, *rest):
+        if folder.recipe.name.endswith("/2"):
             raise Stopped("asked to stop")
-        return run(recipe, *rest)
+        return run_in(folder, *rest)
 
-    monkeypatch.setattr("diptych.runs.stages.run", stop)
+    monkeypatch.setattr("diptych.runs.stages.run_in", stop)
     with pytest.raises(Stopped):
-        run_stages(stages, data, tmp_path / "cut", console=QUIET)
+        run_stages(open_stages(stages, tmp_path / "cut"), data, console=QUIET)
     assert not (tmp_path / "cut" / "model").exists()
     monkeypatch.undo()
-    run_stages(stages, data, tmp_path / "cut", console=QUIET)
+    run_stages(open_stages(stages, tmp_path / "cut"), data, console=QUIET)
     whole = weights(tmp_path / "whole")
     assert all(torch.equal(whole[name], value) for name, value in weights(tmp_path / "cut").items())
 
@@ -83,11 +84,12 @@ def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):
 def test_a_model_that_is_gone_on_with_keeps_its_sizes(tmp_path):
     data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
     one = find_stages("image-bert/small/pretrain", TINY)
-    start = run_stages(one, data, tmp_path / "one", console=QUIET)
+    start = run_stages(open_stages(one, tmp_path / "one"), data, console=QUIET)
     fitted, _ = fit_stages(find_stages(STAGES), start)
     assert {(recipe.model.width, recipe.model.layers) for recipe in fitted.recipes} == {(16, 1)}
     steps = [setting for setting in TINY if not setting.startswith("model.")]
-    assert run_stages(fitted.override(steps), data, tmp_path / "more", start, QUIET).architecture.config.width == 16
+    more = open_stages(fitted.override(steps), tmp_path / "more")
+    assert run_stages(more, data, start, QUIET).architecture.config.width == 16
     with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, .* is of image-bert"):
         fit_stages(find_stages("xgpt/small/pretrain"), start)
 

@@ -10,6 +10,7 @@ from diptych.core import Question, Record
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.runs.prepare import plan
+from diptych.runs.run_folder import RunFolder
 from diptych.runs.tasks import make_task
 from diptych.runtime.errors import DataError
 from diptych.storybook.book import record
@@ -89,7 +90,7 @@ def test_the_recipe_cuts_the_list_of_answers(tmp_path: Path) -> None:
 
     def names(*settings: str) -> tuple[str, ...]:
         recipe = find_recipe("vl-bert/small/vqa", ["training.validate_every=null", *settings])
-        answers = plan(recipe, Store(tmp_path / "store"), tmp_path / "run", None).answers
+        answers = plan(RunFolder.open(tmp_path / "run", recipe), Store(tmp_path / "store"), None).answers
         assert answers is not None
         return answers.names
 

@@ -25,6 +25,7 @@ from diptych.runs.folder import INNER, ModelFolder
 from diptych.runs.initialisation import vocabulary_settings
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_named, fit_to
+from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import fit_stages, run_stages
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import DataError, RecipeError
@@ -62,7 +63,7 @@ class Options:
 class TrainingJob:
     """A run that can begin; `run` trains."""
 
-    stages: Stages
+    folders: tuple[RunFolder, ...]  # one a stage
     data: Mapping[str, tuple[Path, Store | list[Record]]]  # by name; "" for one set of data
     start: ModelFolder | None
     out: Path
@@ -83,10 +84,10 @@ class TrainingJob:
                 return Run(self.out)
             if self.note:
                 tell(console, self.note)
-            store, stages = self._store(), self.stages
+            store, folders = self._store(), list(self.folders)
             if self.options.epochs is not None:
-                stages = self._lasting(store, self.options.epochs)
-            run_stages(stages, store, self.out, self.start, console, on_log)
+                folders = [self._lasting(folder, store, self.options.epochs) for folder in folders]
+            run_stages(folders, store, self.start, console, on_log)
             if os.environ.get("RANK", "0") == "0":
                 write_atomically(self.out / FINISHED, json.dumps({"digest": self.digest}).encode())
         return Run(self.out)
@@ -110,13 +111,10 @@ class TrainingJob:
         }
         return stores[""] if "" in stores else SeveralStores(stores)
 
-    def _lasting(self, store: Store, epochs: float) -> Stages:
-        """Return the stages with as many steps as the epochs have, counted on the training records."""
-        recipes = []
-        for folder, one in self.stages.folders(self.out):
-            counted = plan(derive(one, training={"steps": MOST_STEPS}), store, folder, self.start).batches()
-            recipes.append(derive(one, training={"steps": math.ceil(epochs * counted.steps_per_epoch)}))
-        return replace(self.stages, recipes=tuple(recipes))
+    def _lasting(self, folder: RunFolder, store: Store, epochs: float) -> RunFolder:
+        """Return the folder with as many steps as the epochs have, counted on the training records."""
+        steps = math.ceil(epochs * plan(folder, store, self.start).batches().steps_per_epoch)
+        return replace(folder, recipe=derive(folder.recipe, training={"steps": steps}))
 
 
 def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, options: Options) -> TrainingJob:
@@ -169,9 +167,9 @@ def _job(
             f"epochs={options.epochs:g}: wanted a number above 0, and no steps with it; give one of the two"
         )
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
-    stages = replace(stages, recipes=tuple(derive(one, training={"epochs": None}) for one in stages.recipes))
-    if options.out is not None and options.epochs is None:
-        stages.claimed(Path(options.out))
+    stages = _changed(stages, {"epochs": None})
+    begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
+    folders = () if options.out is None else open_stages(begun, Path(options.out))  # refused before data are read
     opened = {
         name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
     }
@@ -183,7 +181,11 @@ def _job(
     for part in (repr(chosen), *(part for _, one in opened.values() for part in _contents(one))):
         made.update(part.encode())
     out = Path("runs", f"{task}-{made.hexdigest()[:8]}") if options.out is None else Path(options.out)
-    return TrainingJob(stages, opened, start, out, options, made.hexdigest(), note)
+    return TrainingJob(folders or open_stages(begun, out), opened, start, out, options, made.hexdigest(), note)
+
+
+def _changed(stages: Stages, training: Mapping[str, Any]) -> Stages:
+    return replace(stages, recipes=tuple(derive(one, training=dict(training)) for one in stages.recipes))
 
 
 def _without_recipe(start: ModelFolder, spec: TaskSpec) -> str:

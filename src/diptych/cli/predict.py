@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -32,10 +29,11 @@ from diptych.cli.app import (
 from diptych.cli.images import Failures, Refuse, ShownFolder, find_images
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, nearest
-from diptych.runtime.files import text_of, write_atomically
+from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import refuse_inputs
 from diptych.runtime.plugins import load_plugins, verbs_listed
 from diptych.runtime.terminal import printable
+from diptych.runtime.verbs import TASK_VERBS
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
@@ -60,13 +58,13 @@ class TaskVerbs(PanelGroup):
     """The group of all verbs; those of tasks are built when they are first used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(dict.fromkeys([*super().list_commands(ctx), *written_verbs(), *verbs_listed()]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *TASK_VERBS, *verbs_listed()]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if (command := super().get_command(ctx, cmd_name)) is not None:
             return command
-        if cmd_name in written_verbs():
-            return TaskVerb(cmd_name, help=written_verbs()[cmd_name][0], rich_help_panel=USE)
+        if cmd_name in TASK_VERBS:
+            return TaskVerb(cmd_name, help=TASK_VERBS[cmd_name].help, rich_help_panel=USE)
         if (package := verbs_listed().get(cmd_name)) is not None:
             return PackageVerb(cmd_name, help=f"A verb of the package {package}.", rich_help_panel=USE)
         load_plugins()
@@ -87,7 +85,7 @@ class TaskVerb(TyperCommand):
         assert self.name is not None
         given = {word.partition("=")[0] for word in args}
         if not given & {"-h", "--help"}:  # before torch is imported
-            wanted, there = written_verbs()[self.name][1], _positional(args)
+            wanted, there = ["IMAGE", *map(str.upper, TASK_VERBS[self.name].arguments)], _positional(args)
             if len(there) < len(wanted):
                 usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
                 raise RecipeError(f"Missing argument {wanted[len(there)]}; wanted {usage}")
@@ -118,30 +116,6 @@ def _positional(args: Sequence[str]) -> list[str]:
         return list(args)
     before = ["", *args]
     return [word for word, last in zip(args, before, strict=False) if last not in VALUED and not word.startswith("-")]
-
-
-@cache
-def written_verbs() -> dict[str, tuple[str, list[str]]]:
-    """Return the verbs of Diptych's own tasks, each with its help and the names of its arguments.
-
-    They are read from the sources: importing tasks loads torch.
-    """
-    package = find_spec("diptych")
-    assert package is not None
-    assert package.origin is not None
-    verbs = {}
-    for path in sorted((Path(package.origin).parent / "tasks").glob("*.py")):
-        text = text_of(path)
-        if "interface.TaskInterface(" not in text:
-            continue
-        calls: dict[str, list[dict[str | None, Any]]] = {"interface.TaskInterface": [], "interface.Form": []}
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and (given := calls.get(ast.unparse(node.func))) is not None:
-                given.append({k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)})
-        arguments = [form["argument"].upper() for form in calls["interface.Form"] if "argument" in form]
-        for made in calls["interface.TaskInterface"]:
-            verbs[made["verb"]] = made["help"], ["IMAGE", *arguments]
-    return verbs
 
 
 def make_verb(name: str) -> Any:

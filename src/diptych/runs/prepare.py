@@ -19,13 +19,14 @@ from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig
 from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture, ModelFolder
+from diptych.runs.run_folder import RunFolder
 from diptych.runs.self_critical import SelfCriticalTraining
 from diptych.runs.supervised import SupervisedTraining, more_regions
 from diptych.runs.tasks import make_task, pixels_of, shown_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import bytes_of, checksum, write_atomically
 from diptych.systems import SYSTEMS
-from diptych.systems.recipe import Recipe, claimed
+from diptych.systems.recipe import Recipe
 from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.answers import OF_VQA, Answers
 from diptych.tasks.caption import pretraining_texts
@@ -147,8 +148,9 @@ class Plan:
             )
 
 
-def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> Plan:
+def plan(folder: RunFolder, store: Store, start: ModelFolder | None) -> Plan:
     """Resolve and check a run. Raises RecipeError, DataError or CheckpointError for anything that would fail later."""
+    recipe, out = folder.recipe, folder.path
     spec, store = find_task(recipe.task), shown_to(recipe, store)
     if not recipe.data.images and spec.scoring.baseline_regions:
         raise RecipeError(
@@ -157,7 +159,6 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     if recipe.training.epochs is not None:
         raise RecipeError(f"{recipe.name} lasts by training.epochs: set training.steps, or call finetune or pretrain")
     _check_start(recipe, start)
-    again = claimed(out, recipe)
     if start is not None:
         start.accept(store.contract, store.folder)
     store.detector()
@@ -170,7 +171,7 @@ def plan(recipe: Recipe, store: Store, out: Path, start: ModelFolder | None) -> 
     method.check(start)
     records = _choose(recipe, store)
     _check_text(recipe, spec)
-    tokens = _own_tokens(recipe, start) if start is not None else tokens_of_run(recipe, store, out, again)
+    tokens = _own_tokens(recipe, start) if start is not None else tokens_of_run(recipe, store, out, folder.resumes)
     answers = _answers(recipe, spec, store, start)
     task = make_task(recipe, tokens, answers, spec)
     schedule = replace(method.schedule(store, tokens, records, out), seed=recipe.training.seed)

@@ -26,6 +26,7 @@ from diptych.runs.familiarity import measured
 from diptych.runs.folder import CALIBRATED, INNER, UNCALIBRATED, VALIDATED, ModelFolder
 from diptych.runs.initialisation import initialise, initialise_network
 from diptych.runs.prepare import Plan, in_split, keep_tokens, plan
+from diptych.runs.run_folder import RunFolder
 from diptych.runs.tasks import pixels_of, shown_to, task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import torch_unchanged
@@ -33,7 +34,7 @@ from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
-from diptych.systems.recipe import Recipe, claim, claimed
+from diptych.systems.recipe import Recipe
 from diptych.tasks.answers import Answers
 from diptych.tasks.calibration import Calibration
 from diptych.tasks.caption import Captioning
@@ -55,7 +56,6 @@ class FinishedRun:
     result: Result
 
 
-@torch_unchanged()
 def run(
     recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None,
     on_log: OnLog | None = None,
@@ -65,8 +65,17 @@ def run(
     `on_log` is called with each log line, and ends the run by returning False (`train`). Raises RecipeError, DataError
     or CheckpointError before any file is written.
     """
-    console = console or make_console()
-    chosen = plan(recipe, store, out, start)
+    return run_in(RunFolder.open(out, recipe), store, start, console, on_log)
+
+
+@torch_unchanged()
+def run_in(
+    folder: RunFolder, store: Store, start: ModelFolder | None = None, console: Console | None = None,
+    on_log: OnLog | None = None,
+) -> FinishedRun:  # fmt: skip
+    """Like `run`, in a folder that was opened."""
+    console, recipe, out = console or make_console(), folder.recipe, folder.path
+    chosen = plan(folder, store, start)
     torch.manual_seed(recipe.training.seed)
     model = chosen.architecture.build()
     chosen.schedule.check(model.provides, recipe.system)
@@ -82,11 +91,11 @@ def run(
         report = initialise_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
         console.print(f"{recipe.network_init}: {report.lines()[-1]}")
     batches, validate = chosen.batches(), _validation(chosen, console)
-    for note in (*_lengthened(recipe, out), *chosen.notes(), *chosen.left_out(batches)):
+    for note in (*folder.notes(), *chosen.notes(), *chosen.left_out(batches)):
         tell(console, note)
 
     def take_folder() -> None:
-        claim(out, recipe)
+        folder.claim()
         keep_tokens(chosen.tokens, out)
 
     result = train(
@@ -370,18 +379,3 @@ def fingerprint(recipe: Recipe, start: ModelFolder | None) -> str:
     """Return a digest of the recipe and the start weights, which a run must share with its checkpoints."""
     bound = json.dumps(recipe.bound, sort_keys=True)
     return digest(start.model, bound) if start is not None else hashlib.sha256(bound.encode()).hexdigest()
-
-
-def _lengthened(recipe: Recipe, out: Path) -> Iterator[str]:
-    """Warn if a resumed run has more steps than before."""
-    before = Recipe.load(out).training.steps if claimed(out, recipe) else recipe.training.steps
-    if recipe.training.steps > before:
-        yield (
-            f"{out}: resumes up to {recipe.training.steps} steps, was {before}; learning rates "
-            + (
-                "stay as they are"
-                if recipe.optimizer.schedule not in ("linear", "cosine")
-                else f"now follow the {recipe.optimizer.schedule} schedule of {recipe.training.steps} steps, so the "
-                "result is not that of a run that had them from the beginning"
-            )
-        )

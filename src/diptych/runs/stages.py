@@ -8,16 +8,17 @@ A stage's data are splits of one store, or named stores (`--data lait=STORE1 --d
 goes by that name; `data.split=cc+sbu` takes both.
 """
 
-from pathlib import Path
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from diptych.data.store.store import Store
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
-from diptych.runs.run import fit_named, run
+from diptych.runs.run import fit_named, run_in
+from diptych.runs.run_folder import RunFolder
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
-from diptych.systems.recipe import Recipe, claimed
+from diptych.systems.recipe import Recipe
 from diptych.systems.stages import Stages
 from diptych.training.trainer import OnLog
 
@@ -29,23 +30,23 @@ def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:
 
 
 def run_stages(
-    stages: Stages, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None,
+    folders: Sequence[RunFolder], store: Store, start: ModelFolder | None = None, console: Console | None = None,
     on_log: OnLog | None = None,
 ) -> ModelFolder:  # fmt: skip
-    """Train all stages and return the last model. Called again, it resumes the stage that was stopped."""
+    """Train all stages in their folders and return the last model. A stage that was stopped resumes."""
     console = console or make_console()
-    for number, (folder, recipe) in enumerate(stages.folders(out), start=1):
-        if len(stages.recipes) == 1:
-            return run(recipe, store, folder, start, console, on_log).model
-        ended = claimed(folder, recipe) and _ended(folder, recipe)
+    for number, folder in enumerate(folders, start=1):
+        if len(folders) == 1:
+            return run_in(folder, store, start, console, on_log).model
+        ended = folder.resumes and _ended(folder)
         before = ", ended before" if ended else ""
-        tell(console, f"stage {number} of {len(stages.recipes)}: {recipe.data.split}{before}")
-        start = open_model(folder) if ended else run(recipe, store, folder, start, console, on_log).model
+        tell(console, f"stage {number} of {len(folders)}: {folder.recipe.data.split}{before}")
+        start = open_model(folder.path) if ended else run_in(folder, store, start, console, on_log).model
     assert start is not None
-    return start.save(out / INNER)
+    return start.save(folders[-1].path.parent / INNER)
 
 
-def _ended(folder: Path, recipe: Recipe) -> bool:
+def _ended(folder: RunFolder) -> bool:
     """Return True if the folder has a model that was trained for at least as many steps."""
-    inner = folder / INNER
-    return (inner / CONFIG).is_file() and Recipe.load(inner).training.steps >= recipe.training.steps
+    inner = folder.path / INNER
+    return (inner / CONFIG).is_file() and Recipe.load(inner).training.steps >= folder.recipe.training.steps

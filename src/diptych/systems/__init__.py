@@ -5,7 +5,6 @@
 
 from collections.abc import Iterable
 
-from diptych.models.checkpoint import MARKS
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
 from diptych.systems.ledger import papers
@@ -35,8 +34,6 @@ def add_system(system: System) -> None:
     """Add a system with its objectives and recipes, and a small recipe for each task that it can learn."""
     SYSTEMS[system.name] = system
     OBJECTIVES[system.name] = system.objectives
-    if system.importer is not None:
-        MARKS.update(dict.fromkeys(system.importer.key_prefixes, system.title))
     for preset in system.recipes:
         if isinstance(preset, StagedPreset):
             STAGED[preset.name] = preset

@@ -15,8 +15,7 @@ from diptych.data.store.pixels import Colours
 from diptych.models import ModelConfig, ResolvedConfig
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
-from diptych.runtime import outputs
-from diptych.runtime.claims import differences, refuse_other
+from diptych.runtime.claims import differences
 from diptych.runtime.configs import assignment, explain, value_of
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of, write_atomically
@@ -237,28 +236,6 @@ def parse(kind: type[M], values: Any, where: str) -> M:
     except ValidationError as error:
         lines = [_explain(kind, problem, values) for problem in error.errors()]
         raise RecipeError(f"{where}: " + "; ".join(lines)) from error
-
-
-def claim(out: Path, recipe: Recipe) -> None:
-    """Make `out` the folder of this recipe's run, or of a run that the recipe resumes. Raises as `claimed` does."""
-    if not claimed(out, recipe) or Recipe.load(out) != recipe:
-        outputs.claim(out, "run")
-        recipe.save(out)
-
-
-def claimed(out: Path, recipe: Recipe) -> bool:
-    """Return True if `out` holds a run of this recipe, or one that it can resume.
-
-    Raises RecipeError, with the differences, if the run is of another recipe.
-    """
-    if not (out / FILE).exists():
-        return False
-    there = Recipe.load(out)
-    lines = recipe.differences(there, without=CHANGEABLE)
-    if recipe.training.steps < there.training.steps:
-        lines.append(f"training.steps: {recipe.training.steps}, was {there.training.steps}, and a run may only grow")
-    refuse_other(out, "a run of another recipe", lines)
-    return True
 
 
 def _assign(values: dict[str, Any], key: str, text: str) -> None:

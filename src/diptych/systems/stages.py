@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from diptych.runtime.errors import RecipeError
-from diptych.systems.recipe import Recipe, claimed
+from diptych.systems.recipe import Recipe
 from diptych.tasks import TASKS
 
 STAGE = re.compile(r"(\d+)\.(.+)")
@@ -65,13 +64,3 @@ class Stages:
                 raise RecipeError(
                     f"{recipe.name} pre-trains nothing: diptych finetune {recipe.task} --recipe {self.name}"
                 )
-
-    def folders(self, out: Path) -> Iterator[tuple[Path, Recipe]]:
-        """Yield each stage's folder and recipe: `out` itself for one stage, otherwise `out/stage-1` and so on."""
-        for number, recipe in enumerate(self.recipes, start=1):
-            yield (out if len(self.recipes) == 1 else out / f"stage-{number}"), recipe
-
-    def claimed(self, out: Path) -> bool:
-        """Return True if `out` holds a run of a stage. Raises RecipeError if a stage's folder holds another run."""
-        runs = [claimed(folder, recipe) for folder, recipe in self.folders(out)]  # all: each may be another's
-        return any(runs)

@@ -26,6 +26,7 @@ from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision, predicting
 from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
 from diptych.tasks.influence import weigh_words
@@ -338,7 +339,7 @@ CAPTION = TaskSpec(
     ),
     interface=interface.TaskInterface(
         verb="caption",
-        help="Write a sentence about a picture.",
+        help=TASK_VERBS["caption"].help,
         words=interface.InterfaceWords(
             does="writes a sentence about a picture",
             example='print(model.caption("photo.jpg"))',

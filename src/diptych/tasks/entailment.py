@@ -11,6 +11,7 @@ from diptych.core.entailment import ENTAILMENT as NAME
 from diptych.core.entailment import LABELS
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
+from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
@@ -79,7 +80,7 @@ ENTAILMENT = TaskSpec(
     scoring=_VERDICTS.scoring,
     interface=interface.TaskInterface(
         verb="entail",
-        help="Decide whether a picture entails a sentence, contradicts it, or leaves it open.",
+        help=TASK_VERBS["entail"].help,
         words=interface.InterfaceWords(
             does="decides whether a picture entails a sentence, contradicts it, or leaves it open",
             example='print(model.predict("entailment", "photo.jpg", hypothesis="a dog sleeps").label)',

@@ -202,10 +202,7 @@ class InterfaceWords:
 
 @dataclass(frozen=True)
 class TaskInterface:
-    """A task's user interface. `diptych VERB`, `POST /v1/VERB`, the page's form and part of the card derive from it.
-
-    `verb` and `help` must be string literals: `diptych --help` reads them without importing the task.
-    """
+    """A task's user interface. `diptych VERB`, `POST /v1/VERB`, the page's form and part of the card derive from it."""
 
     verb: str
     help: str  # a sentence

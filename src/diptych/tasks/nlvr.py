@@ -10,6 +10,7 @@ from diptych.core import Record, Statement, Vocabulary
 from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.runtime.devices import Precision
+from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.spec import Small, TaskSpec, TaskTraining
 from diptych.tasks.verdicts import Judged, Verdicts
@@ -98,7 +99,7 @@ NLVR = TaskSpec(
     scoring=_VERDICTS.scoring,
     interface=interface.TaskInterface(
         verb="verify",
-        help="Decide whether a statement is true of a picture.",
+        help=TASK_VERBS["verify"].help,
         words=interface.InterfaceWords(
             does="decides whether a statement is true of a picture",
             example='print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',

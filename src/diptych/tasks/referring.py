@@ -18,6 +18,7 @@ from diptych.objectives import GroundExpression, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
@@ -268,7 +269,7 @@ REFERRING = TaskSpec(
     ),
     interface=interface.TaskInterface(
         verb="ground",
-        help="Find the region that an expression refers to.",
+        help=TASK_VERBS["ground"].help,
         words=interface.InterfaceWords(
             does="finds the region that an expression means",
             example='print(model.ground("photo.jpg", "the dog on the left").box)',

@@ -26,6 +26,7 @@ from diptych.objectives import (
 from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import labelled, vcr_baselines
 from diptych.tasks.run import finite
@@ -343,7 +344,7 @@ VCR = TaskSpec(
     ),
     interface=interface.TaskInterface(
         verb="choose",
-        help="Choose the right one of some answers, and the reason for it.",
+        help=TASK_VERBS["choose"].help,
         words=interface.InterfaceWords(
             does="chooses among answers, and the reason",
             example='print(model.choose("photo.jpg", "what is it doing?", ["it sleeps", "it runs"]).answer)',

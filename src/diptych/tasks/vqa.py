@@ -23,6 +23,7 @@ from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.answers import UNKNOWN, Answers, unreachable
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling, learnt_answers, stronger
@@ -382,7 +383,7 @@ VQA = TaskSpec(
     ),
     interface=interface.TaskInterface(
         verb="ask",
-        help="Answer a question about a picture.",
+        help=TASK_VERBS["ask"].help,
         words=interface.InterfaceWords(
             does="answers questions about a picture",
             example='print(model.ask("photo.jpg", "what colour is the kite?"))',

@@ -1,7 +1,7 @@
 """UNITER's entry in the table of systems."""
 
-from diptych.models.checkpoint import start_from_bert
 from diptych.systems import Importer, System
+from diptych.systems.bert import start_from_bert
 from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE
 from diptych.vision.detectors.selection import Selection
 from uniter.checkpoint import import_uniter

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from diptych.models.checkpoint import start_from_bert
+from diptych.systems.bert import start_from_bert
 from diptych.systems.image_bert.model import ImageBert, ImageBertConfig, ImageBertResolvedConfig
 from diptych.systems.image_bert.objectives import ImageBertObjectives
 from diptych.systems.image_bert.presets import RECIPES

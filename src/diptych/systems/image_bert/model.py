@@ -30,12 +30,12 @@ from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, SystemModel, as_bert
+from diptych.models.text import TINY, TextConfig, refuse_more_words
 from diptych.models.transformer import LayerSizes, Transformer
 from diptych.models.visual import WholeRegion, geometry, refuse_more_regions, region_features, whole_region
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
-from diptych.systems.text import TINY, TextConfig, refuse_more_words
 
 WORDS, REGIONS = 0, 1  # segments
 

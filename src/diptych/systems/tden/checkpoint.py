@@ -9,12 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from diptych.models import checkpoint as bert
 from diptych.models.renaming import layer_table, rename
 from diptych.models.system import Imported
 from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
+from diptych.systems import bert
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 
 WORDS = "token_embed.embeddings.weight"

@@ -38,6 +38,7 @@ from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, SimilarityHead, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
+from diptych.models.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
 from diptych.models.transformer import DecoderCache, Layer, LayerCache, LayerSizes
 from diptych.models.visual import refuse_more_regions
 from diptych.runtime.errors import RecipeError
@@ -52,7 +53,6 @@ from diptych.systems.tden.layers import (
     closed_over,
     through,
 )
-from diptych.systems.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
 
 Structure = Literal["decoupled", "two-stream", "single-stream"]
 READ, WRITTEN = 0, 1  # segments

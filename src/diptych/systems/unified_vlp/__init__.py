@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from diptych.models.checkpoint import start_from_bert
+from diptych.systems.bert import start_from_bert
 from diptych.systems.system import Importer, System
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig

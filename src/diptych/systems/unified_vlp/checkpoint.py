@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from diptych.models import checkpoint as bert
 from diptych.models.system import Imported
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
+from diptych.systems import bert
 from diptych.systems.unified_vlp.model import UnifiedVLPResolvedConfig
 
 INNER = "bert.encoder.layer.0.intermediate.dense.weight"

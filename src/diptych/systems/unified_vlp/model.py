@@ -30,11 +30,11 @@ from diptych.models.embeddings import TextEmbedding
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
+from diptych.models.text import TINY, refuse_more_room, refuse_more_words
 from diptych.models.transformer import DecoderCache, LayerSizes, Transformer
 from diptych.models.visual import RegionEmbedding, WholeRegion, refuse_more_regions, whole_region, with_image_feature
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
-from diptych.systems.text import TINY, refuse_more_room, refuse_more_words
 
 
 class UnifiedVLPConfig(ModelConfig):

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from diptych.data.store.pixels import Colours
-from diptych.models import checkpoint as bert
 from diptych.models.renaming import layer_table, rename
 from diptych.models.system import Imported
 from diptych.models.weights import ImportReport
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import Tensors, read_weights
+from diptych.systems import bert
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from diptych.systems.vl_bert.network import Network, begin_from_resnet, of_torchvision
 from diptych.vision.detectors.weights import read_detector

@@ -46,11 +46,11 @@ from diptych.models.decoder import (
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
+from diptych.models.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
 from diptych.models.transformer import DecoderCache, Layer, LayerCache, LayerSizes, closing, run_last
 from diptych.models.visual import refuse_more_regions
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import RecipeError
-from diptych.systems.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
 from diptych.systems.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
 
 Structure = Literal["enc", "encdec", "encdec-share"]

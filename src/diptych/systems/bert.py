@@ -19,6 +19,7 @@ from diptych.models.system import SystemModel
 from diptych.models.weights import ImportReport, load_into
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import Tensors, find_weights, read_weights
+from diptych.systems.system import SYSTEMS
 
 WORDS = "bert.embeddings.word_embeddings.weight"
 TIED = "cls.predictions.decoder.weight"
@@ -52,7 +53,6 @@ UNUSED = {
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
 }
-MARKS: dict[str, str] = {}  # key prefix -> the system whose checkpoint has it; filled from each system's Importer
 # Tensors from which sizes are read.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
 SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
@@ -168,7 +168,8 @@ def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Impo
 
 def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
     """Raise CheckpointError that names the system to which a file belongs."""
-    system = next((s for start, s in MARKS.items() for name in theirs if name.startswith(start)), None)
+    marks = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
+    system = next((title for title, prefixes in marks if any(name.startswith(prefixes) for name in theirs)), None)
     what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
     raise CheckpointError(f"{path} is {what}; wanted {wanted}, which has {WORDS}")
 

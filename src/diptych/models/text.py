@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +27,7 @@ class TextConfig(ModelConfig):
     fewest: ClassVar[int] = 2  # of the others, needed for a word and its [SEP]
 
     @model_validator(mode="after")
-    def _has_room(self) -> Self:
+    def _has_room(self) -> TextConfig:
         if self.max_text < self.fewest:
             raise ValueError(f"positions={self.positions} leaves no place for a word between the special tokens")
         return self

@@ -1,0 +1,70 @@
+"""The folder of a run: the recipe that it was begun with, and whether a run resumes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from diptych.runtime import outputs
+from diptych.runtime.claims import refuse_other
+from diptych.systems.recipe import CHANGEABLE, FILE, Recipe
+from diptych.systems.stages import Stages
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder and the recipe that will be trained in it. `open` is the only reader of a run's recipe.json.
+
+    Raises RecipeError, with the differences, if the folder holds a run of another recipe.
+    """
+
+    path: Path
+    recipe: Recipe
+    before: Recipe | None  # as recipe.json has it; None: no run was begun
+
+    @classmethod
+    def open(cls, path: Path, recipe: Recipe) -> RunFolder:
+        """Read the recipe that the folder was begun with, if any."""
+        return cls(path, recipe, Recipe.load(path) if (path / FILE).exists() else None)
+
+    def __post_init__(self) -> None:
+        if self.before is None:
+            return
+        lines = self.recipe.differences(self.before, without=CHANGEABLE)
+        steps, before = self.recipe.training.steps, self.before.training.steps
+        if steps < before:
+            lines.append(f"training.steps: {steps}, was {before}, and a run may only grow")
+        refuse_other(self.path, "a run of another recipe", lines)
+
+    @property
+    def resumes(self) -> bool:
+        """True if the folder holds a run, which the recipe resumes."""
+        return self.before is not None
+
+    def claim(self) -> None:
+        """Make this the folder of the recipe's run."""
+        if self.before != self.recipe:
+            outputs.claim(self.path, "run")
+            self.recipe.save(self.path)
+
+    def notes(self) -> Iterator[str]:
+        """Warn if a resumed run has more steps than before."""
+        steps, schedule = self.recipe.training.steps, self.recipe.optimizer.schedule
+        if self.before is None or steps <= (before := self.before.training.steps):
+            return
+        yield f"{self.path}: resumes up to {steps} steps, was {before}; learning rates " + (
+            "stay as they are"
+            if schedule not in ("linear", "cosine")
+            else f"now follow the {schedule} schedule of {steps} steps, so the result is not that of a run that had "
+            "them from the beginning"
+        )
+
+
+def open_stages(stages: Stages, out: Path) -> tuple[RunFolder, ...]:
+    """Open the folder of each stage: `out` itself for one stage, otherwise `out/stage-1` and so on."""
+    one = len(stages.recipes) == 1
+    return tuple(
+        RunFolder.open(out if one else out / f"stage-{number}", recipe)
+        for number, recipe in enumerate(stages.recipes, start=1)
+    )
