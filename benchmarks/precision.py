@@ -30,7 +30,7 @@ from diptych.runtime.devices import autocast
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning
-from diptych.tasks.run import ask
+from diptych.tasks.run import predict_records
 
 FORMATS, COUNTS = ("fp32", "bf16"), (1, 2, 4, 8, 32, 64)
 CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ def written(folder: ModelFolder, store: Store, split: str, most: int) -> dict[st
     said = {}
     for name in FORMATS:
         folder.on(CPU, name)
-        said[name] = spec.by_key(ask(task, folder.model, records))
+        said[name] = spec.by_key(predict_records(task, folder.model, records))
     scores = {name: spec.scoring.score(captions, records, None)["CIDEr"] for name, captions in said.items()}
     same = sum(said["fp32"][key] == said["bf16"][key] for key in said["fp32"])
     return {

@@ -24,7 +24,7 @@ from diptych.data.formats.table import read
 from diptych.data.store.store import Store, iterate
 from diptych.runs.detector import drawn, truth
 from diptych.runs.extraction import extract_regions
-from diptych.runs.run import evaluate, run
+from diptych.runs.run import predict, run
 from diptych.storybook.files import write as write_world
 from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
@@ -63,7 +63,8 @@ def captioned(detector: Path, root: Path) -> dict[str, Any]:
     store = Store(root / "store")
     recipe = find_recipe("unified-vlp/small/caption").override(SETTINGS)
     made = run(recipe, store, root / "caption", console=Console(quiet=True))
-    said, scores = evaluate(made.model, store, "test")
+    predicted = predict(made.model, store, "test")
+    said, scores = predicted.predictions, predicted.scores
     test = [store.record(index) for index in store.split("test")]
     baselines = baselines_of("caption", CAPTION.by_key(said), test, list(iterate(store, "train")), SCORES)
     return {

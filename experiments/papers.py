@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diptych.systems import SYSTEMS, papers
-from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, PaperTable, entries
+from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, PaperTable, ledger_rows
 from experiments.studies import page_of
 from experiments.tables import Path, at_chance, leaves, markdown, shown
 
@@ -112,7 +112,7 @@ text file. `diptych recipes --system xgpt --table 2` prints a table in the termi
 def page(found: Mapping[str, Any], of: tuple[Paper, ...] | None = None) -> str:
     """`found`: result files by name; `of`: papers other than those of all systems."""
     shown = papers() if of is None else of
-    rows = list(entries(shown))
+    rows = list(ledger_rows(shown))
     own = sum(entry.row.system is not None for entry in rows)
     if lost := MEASURED.keys() - {entry.id for entry in rows}:
         raise ValueError(f"no row {min(lost)}; MEASURED names rows of the ledger")

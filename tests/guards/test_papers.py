@@ -18,7 +18,7 @@ import typer
 from diptych.cli import app
 from diptych.runs.run import fit_named
 from diptych.systems import RECIPES, STAGED, SYSTEMS, Recipe, find_recipe, find_stages, papers
-from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, entries, numbers
+from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, ledger_rows, numbers
 from diptych.tasks import TASKS
 
 PRINTED: dict[str, dict[str, list[list[str]]]] = json.loads(
@@ -28,7 +28,7 @@ TABLES = {"unified-vlp": 8, "vl-bert": 4, "image-bert": 4, "xgpt": 7, "tden": 2}
 # Every row of these is the paper's own system, whatever it is called.
 OWN = {"unified-vlp": (4, 5, 6, 7, 8), "image-bert": (3, 4), "xgpt": (2, 3, 4), "tden": (2,)}
 OURS = re.compile(r"Unified VLP|VL-BERT|ImageBERT|XGPT|TDEN|w/o VLP|pre-training only")
-ROWS = tuple(entries(papers()))
+ROWS = tuple(ledger_rows(papers()))
 VERBS = cast(Any, typer.main.get_command(app)).commands
 
 

@@ -33,6 +33,50 @@ def test_a_public_class_name_is_used_once() -> None:
     assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
+# Names that files of one room share on purpose.
+TWINS = {
+    ("cli", "main"): "the entry point, and the options of all verbs",
+    ("core", "Count"): "counts in a contract and in settings have other limits",
+    ("data", "fits"): "formats have functions of these names: the modules are the entries of FORMATS",
+    ("data", "known"): "each lists the formats of its own module",
+    ("data", "read"): "as fits",
+    ("data", "read_lines"): "as fits",
+    ("mining", "Kind"): "kinds of inputs, and of a WARC's records",
+    ("mining", "around"): "words around a picture of a page, before and after it is a pair",
+    ("mining", "judged"): "by a judge of pictures, by rules of texts",
+    ("objectives", "Form"): "the forms of two papers' objectives, next to the class that has the setting",
+    ("objectives", "Scheme"): "as Form",
+    ("storybook", "captions"): "`official` writes what the module of this name draws, as the public sets have it",
+    ("storybook", "file_of"): "a picture of the book, and of the test web",
+    ("storybook", "hypotheses"): "as captions",
+    ("storybook", "plan"): "plans a scene, and a page of the test web",
+    ("storybook", "questions"): "as captions",
+    ("storybook", "statements"): "as captions",
+    ("storybook", "write"): "writes a world, and the test web",
+    ("systems", "Structure"): "the structures of two systems' models, next to the class that has the setting",
+}
+
+
+def test_a_name_has_one_meaning_in_a_room() -> None:
+    """No two public functions, or aliases of types and classes, of one name with different arguments."""
+    meanings = defaultdict(set)
+    for path, tree in TREES.items():
+        for node in tree.body:
+            match node:
+                case ast.FunctionDef(name=name, args=given):
+                    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+                    meaning = ", ".join(one.arg for one in named)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name[:1].isupper() and not name.isupper():
+                    meaning = ast.unparse(value)
+                case ast.ClassDef(name=name):
+                    meaning = "class"
+                case _:
+                    continue
+            if not name.startswith("_"):
+                meanings[path.relative_to(PACKAGE).parts[0], name].add(meaning)
+    assert {key for key, found in meanings.items() if len(found) > 1} == TWINS.keys()
+
+
 def test_tests_import_public_names() -> None:
     for path in (ROOT / "tests").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -18,7 +18,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.objectives import ImageTextMatching, OneForward, Schedule
 from diptych.runtime.errors import CheckpointError
 from diptych.tasks.matching import CaptionTask
-from diptych.vision.fingerprints import fingerprint
+from diptych.vision.fingerprints import image_fingerprint
 from tests.loading.conftest import CONTRACT, MakeStore
 from tests.loading.conftest import record as stored_record
 
@@ -29,18 +29,18 @@ def noise(seed: int) -> Image.Image:
 
 
 def seen(*images: Image.Image) -> SeenImages:
-    found = [fingerprint(np.asarray(image)) for image in images]
+    found = [image_fingerprint(np.asarray(image)) for image in images]
     return SeenImages.of(Fingerprints.of(found, 0), None, begun=False)
 
 
 def test_a_fingerprint_is_of_the_pixels_and_their_shape() -> None:
     pixels = np.asarray(noise(0))
-    assert fingerprint(pixels) == fingerprint(pixels.copy())
+    assert image_fingerprint(pixels) == image_fingerprint(pixels.copy())
     changed = pixels.copy()
     changed[0, 0, 0] ^= 1
-    assert fingerprint(changed)[0] != fingerprint(pixels)[0]
-    assert fingerprint(changed)[1] == fingerprint(pixels)[1]
-    assert fingerprint(pixels.reshape(40, 180, 3))[0] != fingerprint(pixels)[0]
+    assert image_fingerprint(changed)[0] != image_fingerprint(pixels)[0]
+    assert image_fingerprint(changed)[1] == image_fingerprint(pixels)[1]
+    assert image_fingerprint(pixels.reshape(40, 180, 3))[0] != image_fingerprint(pixels)[0]
 
 
 def test_near_hashes_are_those_of_a_comparison_of_all() -> None:
@@ -59,19 +59,21 @@ def test_near_hashes_are_those_of_a_comparison_of_all() -> None:
 
 def test_images_without_an_edge_are_no_copies_of_each_other() -> None:
     red, blue = (Image.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
-    assert seen(red).leakage(Fingerprints.of([fingerprint(np.asarray(blue))], 0)).near == 0
-    assert seen(red).leakage(Fingerprints.of([fingerprint(np.asarray(red))], 0)).exact == 1
+    assert seen(red).leakage(Fingerprints.of([image_fingerprint(np.asarray(blue))], 0)).near == 0
+    assert seen(red).leakage(Fingerprints.of([image_fingerprint(np.asarray(red))], 0)).exact == 1
 
 
 def test_lists_are_joined_kept_and_checked(tmp_path: Path) -> None:
     first = seen(noise(0), noise(1))
-    both = SeenImages.of(Fingerprints.of([fingerprint(np.asarray(noise(n))) for n in (1, 2)], 3), first, begun=True)
+    both = SeenImages.of(
+        Fingerprints.of([image_fingerprint(np.asarray(noise(n))) for n in (1, 2)], 3), first, begun=True
+    )
     assert (len(both.content), both.missing, both.complete) == (3, 3, True)
     both.save(tmp_path)
     again = SeenImages.load(tmp_path)
     assert again is not None
     assert (again.content.tolist(), again.dhash.tolist()) == (both.content.tolist(), both.dhash.tolist())
-    asked = Fingerprints.of([fingerprint(np.asarray(noise(n))) for n in (0, 2, 9)], 1)
+    asked = Fingerprints.of([image_fingerprint(np.asarray(noise(n))) for n in (0, 2, 9)], 1)
     assert again.leakage(asked).text == (
         "2 of 3 test images were trained on, and 0 near copies; 1 of the test images could not be compared; "
         "3 of the training images have no fingerprint"
@@ -90,7 +92,7 @@ def test_a_store_of_before_takes_fingerprints_from_files_that_are_there(tmp_path
     store = Store(tmp_path / "store")
     assert store.words(0).fingerprint is None
     prints = prints_of(store, range(3))
-    assert (prints.content.tolist(), prints.missing) == ([fingerprint(np.asarray(noise(0)))[0]], 2)
+    assert (prints.content.tolist(), prints.missing) == ([image_fingerprint(np.asarray(noise(0)))[0]], 2)
     assert leakage(seen(noise(0)), store, [0]).exact == 1
     assert leakage(seen(noise(0)), store, [1, 2]).text == "2 of the test images could not be compared"
 

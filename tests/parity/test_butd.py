@@ -11,7 +11,7 @@ from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2
 from diptych.vision.detectors.official.butd import ANCHOR_RATIOS, ANCHOR_SIZES, STRIDE, ButdPipeline
 from diptych.vision.detectors.official.choice import BestOfAll, ByClass
 from diptych.vision.detectors.official.detector import OfficialDetector
-from diptych.vision.detectors.official.regions import numbered
+from diptych.vision.detectors.official.regions import rois_of
 from tests.parity.detector_sets import OUTPUTS, SELECTION, Golden, butd, cases, close, mirrored_and_same, near, under
 
 pytestmark = pytest.mark.parity
@@ -98,7 +98,7 @@ def test_butd_proposals(folder, prefix):
 @pytest.mark.parametrize(("folder", "prefix"), cases("butd", OUTPUTS, "pooled_first", "c4", "proposals"))
 def test_butd_pooling(folder, prefix):
     _, pipeline, theirs = opened(folder, prefix)
-    rois = numbered([theirs["proposals"][: len(theirs["pooled_first"])]])
+    rois = rois_of([theirs["proposals"][: len(theirs["pooled_first"])]])
     close(pipeline.network.pooled(theirs["c4"][None], rois), theirs["pooled_first"], MAPS)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from diptych.vision.detectors.official.detector import OfficialDetector
-from diptych.vision.detectors.official.regions import numbered
+from diptych.vision.detectors.official.regions import rois_of
 from diptych.vision.detectors.official.x101 import FIRST, LAST, X101Pipeline, levels_of
 from tests.parity.detector_sets import OUTPUTS, Golden, cases, close, mirrored_and_same, near, vlp
 
@@ -96,7 +96,7 @@ def test_vlp_x101_proposals(folder, prefix):
 def test_vlp_x101_heads(folder, prefix):
     _, pipeline, theirs = opened(folder, prefix)
     pooled = pipeline.network.pooled(
-        computed(folder, prefix)[1], numbered([theirs["proposals"]]), theirs["levels"], pipeline.settings.samples
+        computed(folder, prefix)[1], rois_of([theirs["proposals"]]), theirs["levels"], pipeline.settings.samples
     )
     close(pooled[: len(theirs["roi_align_first"])], theirs["roi_align_first"], HEADS, "RoIAlign")
     for ours, name in zip(pipeline.network.heads(pooled), ("fc6", "fc7", "class_logits", "box_deltas"), strict=True):

@@ -15,7 +15,7 @@ from diptych.data.store.store import Store, StoreWriter
 from diptych.objectives import SeenRegionClass
 from diptych.runs.folder import open_model
 from diptych.runs.prepare import plan
-from diptych.runs.run import evaluate, fit_to, predict, run
+from diptych.runs.run import fit_to, predict, run
 from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import read_weights
@@ -64,7 +64,8 @@ def test_from_pixels_to_answers(tmp_path: Path) -> None:
     own = [change for change in TINY if not change.startswith("model.")]
     recipe = fit_to(find_recipe("vl-bert/small/vqa", own), start)
     tuned = run(recipe, store, tmp_path / "vqa", start, console=QUIET)
-    predictions, scores = evaluate(tuned.model, store, "val")
+    predicted = predict(tuned.model, store, "val")
+    predictions, scores = predicted.predictions, predicted.scores
     assert [p["answer"] for p in predictions] == ["dog"]  # the one answer that there is
     assert scores["accuracy"] == 100
 
@@ -90,7 +91,8 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
     assert batch.masks.shape[2:] == (14, 14)
     assert len(batch) == 8  # two questions of four texts
     done = run(recipe, store, tmp_path / "run", console=QUIET)
-    said, scores = evaluate(done.model, store, "val")
+    predicted = predict(done.model, store, "val")
+    said, scores = predicted.predictions, predicted.scores
     assert len(said) == 8
     assert set(scores) == {"Q->A", "QA->R", "Q->AR"}
 

@@ -24,7 +24,7 @@ from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.prepare import plan
 from diptych.runs.run import fit_to, run
 from diptych.runs.run_folder import RunFolder
-from diptych.runs.self_critical import FREQUENCIES, BatchCider, CorpusCider, references_of
+from diptych.runs.self_critical import FREQUENCIES, BatchCider, CorpusCider, human_captions
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, TrainingError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -139,7 +139,7 @@ def test_one_reference_and_the_batch(tokens: Tokens) -> None:
 
 def test_only_people_s_words_reward() -> None:
     said = Record("x", captions=("a dog", "...", "a cat", ""), generated=(GeneratedCaption("a cat", "tden/0", -1.0),))
-    assert references_of(said) == ("a dog",)
+    assert human_captions(said) == ("a dog",)
 
 
 # ---- a run ---------------------------------------------------------------------------------------------

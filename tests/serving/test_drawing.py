@@ -10,18 +10,18 @@ import torch
 
 from diptych.core import Record, Regions
 from diptych.serving.drawing import COLOURS, draw, label_of
-from diptych.tasks.interface import Prediction
+from diptych.tasks.interface import GroundedText
 
 PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)
 
 
-def prediction(words: list[str], boxes: list[list[float]], weights: torch.Tensor) -> Prediction:
+def prediction(words: list[str], boxes: list[list[float]], weights: torch.Tensor) -> GroundedText:
     regions = Regions(boxes=torch.tensor(boxes).reshape(-1, 4), scores=torch.ones(len(boxes)), size=(120, 90))
     record = Record("a", image=Path("a.png"), regions=regions)
-    return Prediction(" ".join(words), 0.0, "fp32", record, tuple(words), weigh=lambda: weights)
+    return GroundedText(" ".join(words), 0.0, "fp32", record, tuple(words), weigh=lambda: weights)
 
 
-def colours(said: Prediction, picture: torch.Tensor = PICTURE) -> set[tuple[int, ...]]:
+def colours(said: GroundedText, picture: torch.Tensor = PICTURE) -> set[tuple[int, ...]]:
     image = draw(said, picture)
     return {colour for _, colour in image.getcolors(image.width * image.height) or []}  # type: ignore[misc]
 

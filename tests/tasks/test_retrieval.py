@@ -17,7 +17,7 @@ from diptych.systems.unified_vlp.model import UnifiedVLP
 from diptych.tasks.gallery import RetrievalGallery, missing_cells, open_table, put
 from diptych.tasks.matching import Retrieval, everything, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
-from diptych.tasks.run import ask
+from diptych.tasks.run import predict_records
 from diptych.tasks.shortlist import Shortlister
 from tests import toy
 
@@ -53,7 +53,7 @@ def test_the_table_is_that_of_pairs_one_by_one():
     assert [p["rank"] for p in found] == [*ranks.of_captions, *ranks.of_pictures]
     scored = TASK.score(found, RECORDS)
     assert {name: 100 * value for name, value in recalls(ranks).items()}.items() <= scored.items()
-    assert ask(TASK, model, RECORDS) == found
+    assert predict_records(TASK, model, RECORDS) == found
     assert len(found[0]["first"]) == min(10, len(gallery.captions))
 
 
@@ -122,7 +122,7 @@ def test_an_empty_gallery_is_refused():
 
 def test_a_model_that_matches_nothing_is_refused():
     with pytest.raises(RecipeError, match=r"no head 'match' .*\(its heads: word\).*finetune retrieval"):
-        ask(TASK, toy.model("word"), RECORDS)
+        predict_records(TASK, toy.model("word"), RECORDS)
 
 
 def test_pictures_are_read_one_at_a_time():

@@ -11,7 +11,7 @@ from diptych.core import Record, collate
 from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.tasks.matching import Retrieval
-from diptych.tasks.run import ask
+from diptych.tasks.run import predict_records
 from diptych.tasks.two_towers import (
     PICTURE,
     TowerGallery,
@@ -64,7 +64,7 @@ def test_pictures_are_encoded_once_and_a_query_costs_one_pass(tokens) -> None:
 def test_ranks_are_the_same_where_the_model_runs_in_bf16(tokens) -> None:
     """Validation scores within the model's autocast."""
     task = TwoTowerRetrieval(tokens)
-    answers = ask(task, model_for(tokens), records())
+    answers = predict_records(task, model_for(tokens), records())
     plain = task.score(answers, records())
     with torch.autocast("cpu", torch.bfloat16):
         assert task.score(answers, records()) == plain
@@ -86,7 +86,7 @@ def test_a_gallery_is_kept(tokens, tmp_path: Path) -> None:
 
 def test_scores_are_those_of_the_whole_table(tokens) -> None:
     model, task = model_for(tokens), TwoTowerRetrieval(tokens)
-    said = ask(task, model, records(), batch_size=3)
+    said = predict_records(task, model, records(), batch_size=3)
     assert len(said) == 3 + 5
     samples = [sample for record in records() for sample in task.samples(record)]
     vectors = {s.key: model.embed_texts(collate([replace(s, regions=None)]))[0] for s in samples}

@@ -17,7 +17,7 @@ from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, find_recipe
 from diptych.tasks.answers import Answers
-from diptych.tasks.run import ask
+from diptych.tasks.run import predict_records
 from diptych.tasks.spec import TrainingRecords
 from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
 from diptych.testing import EIGHT
@@ -33,7 +33,7 @@ def test_features_that_are_not_finite_are_named_and_not_answered() -> None:
     assert seen.features is not None
     broken = replace(EIGHT[1], regions=replace(seen, features=torch.full_like(seen.features, torch.nan)))
     with pytest.raises(DataError, match=r"scores are not finite.*record p1"):
-        ask(case.task, case.model, [EIGHT[0], broken])
+        predict_records(case.task, case.model, [EIGHT[0], broken])
 
 
 @pytest.mark.parametrize("form", ["binary", "softmax"])

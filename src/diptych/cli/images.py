@@ -15,7 +15,7 @@ from diptych.runtime.outputs import claim, note, refuse_file
 from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
-    from diptych.tasks.interface import Prediction
+    from diptych.tasks.interface import GroundedText
 
 Refuse = Callable[[object, DataError], object]
 
@@ -28,7 +28,7 @@ class ShownFolder:
         if folder is not None:
             claim(folder, "drawings")
 
-    def write(self, prediction: Prediction) -> str | None:
+    def write(self, prediction: GroundedText) -> str | None:
         """Draw a prediction and return the file; None without a folder."""
         if self.folder is None:
             return None

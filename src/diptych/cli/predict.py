@@ -272,7 +272,7 @@ def _from_model(
 ) -> Iterator[TaskAnswer]:
     """Yield answers of an opened model, in the order of the images."""
     from diptych.runtime.configs import derive
-    from diptych.tasks.interface import Prediction, seed_sampling
+    from diptych.tasks.interface import GroundedText, seed_sampling
 
     drawn, interface = ShownFolder(show), spec.required_interface
     requests = [interface.request.model_construct(**one) for one in fields]
@@ -284,7 +284,7 @@ def _from_model(
         for (record, request), answer in zip(pairs, predictor.answers(spec, pairs) if pairs else (), strict=True):
             message = predictor.message(spec, answer, request, record, str(record.image))
             try:
-                shown = drawn.write(answer) if isinstance(answer, Prediction) else None
+                shown = drawn.write(answer) if isinstance(answer, GroundedText) else None
             except DataError as error:  # the regions were given, and there is no image to draw on
                 refuse(answer, error)
                 shown = None

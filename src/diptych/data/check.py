@@ -29,7 +29,7 @@ from diptych.vision.archives import read_bytes
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.ground_truth import KIND as TRUTH
 from diptych.vision.features.profile import differences
-from diptych.vision.fingerprints import fingerprint
+from diptych.vision.fingerprints import image_fingerprint
 
 SCORED = ("val", "dev", "test")  # prefixes of splits that are not trained on
 HALF, SHOWN = 0.5, 0.3  # smallest IoU at which a region matches an expression's box, and shows a thing named in a text
@@ -295,6 +295,6 @@ def _content(record: Record) -> tuple[str | None, str | None, tuple[int, int] | 
     except DataError as error:
         return None, str(error), None
     try:
-        return content, None, fingerprint(shared_decoders().open(record.image))
+        return content, None, image_fingerprint(shared_decoders().open(record.image))
     except DataError as error:
         return content, str(error), None

@@ -31,7 +31,7 @@ from diptych.runtime.processes import map_in_processes
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
 from diptych.vision.detectors.load import load_detector
-from diptych.vision.fingerprints import fingerprint
+from diptych.vision.fingerprints import image_fingerprint
 from diptych.vision.pictures import as_picture
 
 LOCAL, RAY = "local", "ray"
@@ -279,7 +279,7 @@ def _open(record: Record) -> Opened:
         return record, DataError("the record names no image", key=record.key)
     try:
         pixels = shared_decoders().open(record.image)
-        return replace(record, fingerprint=fingerprint(pixels)), as_picture(pixels)
+        return replace(record, fingerprint=image_fingerprint(pixels)), as_picture(pixels)
     except DataError as error:
         return record, error
 

@@ -26,7 +26,7 @@ from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.weight_files import write_weights
 from diptych.vision.archives import is_there
 from diptych.vision.decoder import shared_decoders
-from diptych.vision.fingerprints import fingerprint
+from diptych.vision.fingerprints import image_fingerprint
 
 FILE = "seen.safetensors"
 NEAR = 4  # bits of 64
@@ -152,7 +152,7 @@ def prints_of(store: Store, numbers: Sequence[int]) -> Fingerprints:
 def _opened(record: Record) -> tuple[int, int] | None:
     assert record.image is not None
     try:
-        return fingerprint(shared_decoders().open(record.image))
+        return image_fingerprint(shared_decoders().open(record.image))
     except DataError:
         return None
 

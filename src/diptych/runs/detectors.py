@@ -17,7 +17,7 @@ from diptych.systems import SYSTEMS
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.grid import backbone_of
 from diptych.vision.detectors.image_feature import WithImageFeature
-from diptych.vision.detectors.load import ask, load_detector, refuse_ignored
+from diptych.vision.detectors.load import load_detector, open_requested, refuse_ignored
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import SELECTIONS, Selection
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
@@ -63,7 +63,7 @@ def open_detector(
         {key: value_of(value) for key, value in (assignment(text, "cells=14") for text in settings)}, backbone,
         _names_of(class_names), report,
     )  # fmt: skip
-    return ask(request, given, files or name.startswith(HUB))
+    return open_requested(request, given, files or name.startswith(HUB))
 
 
 def with_image_feature(detector: Detector, backbone: str | None) -> Detector:

@@ -38,7 +38,7 @@ from diptych.systems.recipe import Recipe
 from diptych.tasks.answers import Answers
 from diptych.tasks.calibration import Calibration
 from diptych.tasks.caption import Captioning
-from diptych.tasks.run import ask
+from diptych.tasks.run import predict_records
 from diptych.tasks.spec import LIKELIHOOD, Start
 from diptych.training import Result, TrainingConfig, train
 from diptych.training.checkpoint import steps_in
@@ -188,7 +188,7 @@ def _calibration(chosen: Plan, model: SystemModel) -> Calibration | None:
         return None
     with_pixels = _pixel_reader(recipe)
     records, _ = _readable(chosen.store, chosen.held_out, recipe.model.max_regions, with_pixels)
-    return calibrate(chosen.task, lambda task: ask(task, model, records, with_pixels=with_pixels), records)
+    return calibrate(chosen.task, lambda task: predict_records(task, model, records, with_pixels=with_pixels), records)
 
 
 def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
@@ -256,11 +256,9 @@ class Predictions(NamedTuple):
     task: Task
     damaged: tuple[str, ...] = ()  # keys of unreadable records
 
-
-def evaluate(model: ModelFolder, store: Store, split: str) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Return a model's predictions on a split, and their scores."""
-    predictions, records, task, _ = predict(model, store, split)
-    return predictions, task.score(predictions, records)
+    @property
+    def scores(self) -> dict[str, float]:
+        return self.task.score(self.predictions, self.records)
 
 
 def predict(
@@ -297,7 +295,7 @@ def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console
                 yield record
                 progress.advance(bar_task)
 
-        predictions = ask(task, model.model, read(), with_pixels=with_pixels)
+        predictions = predict_records(task, model.model, read(), with_pixels=with_pixels)
     return Predictions(predictions, records, task, damaged)
 
 
@@ -354,7 +352,7 @@ def _validation(chosen: Plan, console: Console) -> Callable[[nn.Module, int], di
         console.print(_left_out(damaged, "validation"), markup=False)
     if spec.training.validation is not None:
         task, records = spec.training.validation(task, records)
-    return lambda module, _: task.score(ask(task, module, records, with_pixels=with_pixels), records)
+    return lambda module, _: task.score(predict_records(task, module, records, with_pixels=with_pixels), records)
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ FREQUENCIES = "frequencies.json"  # in the folder of the run
 END = "."  # marks the end of a caption: no word of `tokens_of` is a full stop
 
 
-def references_of(record: Record) -> tuple[str, ...]:
+def human_captions(record: Record) -> tuple[str, ...]:
     """Return a record's captions by people that have a letter or digit."""
     by_model = {caption.text for caption in record.generated}
     return tuple(c for c in record.captions if c not in by_model and any(letter.isalnum() for letter in c))
@@ -126,7 +126,7 @@ class SelfCriticalTraining(SupervisedTraining):
 
     def schedule(self, store: Store, tokens: Tokens, records: list[int], out: Path) -> Schedule:
         """Return the schedule with the references of the records. Raises DataError if there are none."""
-        of_record = ((record.key, references_of(record)) for record in map(store.words, records))
+        of_record = ((record.key, human_captions(record)) for record in map(store.words, records))
         references = {key: captions for key, captions in of_record if captions}
         if not references:
             raise DataError(
@@ -139,12 +139,12 @@ class SelfCriticalTraining(SupervisedTraining):
 
     def samples(self, task: Task, record: Record) -> list[Sample]:
         """Return one sample per image if all references are scored at once, else one per reference."""
-        samples = task.samples(replace(record, captions=references_of(record)))
+        samples = task.samples(replace(record, captions=human_captions(record)))
         return samples[:1] if self.objectives.references == "paper" else samples
 
     def notes(self, spec: TaskSpec, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
         """Yield warnings: images without references, and a high learning rate. Captions are not cut."""
-        bare = [record.key for record in map(store.words, records) if not references_of(record)]
+        bare = [record.key for record in map(store.words, records) if not human_captions(record)]
         if bare:
             yield f"{len(bare)} of {len(records)} pictures without people's captions are left out (first: {bare[0]})"
         preset, rate = RECIPES.get(self.recipe.name), self.recipe.optimizer.lr

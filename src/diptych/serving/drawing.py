@@ -15,7 +15,7 @@ from torch import Tensor
 
 from diptych.core import Regions
 from diptych.tasks.influence import covering
-from diptych.tasks.interface import Prediction
+from diptych.tasks.interface import GroundedText
 from diptych.vision.detectors.detector import Picture
 
 COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one per column
@@ -25,7 +25,7 @@ NOTE = "nats that a word loses without the region"
 INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
 
 
-def draw(prediction: Prediction, picture: Picture) -> Image.Image:
+def draw(prediction: GroundedText, picture: Picture) -> Image.Image:
     """Draw the explanation of a prediction: up to eight regions in colour, the others thin and grey."""
     weights = prediction.weights
     most = weights.abs().amax(0) if len(weights) else torch.zeros(len(prediction.regions))
@@ -88,7 +88,7 @@ def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image
     return image
 
 
-def label_of(prediction: Prediction, group: list[int]) -> str:
+def label_of(prediction: GroundedText, group: list[int]) -> str:
     """Return the label of a region and the number that cover it: `dog 0.83, and 2 regions that cover it`."""
     classes, more = prediction.regions.classes, len(group) - 1
     name = "region"
@@ -110,7 +110,7 @@ def _number(pen: Any, x: float, y: float, place: int) -> None:
     pen.text((x + 11, y + 11), str(place + 1), PAPER, _font(15), anchor="mm")
 
 
-def _table(prediction: Prediction, weights: Float[Tensor, "W K"], height: int, names: Sequence[str]) -> Image.Image:
+def _table(prediction: GroundedText, weights: Float[Tensor, "W K"], height: int, names: Sequence[str]) -> Image.Image:
     words = [word if len(word) <= 18 else f"{word[:17]}…" for word in prediction.words]
     label = max([60, *(round(_font(17).getlength(word)) for word in words)]) + 12
     most = float(weights.max()) if weights.numel() else 0.0

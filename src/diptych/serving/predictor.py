@@ -151,9 +151,9 @@ class Predictor:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the model's architecture and weights, a key for cached results."""
-        from diptych.runs.evaluation.retrieve import fingerprint
+        from diptych.runs.evaluation.retrieve import model_fingerprint
 
-        return fingerprint(self.folder)
+        return model_fingerprint(self.folder)
 
     def extract(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
         """Return the images as records with regions.

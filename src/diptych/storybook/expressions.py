@@ -54,7 +54,7 @@ def single_out_any(rng: Random, facts: Facts, numbers: Sequence[int], without: s
 
 
 # A detail returns words before the noun, words after it, and all objects of the kind of which they are true.
-Detail = Callable[[Random, Facts, int], tuple[str, str, set[int]] | None]
+DrawDetail = Callable[[Random, Facts, int], tuple[str, str, set[int]] | None]
 
 
 def _alike(facts: Facts, number: int, test: Callable[[Figure], bool]) -> set[int]:
@@ -106,4 +106,4 @@ def _link(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] |
     return "", f"{relate(rng, relation)} {with_article(kind)}", alike
 
 
-_DETAILS: dict[str, Detail] = {"colour": _colour, "size": _size, "pose": _pose, "side": _end, "link": _link}
+_DETAILS: dict[str, DrawDetail] = {"colour": _colour, "size": _size, "pose": _pose, "side": _end, "link": _link}

@@ -168,8 +168,8 @@ def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Impo
 
 def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
     """Raise CheckpointError that names the system to which a file belongs."""
-    marks = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
-    system = next((title for title, prefixes in marks if any(name.startswith(prefixes) for name in theirs)), None)
+    prefixed = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
+    system = next((title for title, prefixes in prefixed if any(name.startswith(prefixes) for name in theirs)), None)
     what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
     raise CheckpointError(f"{path} is {what}; wanted {wanted}, which has {WORDS}")
 

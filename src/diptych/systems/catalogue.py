@@ -67,7 +67,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
         raise RecipeError(f"--table {table}: {whose} Tables 1 to {max(numbers)}")
     chosen = [
         entry
-        for entry in ledger.entries(of_system)
+        for entry in ledger.ledger_rows(of_system)
         if entry.table.number == table
         and (task is None or task in {part.task for part in entry.table.parts})
         and (not pattern or any(_fits(recipe, pattern) for recipe in entry.row.recipes))
@@ -79,7 +79,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
 
 def made(name: str) -> list[ledger.LedgerRow]:
     """Return the rows that a recipe reproduces, alone or with others."""
-    return [entry for entry in ledger.entries(papers()) if name in entry.row.recipes]
+    return [entry for entry in ledger.ledger_rows(papers()) if name in entry.row.recipes]
 
 
 def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:

@@ -204,7 +204,7 @@ class LedgerRow:
         return numbers
 
 
-def entries(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:
+def ledger_rows(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:
     """Yield all rows, in the papers' order."""
     for paper in papers:
         for table in paper.tables:

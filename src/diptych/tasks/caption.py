@@ -223,7 +223,7 @@ class WrittenCaption(interface.TaskAnswer):
 
 def write(
     model: interface.TaskModel, records: Sequence[Record], decoding: DecodingOptions
-) -> list[interface.Prediction]:
+) -> list[interface.GroundedText]:
     """Caption each record, in one batch; with several beams also return the other finished captions.
 
     Raises ServingError if the model cannot generate text.
@@ -251,9 +251,9 @@ def explain(model: interface.TaskModel, record: Record, caption: str) -> interfa
 
 def _prediction(
     model: interface.TaskModel, record: Record, text: str, score: float, precision: Precision
-) -> interface.Prediction:
+) -> interface.GroundedText:
     words = model.tokens.words(text)
-    return interface.Prediction(
+    return interface.GroundedText(
         text=text,
         score=score,
         precision=precision,
@@ -275,14 +275,14 @@ def _weigh(model: interface.TaskModel, record: Record, words: list[list[int]]) -
 
 def _answer(
     model: interface.TaskModel, requests: Sequence[tuple[Record, CaptionRequest]]
-) -> list[interface.Prediction]:
+) -> list[interface.GroundedText]:
     """Caption all records with the options of the first request: a batch has equal ones (`TaskInterface.alike`)."""
     request = requests[0][1]
     decoding = chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
     return write(model, [record for record, _ in requests], decoding)
 
 
-def _message(prediction: interface.Prediction, request: CaptionRequest, picture: str) -> WrittenCaption:
+def _message(prediction: interface.GroundedText, request: CaptionRequest, picture: str) -> WrittenCaption:
     others = prediction.others[: request.captions - 1]
     return WrittenCaption(
         picture=picture,

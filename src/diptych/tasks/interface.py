@@ -19,7 +19,7 @@ from diptych.models.decoding import DecodingOptions
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision, precision_of
 from diptych.runtime.errors import ServingError
-from diptych.tasks.run import ask
+from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 Texts = Annotated[tuple[Text, ...], Field(max_length=16)]
@@ -125,7 +125,7 @@ class TaskModel:
 
     def ask(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """Return the task's prediction for each query of each record, in order."""
-        return ask(self.build(), self.model, records)
+        return predict_records(self.build(), self.model, records)
 
     def with_objects(self, record: Record, texts: Sequence[str]) -> Record:
         """Return the record with the objects that tags such as [0] refer to: its own, or else one per region.
@@ -153,7 +153,7 @@ class TaskModel:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class GroundedText:
     """A caption or an answer, with the regions that it was predicted from."""
 
     text: str

@@ -21,7 +21,7 @@ class RanksGallery(Protocol):
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
 
 
-def ask(
+def predict_records(
     task: Task,
     model: nn.Module,
     records: Iterable[Record],

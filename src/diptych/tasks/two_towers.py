@@ -28,7 +28,7 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.weight_files import read_weights, write_weights
 from diptych.tasks.matching import CaptionTask
 from diptych.tasks.recall import equal_notes, recalls_of
-from diptych.tasks.run import ask, encode
+from diptych.tasks.run import encode, predict_records
 from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import shortlist
 
@@ -66,7 +66,7 @@ class TowerGallery:
         cls, model: Any, records: Iterable[Record], progress: Callable[[int], object] | None = None
     ) -> TowerGallery:
         """Encode each record's regions. `progress` is called with the number of further images."""
-        predicted = ask(_Pictures(progress), towers_of(model), records)
+        predicted = predict_records(_Pictures(progress), towers_of(model), records)
         return cls(tuple(each["key"] for each in predicted), torch.tensor([each["vector"] for each in predicted]))
 
     def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[TowerHit]]:

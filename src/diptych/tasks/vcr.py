@@ -39,7 +39,7 @@ PERSON = "person"
 # Gender-neutral names replace VCR's person 1, person 2, as in R2C and VL-BERT.
 NAMES = ("Casey", "Riley", "Jessie", "Jackie", "Avery", "Jaime", "Peyton", "Kerry", "Jody", "Kendall", "Skyler",
          "Frankie", "Pat")  # fmt: skip
-Words = list[tuple[int, int | None]]  # tokens, each with the number of the object that its word names
+TaggedTokens = list[tuple[int, int | None]]  # tokens, each with the number of the object that its word names
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class Vcr:
         named = [NamedThing(place, k, objects[k].box) for place, (_, k) in enumerate(words) if k is not None]
         return Candidate(torch.tensor([token for token, _ in words]), tuple(named))
 
-    def _words(self, text: str, objects: Sequence[Object]) -> Words:
+    def _words(self, text: str, objects: Sequence[Object]) -> TaggedTokens:
         names = names_of(objects)
-        words: Words = []
+        words: TaggedTokens = []
         for piece in split_at_tags(text):
             if isinstance(piece, int) and piece < len(objects):
                 words += [(token, piece) for token in self.tokens.encode(names[piece])]
@@ -123,7 +123,7 @@ class Vcr:
         return {name: 100 * float(right.mean()) for name, (right, _) in hits(chosen(predictions), records).items()}
 
 
-def cut(first: Words, second: Words, most: int) -> tuple[Words, Words]:
+def cut(first: TaggedTokens, second: TaggedTokens, most: int) -> tuple[TaggedTokens, TaggedTokens]:
     """Cut the longer text at its end, word by word, until both have `most` words together, as in VL-BERT's code.
 
     If both are equally long, the second one is cut.

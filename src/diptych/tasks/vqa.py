@@ -296,7 +296,7 @@ class GivenAnswer(interface.TaskAnswer):
     explanation: interface.Explanation | None = None
 
 
-def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskRequest]]) -> list[interface.Prediction]:
+def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskRequest]]) -> list[interface.GroundedText]:
     """Answer the question about each record, in one batch, with the next likeliest answers."""
     task = model.build()
     assert isinstance(task, Vqa)
@@ -305,10 +305,9 @@ def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskReque
         interface.require_text("a question", request.question, "what colour is the kite?")
         samples += task.queries(replace(record, questions=(Question(str(number), request.question, ()),)))
     with predicting(model.model, len(samples)):
-        batch = collate(samples).to(next(model.model.parameters()).device)
-        likeliest = task.likeliest(model.model, batch, LIKELIEST)
+        likeliest = task.likeliest(model.model, collate(samples).to(next(model.model.parameters()).device), LIKELIEST)
     return [
-        interface.Prediction(
+        interface.GroundedText(
             text=text,
             score=score,
             precision=model.precision(len(samples)),
@@ -328,7 +327,7 @@ def _weigh(model: interface.TaskModel, task: Vqa, record: Record, query: Sample,
     return weigh_answer(model.model, record.regions, query.text, number, task.log_probabilities)
 
 
-def _message(prediction: interface.Prediction, request: AskRequest, picture: str) -> GivenAnswer:
+def _message(prediction: interface.GroundedText, request: AskRequest, picture: str) -> GivenAnswer:
     return GivenAnswer(
         picture=picture,
         precision=prediction.precision,

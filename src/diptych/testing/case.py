@@ -19,7 +19,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.plugins import load_plugins
 from diptych.systems import SYSTEMS, Recipe, find_recipe
 from diptych.tasks import TaskSpec, find_task
-from diptych.tasks.run import ask
+from diptych.tasks.run import predict_records
 
 KINDS, FEATURES = 4, 6  # region classes, and values of a region's features
 SIZES = {
@@ -121,7 +121,7 @@ class Case:
 
     def predictions(self) -> list[dict[str, Any]]:
         """Return the task's prediction for each query of all records."""
-        predicted = ask(self.task, self.model.eval(), list(self.records), batch_size=3)  # splits groups
+        predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)  # splits groups
         self.model.train()
         return predicted
 

@@ -8,7 +8,7 @@ from PIL import Image
 from diptych.vision.image_files import Pixels
 
 
-def fingerprint(pixels: Pixels) -> tuple[int, int]:
+def image_fingerprint(pixels: Pixels) -> tuple[int, int]:
     """Return the content hash and the difference hash of an image (H, W, 3), each from 0 to 2**64 - 1.
 
     The content hash is of the decoded pixels, so another name, another lossless format or other metadata do not change

@@ -16,7 +16,7 @@ from rich.console import Console
 from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.folder import open_model
-from diptych.runs.run import FinishedRun, evaluate, fit_to, run
+from diptych.runs.run import FinishedRun, fit_to, predict, run
 from diptych.runtime.files import text_of, write_atomically
 from diptych.systems import find_recipe
 
@@ -75,10 +75,10 @@ def run_cell(cell: Cell) -> ComparisonRow:
     """Train one arm on one thread and score it; called in a separate process."""
     store = Store(Path(cell.store))
     made = train_cell(cell, store)
-    predictions, test = evaluate(made.model, store, "test")
-    write_atomically(cell.folder / PREDICTIONS, json.dumps(predictions, ensure_ascii=False).encode())
+    said = predict(made.model, store, "test")
+    write_atomically(cell.folder / PREDICTIONS, json.dumps(said.predictions, ensure_ascii=False).encode())
     of, best = made.result, (made.result.best_step or made.result.step, made.result.best_score or 0.0)
-    row = ComparisonRow(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, test)
+    row = ComparisonRow(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, said.scores)
     write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
     return row
 

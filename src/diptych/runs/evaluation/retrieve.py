@@ -70,7 +70,7 @@ def retrieve(
     store = shown_to(model.recipe, store)
     gallery = _gallery(model, store, in_split(store, split, "--split"))
     task = _task(model)
-    table = open_table(gallery, folder, fingerprint(model))
+    table = open_table(gallery, folder, model_fingerprint(model))
     sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
     pictures, captions = _drawn(gallery, sampled, extent)
     folds = _folds(gallery, extent.folds)
@@ -196,6 +196,6 @@ def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
     return Shortlister.of(islice(training(), MOST), model.tokens)
 
 
-def fingerprint(model: ModelFolder) -> str:
+def model_fingerprint(model: ModelFolder) -> str:
     """Return a digest of a model's architecture, weights and precision, which identifies scores computed with it."""
     return digest(model.model, model.architecture.model_dump_json() + model.model.precision)

@@ -57,7 +57,7 @@ DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
 }  # fmt: skip
 
 
-def ask(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
+def open_requested(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
     """Open the detector of a name, or with `files` of a file. `given`: options by name, None where not given.
 
     Raises RecipeError for a name of no kind, and for an option that its kind does not take.

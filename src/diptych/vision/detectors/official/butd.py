@@ -23,7 +23,7 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2, BoxConvention, by_anchor, shifted
 from diptych.vision.detectors.official.choice import BestOfAll, ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor, by_size
-from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
+from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, rois_of
 from diptych.vision.detectors.official.resnet import ResNetShape, make_stage, pool_stem
 
 Dialect = Literal["caffe", "hf"]
@@ -129,7 +129,7 @@ class Butd(nn.Module):
 
     def describe(self, maps: Float[Tensor, "B c h w"], boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N F"]:
         """Return the features of all boxes, image by image."""
-        rois = torch.split(numbered(boxes), ROIS_AT_ONCE)
+        rois = torch.split(rois_of(boxes), ROIS_AT_ONCE)
         return torch.cat([self.res5(self.pooled(maps, some)).float().mean((2, 3)) for some in rois])
 
     def heads(self, features: Float[Tensor, "N F"]) -> tuple[Tensor, Tensor | None, Tensor]:

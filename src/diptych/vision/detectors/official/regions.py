@@ -44,7 +44,7 @@ class OfficialSettings:
         return f"{count} of {self.after_nms} proposals{confident}, {overlap}"
 
 
-def numbered(boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N 5"]:
+def rois_of(boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N 5"]:
     """Join the boxes of all images, each preceded by the index of its image."""
     return torch.cat([torch.cat([some.new_full((len(some), 1), n), some], 1) for n, some in enumerate(boxes)])
 

@@ -22,7 +22,7 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.official.boxes import DETECTRON, by_anchor, shifted
 from diptych.vision.detectors.official.choice import ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor
-from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, numbered
+from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, rois_of
 from diptych.vision.detectors.official.resnet import ResNetShape, Stride, make_stage, pool_stem
 
 FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid: the stride of P2 is 4 pixels, that of P6 is 64
@@ -168,7 +168,7 @@ class X101Pipeline:
         return maps, [self.proposals(*of_one).boxes for of_one in zip(per_image, prepared, strict=True)]
 
     def describe(self, maps: list[Tensor], boxes: list[Tensor]) -> tuple[Tensor, ...]:
-        rois = numbered(boxes)
+        rois = rois_of(boxes)
         pooled = self.network.pooled(maps, rois, levels_of(rois[:, 1:]), self.settings.samples)
         features, _, classes, moves = self.network.heads(pooled)
         return features, classes, moves
