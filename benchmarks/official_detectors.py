@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks.machine import save_result
 from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
 from diptych.vision.detectors.official.detector import OfficialDetector
-from diptych.vision.detectors.official.regions import OfficialSettings, numbered
+from diptych.vision.detectors.official.regions import OfficialSettings, rois_of
 from diptych.vision.detectors.official.resnet import ResNetShape, ResNetStage
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape, levels_of
 
@@ -68,7 +68,7 @@ def network_alone(pipeline: Any, images: Tensor, boxes: Tensor) -> None:
     maps = net.pyramid(net.trunk(images)[1:])
     for level in maps:
         net.propose(level)
-    rois = numbered(each)
+    rois = rois_of(each)
     net.heads(net.pooled(maps, rois, levels_of(rois[:, 1:]), pipeline.settings.samples))
 
 
