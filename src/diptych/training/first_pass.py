@@ -13,6 +13,8 @@ from diptych.core import Batch, States, Update
 from diptych.runtime.errors import ProtocolError
 from diptych.runtime.plugins import titled
 
+FIRST_STEPS = 8  # steps of which one at least needs a target
+
 
 def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:
     """Raise ProtocolError for a loss that is not one number with a gradient. `counts`: targets of the micro-batch."""
@@ -34,15 +36,15 @@ def check_losses(update: Update, losses: object, counts: Mapping[str, float]) ->
         raise ProtocolError(f"{titled(update)} yielded no loss with a gradient, so nothing would be learnt")
 
 
-def check_counts(update: Update, counts: Mapping[str, float]) -> None:
-    """Raise ProtocolError if the first step has no targets at all."""
-    objectives = getattr(update, "objectives", ())
-    if objectives and not any(counts.values()):
-        names = ", ".join(f"{titled(one)} ({one.name})" for one in objectives)
-        raise ProtocolError(
-            "step 1 has no targets: count returned 0 for all samples of the batch, so nothing would be learnt; "
-            f"correct prepare or count of {names}, or raise training.batch"
-        )
+def raise_without_targets(update: Update, steps: int) -> None:
+    """Raise ProtocolError for objectives that had no target in the first steps: one step alone may have none."""
+    if not (objectives := getattr(update, "objectives", ())):
+        return
+    names = ", ".join(f"{titled(one)} ({one.name})" for one in objectives)
+    raise ProtocolError(
+        f"the first {steps} steps have no targets: count returned 0 for all samples, so nothing would be learnt; "
+        f"correct prepare or count of {names}, or raise training.batch"
+    )
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
 from diptych.training.distribution import PassRunner
 from diptych.training.feeding import Batches, BatchPart, Counts, Maker, Sender, Updates
-from diptych.training.first_pass import check_counts, check_losses, checked_states
+from diptych.training.first_pass import FIRST_STEPS, check_losses, checked_states, raise_without_targets
 from diptych.training.optimizer import clip, set_rate
 from diptych.training.ranks import Ranks, seed_part
 from diptych.training.stopping import StopRequest
@@ -99,6 +99,7 @@ class Stepper:
     stop: StopRequest
     sender: Sender
     late: bool = False  # whether a step's numbers are read after the next step has been queued
+    targets: list[bool] = field(default_factory=list)  # whether the first steps had any
     checked: list[Update] = field(default_factory=list)  # updates whose first pass was checked
 
     @property
@@ -124,8 +125,10 @@ class Stepper:
         names = sorted(parts[0].counts)
         counts = dict(zip(names, self.ranks.sum([sum(p.counts[n] for p in parts) for n in names]), strict=True))
         weights = {name: update.weights.get(name, 1.0) for name in names}
-        if step == 0 and not any(part.held for part in parts):
-            check_counts(update, counts)
+        if len(self.targets) < (first := min(FIRST_STEPS, self.training.steps)):
+            self.targets.append(any(counts.values()) or any(part.held for part in parts))
+            if len(self.targets) == first and not any(self.targets):
+                raise_without_targets(update, first)
         # Gradients are averaged over ranks, but the loss is a sum divided by the count over all of them: hence `world`.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
         factors = [part.scaled(scales) for part in parts]
