@@ -12,7 +12,7 @@ from benchmarks.machine import of_score
 from diptych.metrics.bootstrap import Interval
 from diptych.tasks.scores import Score
 from experiments.figures import of_interval
-from experiments.pages import BEGIN, END, readme, results
+from experiments.pages import results
 from experiments.tables import Column, Pivot, at_chance, in_full, number, whole
 
 FIGURES = {
@@ -104,13 +104,6 @@ def test_a_score_is_kept_as_numbers() -> None:
     assert of_score(score.to_json()) == {"value": 100.0, "low": 90.1, "high": 110.0, "blind": 17.0}
     assert of_score(Score("SPICE", 20.0).to_json()) == {"value": 20.0}
     assert of_interval(Interval(5.04, 4.0, 6.0)) == {"value": 5.0, "low": 4.0, "high": 6.0}
-
-
-def test_the_readme_keeps_all_but_its_table() -> None:
-    made = readme(f"before\n{BEGIN}\nold\n{END}\nafter\n", results())
-    assert made.startswith(f"before\n{BEGIN}\n\n| system |")
-    assert made.endswith(f"\n\n{END}\nafter\n")
-    assert "old" not in made
 
 
 def test_one_page_is_not_of_two_results(tmp_path: Path) -> None:
