@@ -6,6 +6,8 @@ import os
 import platform
 import resource
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +54,30 @@ def pytest_collection_finish() -> None:
     """A million objects of tests and modules live to the end: the collector passes them over from here on."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test marked `large` in a fork, whose memory goes with it."""
+    if pyfuncitem.get_closest_marker("large") is None:
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    with tempfile.TemporaryFile("w+") as said:
+        if (child := os.fork()) == 0:
+            code = 1
+            try:
+                pyfuncitem.obj(**given)
+                code = 0
+            except BaseException:
+                traceback.print_exc(file=said)
+                said.flush()
+            finally:
+                os._exit(code)
+        failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        if failed:
+            pytest.fail(f"in a fork, exit code {failed}:\n{said.read()}", pytrace=False)
+    return True
 
 
 @pytest.fixture(scope="module", autouse=True)

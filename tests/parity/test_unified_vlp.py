@@ -229,6 +229,7 @@ def test_unified_vlp_padding_and_company_change_nothing(unified_vlp):
         close(alone, together)
 
 
+@pytest.mark.large
 @pytest.mark.thorough
 @pytest.mark.parametrize("parity_folder", ["committed"], indirect=True)  # the keys of all sets are the same
 @pytest.mark.parametrize("start", ["", "module."])

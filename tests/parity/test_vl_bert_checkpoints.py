@@ -58,6 +58,7 @@ def test_every_key_is_read_and_told(parity_folder, tmp_path, section, wrapped):
     assert model.eval()(collate([sample])).text.isfinite().all()
 
 
+@pytest.mark.large
 @pytest.mark.thorough
 @pytest.mark.parametrize("parity_folder", ["committed"], indirect=True)  # the keys of all sets are the same
 def test_the_real_size_in_half_precision(parity_folder, tmp_path):
