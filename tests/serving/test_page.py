@@ -191,7 +191,8 @@ def test_a_link_restores_the_settings(page, browser, served):
     page.fill("#field-question", "what is it & why")
     page.fill("#field-answers", "a dog\na kite")
     page.keyboard.press("Tab")
-    address = page.url
+    page.wait_for_function("location.hash.includes('answers=')")
+    address = page.evaluate("location.href")  # `page.url` follows later, by a message of the browser
     page.goto("about:blank")
     page.goto(address)
     page.wait_for_selector("#tab-choose[aria-selected=true]")
