@@ -74,6 +74,7 @@ def started(service: Service) -> Iterator[str]:
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        made.new_context(reduced_motion="reduce").new_page()  # keeps its process
         yield made
         made.close()
 
@@ -84,21 +85,33 @@ def page(browser: Any, served: tuple[str, Service]) -> Iterator[Any]:
     yield from opened(browser, served[0])
 
 
-def opened(browser: Any, address: str, ready: str = "[role=tab]", **options: Any) -> Iterator[Any]:
-    context = browser.new_context(reduced_motion="reduce", **options)
+def opened(
+    browser: Any, address: str, ready: str = "[role=tab]", viewport: Any = None, **options: Any
+) -> Iterator[Any]:
+    """A page in the browser's first context, which is left as it was found, or in one with `options`.
+
+    A context of its own takes a second.
+    """
+    context = browser.new_context(reduced_motion="reduce", **options) if options else browser.contexts[0]
     page = context.new_page()
     asked: list[str] = []
     wrong: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda line: wrong.append(line.text) if "Content Security Policy" in line.text else None)
+    if viewport is not None:
+        page.set_viewport_size(viewport)
     page.goto(address)
     page.wait_for_selector(ready)
-    yield page
-    own = address.removesuffix("/docs")
-    assert not [url for url in asked if not url.startswith((own + "/", f"blob:{own}/", "data:"))]
-    assert not wrong
-    context.close()
+    try:
+        yield page
+        own = address.removesuffix("/docs")
+        assert not [url for url in asked if not url.startswith((own + "/", f"blob:{own}/", "data:"))]
+        assert not wrong
+    finally:
+        context.clear_permissions()
+        page.evaluate("localStorage.clear()")
+        (context if options else page).close()
 
 
 def choose_picture(page: Any, content: bytes | None = None, name: str = "a.png") -> None:

@@ -51,7 +51,7 @@ def running_hub() -> Iterator[Hub]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield hub
@@ -64,6 +64,7 @@ def running_hub() -> Iterator[Hub]:
 class _Handler(BaseHTTPRequestHandler):
     held: Hub
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer in one piece: of two the second waits 40 ms for an acknowledgement
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -10,7 +10,7 @@ class Live(Server):
     """A `Server` in its own thread: `with Live(folder) as server: server.port`."""
 
     def __enter__(self) -> Self:
-        Thread(target=self.serve_forever, daemon=True).start()
+        Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ import psutil
 
 from diptych.storybook import web
 from diptych.storybook.web.serve import Server
+from tests import zygote
 from tests.mining.conftest import digest
 from tests.webs import Live
 
@@ -57,16 +57,15 @@ def command(folder: Path, server: Server, out: Path) -> list[str]:
     script = folder / "mine.py"
     script.write_text(COMMAND)
     return [
-        # an interpreter: its whole group of processes is killed
-        sys.executable, str(script), "mine", "run", str(folder / "web" / "html"), "--out", str(out), "--processes", "2",
+        str(script), "mine", "run", str(folder / "web" / "html"), "--out", str(out), "--processes", "2",
         "--skip-nsfw-check", "--allow", "127.0.0.0/8", "--resolve", f"*.test=127.0.0.1:{server.port}", "--rate",
         "100000",
         "--contact", "test",
     ]  # fmt: skip
 
 
-def run(folder: Path, server: Server, out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command(folder, server, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def run(folder: Path, server: Server, out: Path) -> zygote.Popen:
+    return zygote.Popen(command(folder, server, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def whole(out: Path, stage: str) -> set[str]:
@@ -118,7 +117,7 @@ def broken_by(stage: str, seed: str, found: Undisturbed, folder: Path, server: S
     done = {one: len(whole(out, one)) for one in STAGES}
     far = ", ".join(f"{one} {count}/{found.shards[one]}" for one, count in done.items())
     under_way = asked_by_shards_under_way(out)
-    again = subprocess.run(command(folder, server, out), capture_output=True, text=True, check=False, timeout=PATIENCE)
+    again = zygote.run(command(folder, server, out), timeout=PATIENCE)
     if again.returncode != 0:
         return f"then it ended with {again.returncode}: {again.stderr[-300:]}", far
     if digest(out) != found.digest:
@@ -142,7 +141,7 @@ def asked_by_shards_under_way(out: Path) -> set[str]:
     return found
 
 
-def kill_tree(started: subprocess.Popen[bytes]) -> None:
+def kill_tree(started: zygote.Popen) -> None:
     """The process and all that it started, at once."""
     with suppress(psutil.Error):
         own = psutil.Process(started.pid)
@@ -152,7 +151,7 @@ def kill_tree(started: subprocess.Popen[bytes]) -> None:
     started.wait()
 
 
-def _wait(ready: Callable[[], bool], started: subprocess.Popen[bytes]) -> None:
+def _wait(ready: Callable[[], bool], started: zygote.Popen) -> None:
     end = time.monotonic() + PATIENCE
     while not ready() and started.poll() is None:
         if time.monotonic() > end:

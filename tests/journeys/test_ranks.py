@@ -34,8 +34,8 @@ def asked(recipe: str, out: Path, start: Path | None, **more: object) -> str:
 
 
 def run(world: Path, *runs: str, processes: int = 1) -> None:
-    for done in zygote.ranks([PROGRAM, world, *runs], processes, ENVIRONMENT):
-        assert done.returncode == 0, done.stderr[-4000:]
+    ended = zygote.ranks([PROGRAM, world, *runs], processes, ENVIRONMENT)
+    assert not any(done.returncode for done in ended), [(done.returncode, done.stderr[-2000:]) for done in ended]
 
 
 @pytest.fixture(scope="module")

@@ -190,7 +190,7 @@ def test_what_failed_is_fetched_again_when_asked_and_only_what_may_pass(tmp_path
         )
     )
     with ThreadingHTTPServer(("127.0.0.1", 0), Host) as server:
-        Thread(target=server.serve_forever).start()
+        Thread(target=server.serve_forever, args=(0.01,)).start()
         settings = live(server.server_address[1])
         settings = settings.model_copy(update={"fetch": settings.fetch.model_copy(update={"retries": 0})})
 
@@ -232,7 +232,7 @@ def test_a_list_holds_for_where_a_picture_was_at_last_and_for_its_page(tmp_path:
     (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (tmp_path / "list").write_text("b.test\n")
     with ThreadingHTTPServer(("127.0.0.1", 0), Host) as server:
-        Thread(target=server.serve_forever).start()
+        Thread(target=server.serve_forever, args=(0.01,)).start()
         more = {"settings": live(server.server_address[1])}
         if listed == "forgotten":
             assert run(tmp_path / "out", tmp_path / "x.jsonl", **more)["kept"] == 1, "of two that are the same"

@@ -212,27 +212,32 @@ def test_an_unfamiliar_image_has_a_banner(page):
     assert page.locator(".banner").first.inner_text().startswith("This image is unlike what this model was trained on")
 
 
+@pytest.fixture(scope="module")
+def one_model(tmp_path_factory):
+    with started(Service({"toy": make_model(tmp_path_factory.mktemp("one"))})) as address:
+        yield address
+
+
 @pytest.mark.parametrize("task", ["caption", "ask", "ground"])
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_the_result_is_in_view_without_scrolling(browser, tmp_path, size, task):
-    with started(Service({"toy": make_model(tmp_path)})) as address:
-        for page in opened(browser, address, viewport=size):
-            service_of_drawings(page)
-            page.click(f"#tab-{task}")
-            choose_picture(page, picture(size=(600, 600)))
-            for name, value in FIELDS[task].items():
-                page.fill(f"#field-{name}", value)
-            page.click("#go")
-            done(page)
-            assert page.evaluate("window.scrollY") == 0
-            image, go = page.locator("#chosen").bounding_box(), page.locator("#go").bounding_box()
-            shown = page.locator(".answer .words, .answer .verdict").first.bounding_box()
-            lowest = size["height"] if size is WIDE else go["y"]  # the button stays at the lower edge of a phone
-            assert shown["y"] + shown["height"] <= lowest
-            assert 0 <= go["y"] <= size["height"] - go["height"]
-            assert min(image["width"], image["height"]) >= 200, "the image is large enough to be looked at"
-            if size is WIDE:
-                assert image["x"] + image["width"] <= shown["x"], "image on the left, result on the right"
+def test_the_result_is_in_view_without_scrolling(browser, one_model, size, task):
+    for page in opened(browser, one_model, viewport=size):
+        service_of_drawings(page)
+        page.click(f"#tab-{task}")
+        choose_picture(page, picture(size=(600, 600)))
+        for name, value in FIELDS[task].items():
+            page.fill(f"#field-{name}", value)
+        page.click("#go")
+        done(page)
+        assert page.evaluate("window.scrollY") == 0
+        image, go = page.locator("#chosen").bounding_box(), page.locator("#go").bounding_box()
+        shown = page.locator(".answer .words, .answer .verdict").first.bounding_box()
+        lowest = size["height"] if size is WIDE else go["y"]  # the button stays at the lower edge of a phone
+        assert shown["y"] + shown["height"] <= lowest
+        assert 0 <= go["y"] <= size["height"] - go["height"]
+        assert min(image["width"], image["height"]) >= 200, "the image is large enough to be looked at"
+        if size is WIDE:
+            assert image["x"] + image["width"] <= shown["x"], "image on the left, result on the right"
 
 
 def operation(page: Any, path: str) -> Any:

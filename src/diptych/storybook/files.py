@@ -60,7 +60,8 @@ def write(
             for split, number in splits.items()
             for first in range(0, number, _PART)
         ]
-        with closing(map_in_processes(partial(_pictures, folder), parts, max(1, min(processes, len(parts))))) as drawn:
+        count = max(1, min(processes, len(parts)))
+        with closing(map_in_processes(partial(_pictures, folder), parts, count, (__name__,))) as drawn:
             for split, number in splits.items():
                 records: list[Record] = []
                 for first in range(0, number, _PART):

@@ -41,7 +41,7 @@ def write(
     truth: list[str] = []
     listed: list[str] = []
     serving: dict[str, str] = {}
-    parts = map_in_processes(partial(_part, folder, pages, seed), firsts, processes)
+    parts = map_in_processes(partial(_part, folder, pages, seed), firsts, processes, (__name__,))
     for first, (lines, addresses, faults) in zip(firsts, parts, strict=True):
         truth += lines
         listed += addresses
