@@ -27,7 +27,7 @@ def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) ->
     case.model.train()
     updates, rng = [update for update, _ in case.schedule.updates], Random(0)
     batches = [collate(update.prepare(list(case.samples), Random(0))) for update in updates]
-    optimizer = torch.optim.AdamW(case.model.parameters(), lr=lr)
+    optimizer = torch.optim.AdamW(case.model.parameters(), lr=lr, fused=True)
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = lr * min(1, 20 * (step + 1) / steps, 2 * (1 - step / steps))
