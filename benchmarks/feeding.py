@@ -26,8 +26,10 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.demo.demo import DemoConfig, pretraining
 from diptych.runs.detector import storybook_shape
-from diptych.runs.prepare import Plan, plan
+from diptych.runs.learner import Learner
+from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder
+from diptych.runs.start import Nothing
 from diptych.runtime.devices import autocast
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -63,7 +65,7 @@ def written(folder: Path) -> Store:
     return Store(folder)
 
 
-def parts(chosen: Plan, store: Store, root: Path) -> dict[str, Callable[[], int]]:
+def parts(chosen: Learner, store: Store, root: Path) -> dict[str, Callable[[], int]]:
     """Each deals with so many samples."""
     loader, training = chosen.batches(), chosen.recipe.training
     made = [loader.at(step, 0, 1).to(CPU) for step in range(STEPS)]
@@ -104,7 +106,7 @@ def main() -> None:
         root = Path(folder)
         store = written(root / "store")
         recipe = pretraining(DemoConfig(), 0)
-        measured = parts(plan(RunFolder.open(root / "plan", recipe), store, None), store, root)
+        measured = parts(learner_of(RunFolder.open(root / "plan", recipe), store, Nothing()), store, root)
         rates: dict[str, list[float]] = {name: [] for name in measured}
         for _ in range(ROUNDS):
             for name, part in measured.items():

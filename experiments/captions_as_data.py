@@ -35,8 +35,9 @@ from diptych.runs.distributed import workers
 from diptych.runs.evaluation.augment import SPARE, augment
 from diptych.runs.evaluation.retrieve import retrieve
 from diptych.runs.folder import CONFIG, INNER, open_model
-from diptych.runs.prepare import in_split
-from diptych.runs.run import fit_to, run
+from diptych.runs.run import run
+from diptych.runs.start import fit_to
+from diptych.runs.tasks import in_split
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import write_atomically
 from diptych.systems import find_recipe

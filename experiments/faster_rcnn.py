@@ -24,7 +24,8 @@ from diptych.data.formats.table import read
 from diptych.data.store.store import Store, iterate
 from diptych.runs.detector import drawn, truth
 from diptych.runs.extraction import extract_regions
-from diptych.runs.run import predict, run
+from diptych.runs.predict import predict
+from diptych.runs.run import run
 from diptych.storybook.files import write as write_world
 from diptych.storybook.layout import scene
 from diptych.systems import find_recipe

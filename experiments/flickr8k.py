@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.machine import Figure
 from diptych.data.store.store import DETECTOR, INDEX, Store, StoreWriter
 from diptych.runs.distributed import ending_children, workers
-from diptych.runs.prepare import in_split
+from diptych.runs.tasks import in_split
 from diptych.runtime.processes import PROCESSES
 from experiments.claiming import claim
 from experiments.claims.arms import Arm, Place, Stage, measured

@@ -27,7 +27,8 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.tokenise import tokens_of
 from diptych.runs.distributed import workers
-from diptych.runs.run import predict, run
+from diptych.runs.predict import predict
+from diptych.runs.run import run
 from diptych.runtime.configs import derive
 from diptych.runtime.files import write_atomically
 from diptych.storybook.kinds import names_of_kinds

@@ -52,7 +52,8 @@ from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent
 from diptych.runs.extraction import extract_regions
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
-from diptych.runs.run import fit_to, run
+from diptych.runs.run import run
+from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
 from diptych.storybook import web

@@ -24,7 +24,8 @@ from diptych.data.store.store import Store
 from diptych.runs.distributed import workers
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
-from diptych.runs.run import FinishedRun, fit_to, run
+from diptych.runs.run import FinishedRun, run
+from diptych.runs.start import fit_to
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
 from diptych.systems import find_recipe

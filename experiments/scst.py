@@ -29,7 +29,9 @@ from diptych.data.store.store import Store
 from diptych.metrics.tokenise import tokens_of
 from diptych.runs.distributed import workers
 from diptych.runs.folder import open_model
-from diptych.runs.run import fit_to, predict, run
+from diptych.runs.predict import predict
+from diptych.runs.run import run
+from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
 from diptych.storybook.kinds import names_of_kinds

@@ -34,7 +34,8 @@ from diptych.data.store.store import Store
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent
 from diptych.runs.folder import INNER, ModelFolder, open_model
-from diptych.runs.run import fit_to, run
+from diptych.runs.run import run
+from diptych.runs.start import fit_to
 from diptych.runtime.configs import derive
 from diptych.runtime.files import write_atomically
 from diptych.systems import find_recipe

@@ -11,7 +11,7 @@ from diptych.data.store.pixels import Pixels
 from diptych.data.store.store import Store
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import open_model
-from diptych.runs.run import predict
+from diptych.runs.predict import predict
 from diptych.runtime.errors import RecipeError
 from tests.api.conftest import TINY
 

@@ -18,14 +18,13 @@ from diptych.core import Record
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.runs.extraction import store_of
-from diptych.runs.prepare import plan
-from diptych.runs.run_folder import RunFolder
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runtime.lock import held
 from diptych.systems import RECIPES, find_recipe
 from tests import zygote
 from tests.api.conftest import TINY
+from tests.learning import learner_of
 
 CAPTION = "unified-vlp/small/caption"
 
@@ -226,9 +225,9 @@ def test_a_recipe_lasts_by_epochs_and_validates_on_the_whole_split(world: Path, 
     assert shorter.recipe.training.steps == 2
     lasting = find_recipe("unified-vlp/photos/vqa")
     with pytest.raises(RecipeError, match=r"lasts by training\.epochs"):
-        plan(RunFolder.open(Path("none"), lasting), store, None)
+        learner_of(Path("none"), lasting, store)
     some = derive(lasting, training={"epochs": None})
-    assert plan(RunFolder.open(Path("none"), some), store, None).held_out == store.split("val")
+    assert learner_of(Path("none"), some, store).held_out == store.split("val")
 
 
 def test_what_a_call_lacks_is_named(world: Path, pretrained: Run) -> None:

@@ -24,8 +24,8 @@ from diptych.runs.evaluation import augment as augmenting
 from diptych.runs.evaluation.augment import augment
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
-from diptych.runs.prepare import training_texts, words_of
 from diptych.runs.run import run
+from diptych.runs.words import training_texts, words_of
 from diptych.runtime.configs import validated
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.book import record

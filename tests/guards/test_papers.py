@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from diptych.cli import app
-from diptych.runs.run import fit_named
+from diptych.runs.start import fit_named
 from diptych.systems import RECIPES, STAGED, SYSTEMS, Recipe, find_recipe, find_stages, papers
 from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, ledger_rows, numbers
 from diptych.tasks import TASKS

@@ -12,7 +12,7 @@ from diptych.data.store.store import Store, StoreWriter
 from diptych.models.weights import digest
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
-from diptych.runs.run import predict
+from diptych.runs.predict import predict
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, find_recipe
 from diptych.systems.system import OBJECTIVES

@@ -16,8 +16,8 @@ from diptych.core import Record
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import open_model
-from diptych.runs.run import fit_to
 from diptych.runs.run import run as train
+from diptych.runs.start import fit_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.serving import Predictor
 from diptych.systems import find_recipe

@@ -20,7 +20,7 @@ from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import combined
 from diptych.data.store.mirror import mirrored, swapped
 from diptych.data.store.store import Store, StoreWriter
-from diptych.runs.prepare import training_texts, words_of
+from diptych.runs.words import training_texts, words_of
 from tests.loading.conftest import CONTRACT
 from tests.loading.conftest import record as seen
 

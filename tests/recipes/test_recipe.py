@@ -6,8 +6,8 @@ import pytest
 
 from diptych.core import Vocabulary
 from diptych.objectives.settings import Objectives
-from diptych.runs.run import fingerprint
 from diptych.runs.run_folder import RunFolder
+from diptych.runs.start import Nothing
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, find_recipe
@@ -148,11 +148,11 @@ def test_a_setting_of_a_later_version_stops_no_run() -> None:
 
     now = find_recipe(SMALL)
     later = Later.model_validate(now.model_dump())
-    assert fingerprint(later, None) == fingerprint(now, None)
-    assert fingerprint(later.model_copy(update={"added": 4}), None) != fingerprint(now, None)
-    assert fingerprint(now.override(["model.dropout=0.2"]), None) != fingerprint(now, None)
+    assert Nothing().fingerprint(later) == Nothing().fingerprint(now)
+    assert Nothing().fingerprint(later.model_copy(update={"added": 4})) != Nothing().fingerprint(now)
+    assert Nothing().fingerprint(now.override(["model.dropout=0.2"])) != Nothing().fingerprint(now)
     at_their_defaults = [now.model_copy(update={"objectives": kind()}) for kind in (VqaObjectives, ImageBertObjectives)]
-    assert len({fingerprint(recipe, None) for recipe in at_their_defaults}) == 2
+    assert len({Nothing().fingerprint(recipe) for recipe in at_their_defaults}) == 2
 
 
 def test_a_section_is_set_before_its_keys() -> None:

@@ -9,8 +9,6 @@ from diptych.core import collate
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
-from diptych.runs.prepare import plan
-from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -19,6 +17,7 @@ from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training.optimizer import learning_rate
 from diptych.vision.detectors.ground_truth import GroundTruth
 from tests import toy
+from tests.learning import learner_of, notes_of
 
 V = toy.VOCABULARY
 
@@ -85,7 +84,7 @@ def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
     def notes(*settings: str) -> list[str]:
         whole = ("training.validate_every=null", "training.batch=4", "data.max_words=60")  # no caption is cut
         recipe = find_recipe("tden/small/pretrain", [*whole, *settings])
-        return list(plan(RunFolder.open(tmp_path / "run", recipe), Store(tmp_path / "store"), None).notes())
+        return notes_of(tmp_path / "run", recipe, Store(tmp_path / "store"))
 
     (note,) = notes("training.micro_batch=2")
     assert (
@@ -104,7 +103,7 @@ def test_what_is_drawn_step_by_step_follows_the_seed_of_the_run(tmp_path: Path) 
 
     def paths(seed: int) -> list[str]:
         recipe = find_recipe("tden/small/pretrain/table-2-row-8", [f"training.seed={seed}", "training.batch=4"])
-        schedule = plan(RunFolder.open(tmp_path / f"run-{seed}", recipe), store, None).schedule
+        schedule = learner_of(tmp_path / f"run-{seed}", recipe, store).schedule
         return [schedule.at(step).first for step in range(40)]
 
     assert paths(0) == paths(0) != paths(1)

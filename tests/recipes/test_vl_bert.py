@@ -6,8 +6,6 @@ import pytest
 
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
-from diptych.runs.prepare import plan
-from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -17,6 +15,7 @@ from diptych.tasks.referring import ReferringObjectives
 from diptych.tasks.vcr import VcrObjectives
 from diptych.training.optimizer import highest_rate, learning_rate
 from diptych.vision.detectors.ground_truth import GroundTruth
+from tests.learning import learner_of
 
 
 def shape_of(recipe: Recipe) -> VLBertConfig:
@@ -101,9 +100,9 @@ def test_the_code_cuts_captions_at_half_of_its_places(tmp_path: Path) -> None:
     extract(records, GroundTruth.of(records), tmp_path / "store")
     recipe = find_recipe("vl-bert/official/pretrain", ["init=none", "model.width=48", "model.layers=1"])
     assert recipe.data.max_words == 30
-    plan(RunFolder.open(tmp_path / "run", recipe), Store(tmp_path / "store"), None)
+    learner_of(tmp_path / "run", recipe, Store(tmp_path / "store"))
     with pytest.raises(RecipeError, match=r"leaves 32 positions for words, and data.max_words=32 needs 33"):
-        plan(RunFolder.open(tmp_path / "run", recipe.override(["data.max_words=32"])), Store(tmp_path / "store"), None)
+        learner_of(tmp_path / "run", recipe.override(["data.max_words=32"]), Store(tmp_path / "store"))
 
 
 def test_text_and_regions_share_places_in_pretraining_alone() -> None:

@@ -12,14 +12,13 @@ from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder
-from diptych.runs.prepare import plan
-from diptych.runs.run import fit_named, fit_to
-from diptych.runs.run_folder import RunFolder
+from diptych.runs.start import fit_named, fit_to
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
 from diptych.vision.detectors.ground_truth import GroundTruth
+from tests.learning import learner_of
 
 
 def built(name: str, **changes: Any) -> ModelFolder:
@@ -100,12 +99,12 @@ def test_no_recipe_of_the_papers_size_begins_from_nothing_without_a_word() -> No
 def test_what_a_paper_begins_from_is_asked_for_with_the_way_to_get_it(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with pytest.raises(RecipeError, match=r"BERT base \(bert-base-uncased.*--set init=FILE.*--set init=none"):
-        plan(RunFolder.open(tmp_path / "run", find_recipe("vl-bert/vqa")), store, None)
+        learner_of(tmp_path / "run", find_recipe("vl-bert/vqa"), store)
     with pytest.raises(RecipeError, match=r"UniLM \(LuoweiZhou/VLP's"):
-        plan(RunFolder.open(tmp_path / "run", find_recipe("unified-vlp/pretrain")), store, None)
+        learner_of(tmp_path / "run", find_recipe("unified-vlp/pretrain"), store)
     with pytest.raises(RecipeError, match=r"diptych pretrain xgpt/text --out TEXT, then --model TEXT"):
-        plan(RunFolder.open(tmp_path / "run", find_recipe("xgpt/pretrain")), store, None)
-    assert plan(RunFolder.open(tmp_path / "run", find_recipe("vl-bert/vqa", ["init=none"])), store, None).start is None
+        learner_of(tmp_path / "run", find_recipe("xgpt/pretrain"), store)
+    assert learner_of(tmp_path / "run", find_recipe("vl-bert/vqa", ["init=none"]), store).records
     assert fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain")).init is None
 
 
@@ -114,8 +113,8 @@ def test_the_picture_s_own_feature_is_not_left_out_in_silence(tmp_path: Path) ->
     assert not store.contract.whole
     wanted = ["init=none", "data.split=train", "training.validate_every=null"]
     with pytest.raises(RecipeError, match=r"has none.*diptych extract DATA --out OUT .*--image-feature densenet121"):
-        plan(RunFolder.open(tmp_path / "run", find_recipe("image-bert/pretrain/global", wanted)), store, None)
-    made = plan(RunFolder.open(tmp_path / "run", find_recipe("image-bert/small/pretrain", wanted)), store, None)
+        learner_of(tmp_path / "run", find_recipe("image-bert/pretrain/global", wanted), store)
+    made = learner_of(tmp_path / "run", find_recipe("image-bert/small/pretrain", wanted), store)
     assert made.architecture.config.whole_region is False  # type: ignore[attr-defined]
 
 

@@ -14,9 +14,9 @@ from diptych.core import FeatureContract, Question, Record
 from diptych.data.store.store import Store, StoreWriter
 from diptych.objectives import SeenRegionClass
 from diptych.runs.folder import open_model
-from diptych.runs.prepare import plan
-from diptych.runs.run import fit_to, predict, run
-from diptych.runs.run_folder import RunFolder
+from diptych.runs.predict import predict
+from diptych.runs.run import run
+from diptych.runs.start import fit_to
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import read_weights
 from diptych.systems import find_recipe
@@ -25,6 +25,7 @@ from diptych.systems.vl_bert.network import FastRCNN, begin_from_resnet
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
 from tests import toy
 from tests.deciding import RECORDS
+from tests.learning import learner_of, notes_of
 
 pytestmark = pytest.mark.learns
 
@@ -86,7 +87,7 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     recipe = find_recipe("vl-bert/official/vcr", [*TINY, "model.network=resnet18", "data.vocabulary=null"])
     recipe = recipe.override(["init=none", "training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"])
-    batch = plan(RunFolder.open(tmp_path / "none", recipe), store, None).batches().at(0, 0, 1)
+    batch = learner_of(tmp_path / "none", recipe, store).batches().at(0, 0, 1)
     assert batch.masks is not None
     assert batch.masks.shape[2:] == (14, 14)
     assert len(batch) == 8  # two questions of four texts
@@ -127,7 +128,7 @@ def test_a_network_that_begins_as_a_detector_is_not_frozen_by_chance(tmp_path: P
     eyes_in(tmp_path / "detector")
     recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
     given = recipe.override([f"network_init={tmp_path / 'detector'}"])
-    assert "frozen" not in " ".join(plan(RunFolder.open(tmp_path / "run", given), store_in(tmp_path), None).notes())
+    assert "frozen" not in " ".join(notes_of(tmp_path / "run", given, store_in(tmp_path)))
 
 
 def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> Non
     """In fine-tuning too; a region that is hidden is not asked."""
     store = store_in(tmp_path)
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "model.network=resnet18", "model.network_cells=2"])
-    chosen = plan(RunFolder.open(tmp_path / "run", recipe.override(["objectives.seen_classes=1"])), store, None)
+    chosen = learner_of(tmp_path / "run", recipe.override(["objectives.seen_classes=1"]), store)
     assert {objective.name for objective in chosen.schedule.objectives} == {"answer", "seen_region_class"}
     batch, model = chosen.batches().at(0, 0, 1), chosen.architecture.build()
     assert batch.hidden.sum() == 0
@@ -216,7 +217,7 @@ def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> Non
 
 def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
     recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "training.batch=7"])
-    batches = plan(RunFolder.open(tmp_path / "run", recipe), store_in(tmp_path, broken=(1,)), None).batches()
+    batches = learner_of(tmp_path / "run", recipe, store_in(tmp_path, broken=(1,))).batches()
     assert len(batches.at(0, 0, 1)) == 6
     assert list(batches.corrupt) == ["r1"]
 
@@ -235,22 +236,22 @@ def test_it_is_left_out_of_what_is_asked_too(tmp_path: Path) -> None:
 def test_stages_that_are_frozen_at_random_are_told(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     frozen = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
-    told = " ".join(plan(RunFolder.open(tmp_path / "run", frozen), store, None).notes())
+    told = " ".join(notes_of(tmp_path / "run", frozen, store))
     assert "the first 2 stages of the network that reads pixels are frozen" in told
     assert "--set model.network_frozen=0" in told
     assert "diptych import" in told
     learning = frozen.override(["model.network_frozen=0"])
-    assert "frozen" not in " ".join(plan(RunFolder.open(tmp_path / "run", learning), store, None).notes())
+    assert "frozen" not in " ".join(notes_of(tmp_path / "run", learning, store))
 
 
 def test_texts_that_are_cut_are_counted(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     for name, kind, longest in (("pretrain", "captions", 2), ("vqa", "questions", 4)):
         recipe = find_recipe(f"vl-bert/small/{name}", [*TINY, "data.max_words=1"])
-        told = " ".join(plan(RunFolder.open(tmp_path / "run", recipe), store, None).notes())
+        told = " ".join(notes_of(tmp_path / "run", recipe, store))
         assert f"7 of 7 {kind} are longer than 1 words or pieces and are cut; data.max_words={longest}" in told
         whole = recipe.override([f"data.max_words={longest}"])
-        assert "are cut" not in " ".join(plan(RunFolder.open(tmp_path / "run", whole), store, None).notes())
+        assert "are cut" not in " ".join(notes_of(tmp_path / "run", whole, store))
 
 
 def test_words_that_leave_no_room_for_regions_are_refused(tmp_path: Path) -> None:
@@ -259,9 +260,9 @@ def test_words_that_leave_no_room_for_regions_are_refused(tmp_path: Path) -> Non
     with pytest.raises(
         RecipeError, match=r"leaves 32 positions.*data.max_words=40 needs 43; .*or set model\.region_budget=paper"
     ):
-        plan(RunFolder.open(tmp_path / "run", many), store, None)
+        learner_of(tmp_path / "run", many, store)
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "data.max_words=1", "model.positions=8"])
-    told = " ".join(plan(RunFolder.open(tmp_path / "run", recipe), store, None).notes())
+    told = " ".join(notes_of(tmp_path / "run", recipe, store))
     assert "are cut; the longest has 4" in told
 
 

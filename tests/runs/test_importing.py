@@ -16,7 +16,9 @@ from diptych.models.renaming import QKV
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.importing import import_checkpoint
-from diptych.runs.run import fit_to, predict, run
+from diptych.runs.predict import predict
+from diptych.runs.run import run
+from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
 from diptych.systems import find_recipe
 from diptych.systems.bert import IN_LAYER

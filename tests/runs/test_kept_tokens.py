@@ -6,7 +6,8 @@ import pytest
 
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import Tokens
-from diptych.runs.prepare import keep_tokens, tokens_of_run
+from diptych.runs.run_folder import RunFolder
+from diptych.runs.words import keep_tokens, tokens_of_run
 from diptych.runtime.errors import CheckpointError
 from diptych.systems import find_recipe
 from tests.loading.conftest import CONTRACT, record
@@ -19,12 +20,13 @@ def test_a_flipped_bit_of_a_runs_tokeniser_is_seen(tmp_path: Path) -> None:
     out.mkdir()
     tokens = Tokens.train(["a dog and a cat"] * 9, 40)
     keep_tokens(tokens, out)
-    assert tokens_of_run(recipe, store, out, again=True).to_json() == tokens.to_json()
+    folder = RunFolder(out, recipe, before=recipe)
+    assert tokens_of_run(folder, store).to_json() == tokens.to_json()
     content = (out / "tokenizer.json").read_bytes()
     (out / "tokenizer.json").write_bytes(content.replace(b'dog"', b'eog"'))
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is not what was written .*or begin anew in another"):
-        tokens_of_run(recipe, store, out, again=True)
+        tokens_of_run(folder, store)
     (out / "tokenizer.json").write_bytes(content)
-    assert tokens_of_run(recipe, store, out, again=True).to_json() == tokens.to_json()
+    assert tokens_of_run(folder, store).to_json() == tokens.to_json()
     (out / "tokenizer.check").unlink()
-    assert tokens_of_run(recipe, store, out, again=True).to_json() == tokens.to_json(), "a run of before has none"
+    assert tokens_of_run(folder, store).to_json() == tokens.to_json(), "a run of before has none"

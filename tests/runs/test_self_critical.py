@@ -21,15 +21,15 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.tokenise import tokens_of
 from diptych.runs.folder import ModelFolder, open_model
-from diptych.runs.prepare import plan
-from diptych.runs.run import fit_to, run
-from diptych.runs.run_folder import RunFolder
-from diptych.runs.self_critical import FREQUENCIES, BatchCider, CorpusCider, human_captions
+from diptych.runs.run import run
+from diptych.runs.start import fit_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, TrainingError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, Recipe, find_recipe
+from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_captions
 from diptych.vision.detectors.ground_truth import GroundTruth
+from tests.learning import learner_of, notes_of
 
 TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")
 SETTINGS = (
@@ -194,8 +194,8 @@ def test_other_baselines_and_the_code_s_reward(
 
 
 def test_a_picture_comes_once_or_with_each_reference(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
-    all_at_once = plan(RunFolder.open(tmp_path, rewarded(captioner)), world, captioner)
-    one_by_one = plan(RunFolder.open(tmp_path, rewarded(captioner, "objectives.references=official")), world, captioner)
+    all_at_once = learner_of(tmp_path, rewarded(captioner), world, captioner)
+    one_by_one = learner_of(tmp_path, rewarded(captioner, "objectives.references=official"), world, captioner)
     assert (len(all_at_once.batches()), len(one_by_one.batches())) == (8, 40)
 
 
@@ -204,7 +204,7 @@ def test_pictures_without_references_are_counted_and_left_out(captioner: ModelFo
         return replace(one, captions=("?!",)) if number in (2, 5) else one
 
     store = write_store(tmp_path / "store", silent)
-    chosen = plan(RunFolder.open(tmp_path / "run", rewarded(captioner)), store, captioner)
+    chosen = learner_of(tmp_path / "run", rewarded(captioner), store, captioner)
     assert len(chosen.batches()) == 6
     few, note = chosen.notes()
     assert "images to validate on, fewer than 30" in few
@@ -212,14 +212,14 @@ def test_pictures_without_references_are_counted_and_left_out(captioner: ModelFo
     assert store.words(2).key in note
     mute = write_store(tmp_path / "mute", lambda _, one: replace(one, captions=()))
     with pytest.raises(DataError, match=r"none of the 8 records of split 'train'.*choose another split"):
-        plan(RunFolder.open(tmp_path / "run", rewarded(captioner)), mute, captioner)
+        learner_of(tmp_path / "run", rewarded(captioner), mute, captioner)
 
 
 @pytest.mark.parametrize(("rate", "warned"), [(1e-4, False), (4e-4, False), (1e-3, True)])
 def test_a_rate_far_above_the_recipe_s_is_warned_of(
     world: Store, captioner: ModelFolder, tmp_path: Path, rate: float, warned: bool
 ) -> None:
-    _, *notes = plan(RunFolder.open(tmp_path, rewarded(captioner, f"optimizer.lr={rate}")), world, captioner).notes()
+    _, *notes = notes_of(tmp_path, rewarded(captioner, f"optimizer.lr={rate}"), world, captioner)
     assert notes == ([
         "warning: learning rate 0.001 is 10 times that of unified-vlp/small/scst (0.0001); at such rates self-critical "
         "training forgets what the model had learnt"
@@ -250,11 +250,11 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 
 def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"improves a captioner \(diptych finetune caption\): give one by --model"):
-        plan(RunFolder.open(tmp_path, find_recipe(SCST)), world, None)
+        learner_of(tmp_path, find_recipe(SCST), world)
     with pytest.raises(RecipeError, match=r"training\.distributed=ddp"):
-        plan(RunFolder.open(tmp_path, rewarded(captioner, "training.distributed=fsdp")), world, captioner)
+        learner_of(tmp_path, rewarded(captioner, "training.distributed=fsdp"), world, captioner)
     with pytest.raises(RecipeError, match="set task=caption"):
-        plan(RunFolder.open(tmp_path, rewarded(captioner).model_copy(update={"task": "pretrain"})), world, captioner)
+        learner_of(tmp_path, rewarded(captioner).model_copy(update={"task": "pretrain"}), world, captioner)
     for settings, said in (
         (["objectives.samples=1"], "baseline=mean .* samples=1 draws no others; set 2"),
         (["objectives.references=official", "objectives.counts_end=false"], "counts_end=false goes with paper"),
@@ -267,7 +267,7 @@ def test_a_vocabulary_that_is_not_the_model_s(world: Store, captioner: ModelFold
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ndog\n")
     recipe = rewarded(captioner, f"data.vocabulary={tmp_path / 'vocab.txt'}")
     with pytest.raises(RecipeError, match=r"6 words\) is not the tokeniser of"):
-        plan(RunFolder.open(tmp_path / "run", recipe), world, captioner)
+        learner_of(tmp_path / "run", recipe, world, captioner)
     moved = captioner.save(tmp_path / "model")
     Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True).save(moved.folder)
     with pytest.raises(CheckpointError, match="is not the tokeniser that the weights next to it were trained with"):

@@ -17,6 +17,7 @@ from diptych.runs.folder import open_model
 from diptych.runs.run import run, run_in
 from diptych.runs.run_folder import open_stages
 from diptych.runs.stages import fit_stages, run_stages
+from diptych.runs.start import Nothing, Trained
 from diptych.runtime.errors import DataError, RecipeError, Stopped
 from diptych.systems import RECIPES, STAGED, find_stages
 from diptych.systems.stages import Stages
@@ -47,7 +48,7 @@ def test_a_stage_begins_from_the_one_before(tmp_path):
     stages = find_stages(STAGES, (*TINY, "2.optimizer.lr=5e-4", "2.training.steps=2"))
     assert [recipe.data.split for recipe in stages.recipes] == ["web", "train"]
     assert [recipe.optimizer.lr for recipe in stages.recipes] == [2e-3, 5e-4]
-    made = run_stages(open_stages(stages, tmp_path / "out"), data, console=QUIET)
+    made = run_stages(open_stages(stages, tmp_path / "out"), data, Nothing(), QUIET)
     first = run(stages.recipes[0], data, tmp_path / "one", console=QUIET).model
     run(stages.recipes[1], data, tmp_path / "two", first, QUIET)
     by_hand, found = weights(tmp_path / "two"), weights(tmp_path / "out")
@@ -55,7 +56,7 @@ def test_a_stage_begins_from_the_one_before(tmp_path):
     assert all(torch.equal(found[name], value) for name, value in by_hand.items())
     assert any(not torch.equal(found[name], value) for name, value in weights(tmp_path / "out" / "stage-1").items())
     before = (tmp_path / "out" / "stage-1" / "metrics.jsonl").read_text()
-    run_stages(open_stages(stages, tmp_path / "out"), data, console=QUIET)
+    run_stages(open_stages(stages, tmp_path / "out"), data, Nothing(), QUIET)
     assert (tmp_path / "out" / "stage-1" / "metrics.jsonl").read_text() == before
     with pytest.raises(RecipeError, match=r"stage-2 holds a run of another recipe"):
         open_stages(find_stages(STAGES, TINY), tmp_path / "out")
@@ -64,7 +65,7 @@ def test_a_stage_begins_from_the_one_before(tmp_path):
 def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):
     data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
     stages = find_stages(STAGES, TINY)
-    run_stages(open_stages(stages, tmp_path / "whole"), data, console=QUIET)
+    run_stages(open_stages(stages, tmp_path / "whole"), data, Nothing(), QUIET)
 
     def stop(folder, *rest):
         if folder.recipe.name.endswith("/2"):
@@ -73,10 +74,10 @@ def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr("diptych.runs.stages.run_in", stop)
     with pytest.raises(Stopped):
-        run_stages(open_stages(stages, tmp_path / "cut"), data, console=QUIET)
+        run_stages(open_stages(stages, tmp_path / "cut"), data, Nothing(), QUIET)
     assert not (tmp_path / "cut" / "model").exists()
     monkeypatch.undo()
-    run_stages(open_stages(stages, tmp_path / "cut"), data, console=QUIET)
+    run_stages(open_stages(stages, tmp_path / "cut"), data, Nothing(), QUIET)
     whole = weights(tmp_path / "whole")
     assert all(torch.equal(whole[name], value) for name, value in weights(tmp_path / "cut").items())
 
@@ -84,14 +85,14 @@ def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):
 def test_a_model_that_is_gone_on_with_keeps_its_sizes(tmp_path):
     data = store(tmp_path / "store", *["web"] * 8, *["train"] * 8)
     one = find_stages("image-bert/small/pretrain", TINY)
-    start = run_stages(open_stages(one, tmp_path / "one"), data, console=QUIET)
-    fitted, _ = fit_stages(find_stages(STAGES), start)
+    start = run_stages(open_stages(one, tmp_path / "one"), data, Nothing(), QUIET)
+    fitted, _ = fit_stages(find_stages(STAGES), Trained(start))
     assert {(recipe.model.width, recipe.model.layers) for recipe in fitted.recipes} == {(16, 1)}
     steps = [setting for setting in TINY if not setting.startswith("model.")]
     more = open_stages(fitted.override(steps), tmp_path / "more")
-    assert run_stages(more, data, start, QUIET).architecture.config.width == 16
+    assert run_stages(more, data, Trained(start), QUIET).architecture.config.width == 16
     with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, .* is of image-bert"):
-        fit_stages(find_stages("xgpt/small/pretrain"), start)
+        fit_stages(find_stages("xgpt/small/pretrain"), Trained(start))
 
 
 def test_settings_are_of_every_stage_or_of_one():

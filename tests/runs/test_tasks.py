@@ -4,8 +4,8 @@ import pytest
 
 from diptych.core import Choices, Expression, Object, Question, Record, Statement
 from diptych.data.store.tokens import Tokens
-from diptych.runs.prepare import words_of
 from diptych.runs.tasks import make_task
+from diptych.runs.words import words_of
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES
 from diptych.tasks import TASKS

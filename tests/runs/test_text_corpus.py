@@ -6,11 +6,10 @@ import pytest
 from rich.console import Console
 
 from diptych.data.store.store import Store, StoreWriter
-from diptych.runs.prepare import plan
 from diptych.runs.run import run
-from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import RecipeError
 from diptych.systems import find_recipe
+from tests.learning import learner_of
 from tests.loading.conftest import CONTRACT, record
 
 TINY = [
@@ -54,7 +53,7 @@ def test_a_run_learns_from_text_too(store: Store, text: Path, tmp_path: Path) ->
 def test_what_cannot_read_text_alone_is_refused(store: Store, text: Path, tmp_path: Path) -> None:
     def refused(match: str, name: str, *changes: str) -> None:
         with pytest.raises(RecipeError, match=match):
-            plan(RunFolder.open(tmp_path / "run", find_recipe(name, changes)), store, None)
+            learner_of(tmp_path / "run", find_recipe(name, changes), store)
 
     named = f"data.text={text}"
     refused("text_alone needs texts: --set data.text=FILE", "vl-bert/small/text-too")

@@ -17,7 +17,7 @@ from diptych.vision.detectors.selection import Selection
 # Of our own what trains, scores, reports and draws; of others what is slow to import and not needed.
 UNWANTED = (
     "diptych.training.trainer", "diptych.training.optimizer", "diptych.training.distribution", "diptych.training.log",
-    "diptych.runs.evaluation", "diptych.runs.reports", "diptych.runs.demo", "diptych.runs.run", "diptych.runs.prepare",
+    "diptych.runs.evaluation", "diptych.runs.reports", "diptych.runs.demo", "diptych.runs.run", "diptych.runs.learner",
     "diptych.runs.stages", "diptych.serving.drawing", "diptych.serving.contact_sheet", "diptych.serving.search",
     "diptych.data.formats", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "jinja2", "scipy",
     "huggingface_hub", "rich.console", "tensorboard", "faiss", "timm", "pycocotools", "sacremoses",

@@ -9,8 +9,8 @@ import torch
 
 from diptych.core import Batch, Update, collate
 from diptych.models import SystemModel
-from diptych.runs.self_critical import FREQUENCIES, CorpusCider
 from diptych.systems import RECIPES, SYSTEMS
+from diptych.tasks.rewards import FREQUENCIES, CorpusCider
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.testing import EIGHT
 from tests.deciding import TOKENS

@@ -9,8 +9,6 @@ import torch
 from diptych.core import Question, Record
 from diptych.data.extract import extract
 from diptych.data.store.store import Store
-from diptych.runs.prepare import plan
-from diptych.runs.run_folder import RunFolder
 from diptych.runs.tasks import make_task
 from diptych.runtime.errors import DataError
 from diptych.storybook.book import record
@@ -23,6 +21,7 @@ from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
 from diptych.testing import EIGHT
 from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.deciding import TOKENS
+from tests.learning import learner_of
 from tests.tasks.test_overfit import case_of
 
 
@@ -90,7 +89,7 @@ def test_the_recipe_cuts_the_list_of_answers(tmp_path: Path) -> None:
 
     def names(*settings: str) -> tuple[str, ...]:
         recipe = find_recipe("vl-bert/small/vqa", ["training.validate_every=null", *settings])
-        answers = plan(RunFolder.open(tmp_path / "run", recipe), Store(tmp_path / "store"), None).answers
+        answers = learner_of(tmp_path / "run", recipe, Store(tmp_path / "store")).answers
         assert answers is not None
         return answers.names
 

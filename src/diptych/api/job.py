@@ -19,14 +19,12 @@ from diptych.core import Record
 from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import INDEX, Store, splits_in
-from diptych.models.weights import digest
 from diptych.runs.extraction import open_data, store_of
 from diptych.runs.folder import INNER, ModelFolder
-from diptych.runs.initialisation import vocabulary_settings
-from diptych.runs.prepare import plan
-from diptych.runs.run import fit_named, fit_to
+from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import fit_stages, run_stages
+from diptych.runs.start import Start
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import bytes_of, parse_json, sweep, text_of, write_atomically
@@ -34,10 +32,10 @@ from diptych.runtime.outputs import taken
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
-from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages, hindrance
+from diptych.systems import find_recipe, find_stages
 from diptych.systems.recipe import Recipe
 from diptych.systems.stages import Stages
-from diptych.tasks import TaskSpec, find_learnt, find_task
+from diptych.tasks import find_learnt, find_task
 from diptych.training.trainer import OnLog
 
 AnyPath = str | os.PathLike[str]
@@ -65,7 +63,7 @@ class TrainingJob:
 
     folders: tuple[RunFolder, ...]  # one a stage
     data: Mapping[str, tuple[Path, Store | list[Record]]]  # by name; "" for one set of data
-    start: ModelFolder | None
+    start: Start
     out: Path
     options: Options
     digest: str
@@ -101,7 +99,7 @@ class TrainingJob:
 
     def _store(self) -> Store:
         """Return the data as one store; regions of what is no store are extracted first."""
-        detector = self.options.detector or (str(self.start.folder) if self.start is not None else None)
+        detector = self.options.detector or self.start.source
         features = None if self.options.features is None else Path(self.options.features)
         stores = {
             name: store_of(
@@ -113,7 +111,7 @@ class TrainingJob:
 
     def _lasting(self, folder: RunFolder, store: Store, epochs: float) -> RunFolder:
         """Return the folder with as many steps as the epochs have, counted on the training records."""
-        steps = math.ceil(epochs * plan(folder, store, self.start).batches().steps_per_epoch)
+        steps = math.ceil(epochs * learner_of(folder, store, self.start).batches().steps_per_epoch)
         return replace(folder, recipe=derive(folder.recipe, training={"steps": steps}))
 
 
@@ -121,22 +119,13 @@ def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, o
     """Choose the recipe of a fine-tuning run and open its data. Raises RecipeError, DataError and CheckpointError."""
     load_plugins()
     spec = find_learnt(task)
-    start = None if model is None else folder_of(model)
-    name = recipe or (f"{start.architecture.system}/small/{spec.name}" if start is not None else None)
-    if name is None:
-        raise RecipeError(
-            f"Missing --recipe: --from-scratch starts from random weights, and a recipe names the system, such as "
-            f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"
-        )
-    if recipe is None and start is not None and name not in RECIPES:
-        raise RecipeError(_without_recipe(start, spec))
-    chosen, lost = find_recipe(name) if isinstance(name, str) else name, ""
+    start = _start(model)
+    name = recipe or start.recipe_name(spec)
+    chosen = find_recipe(name) if isinstance(name, str) else name
     if chosen.task != spec.name:
         raise RecipeError(f"{chosen.name} trains {chosen.task}, and the task is {spec.name}; choose one of the two")
-    if start is not None:
-        chosen, lost = fit_named(chosen, start) if recipe is not None else (fit_to(chosen, start), "")
-    settings = options.settings
-    chosen = chosen.override([*vocabulary_settings(settings), *settings] if start is None else settings)
+    chosen, lost = start.fit(chosen, named=recipe is not None)
+    chosen = chosen.override(start.with_vocabulary(options.settings))
     chosen.check_begun()
     return _job(task, Stages(chosen.name, (chosen,)), data, start, options, lost)
 
@@ -146,19 +135,17 @@ def pretraining(
 ) -> TrainingJob:
     """Choose the recipe of a pre-training run and open its data. Raises RecipeError, DataError and CheckpointError."""
     load_plugins()
-    start = None if model is None else folder_of(model)
+    start = _start(model)
     named = find_stages(recipe) if isinstance(recipe, str) else recipe
-    named, lost = named if isinstance(named, Stages) else Stages(named.name, (named,)), ""
-    if start is not None:
-        named, lost = fit_stages(named, start)
-    chosen = named.override([*vocabulary_settings(options.settings), *options.settings])
+    named, lost = fit_stages(named if isinstance(named, Stages) else Stages(named.name, (named,)), start)
+    chosen = named.override(start.with_vocabulary(options.settings))
     chosen.check_pretrains()
     chosen.recipes[0].check_begun()
     return _job("pretrain", chosen, data, start, options, lost)
 
 
 def _job(
-    task: str, stages: Stages, data: Data | Mapping[str, Data], start: ModelFolder | None, options: Options, note: str
+    task: str, stages: Stages, data: Data | Mapping[str, Data], start: Start, options: Options, note: str
 ) -> TrainingJob:
     if options.epochs is not None and (
         options.epochs <= 0 or any("training.steps=" in one for one in options.settings)
@@ -176,8 +163,7 @@ def _job(
     for one in stages.recipes:
         _check_words(one, opened)
     made = hashlib.sha256()
-    first = None if start is None else digest(start.model)
-    chosen = [one.model_dump_json() for one in stages.recipes], replace(options, out=None), first
+    chosen = [one.model_dump_json() for one in stages.recipes], replace(options, out=None), start.digest()
     for part in (repr(chosen), *(part for _, one in opened.values() for part in _contents(one))):
         made.update(part.encode())
     out = Path("runs", f"{task}-{made.hexdigest()[:8]}") if options.out is None else Path(options.out)
@@ -188,14 +174,8 @@ def _changed(stages: Stages, training: Mapping[str, Any]) -> Stages:
     return replace(stages, recipes=tuple(derive(one, training=dict(training)) for one in stages.recipes))
 
 
-def _without_recipe(start: ModelFolder, spec: TaskSpec) -> str:
-    system = start.architecture.system
-    able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
-    why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {system}/small/{spec.name}"
-    return (
-        f"{start.folder} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
-        f"{', '.join(able) or 'another system'}, or give --recipe (`diptych recipes --system {system}` lists them)"
-    )
+def _start(model: Any) -> Start:
+    return Start.of(None if model is None else folder_of(model))
 
 
 def folder_of(model: Any, **options: Any) -> ModelFolder:

@@ -15,7 +15,7 @@ from diptych.data.store.store import Store, splits_in
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.extraction import store_of
 from diptych.runs.folder import ModelFolder
-from diptych.runs.run import predict
+from diptych.runs.predict import predict
 from diptych.runs.tasks import task_of
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import RecipeError

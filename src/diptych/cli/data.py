@@ -263,7 +263,7 @@ def tokenizer_train(
     from diptych.data.store.corpus import Lines
     from diptych.data.store.store import Store
     from diptych.data.store.tokens import Tokens
-    from diptych.runs.prepare import training_texts
+    from diptych.runs.words import training_texts
 
     texts = [] if data is None else training_texts(Store(data))
     for lines in map(Lines, text or []):

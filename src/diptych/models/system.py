@@ -16,6 +16,7 @@ from diptych.core import Batch, Capability, States, Vocabulary
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
 from diptych.models.weights import ImportReport
 from diptych.runtime.devices import Precision
+from diptych.runtime.errors import RecipeError
 from diptych.runtime.weight_files import Tensors
 
 C = TypeVar("C", bound="ModelConfig")
@@ -95,6 +96,19 @@ class ModelConfig(BaseModel):
         """Most text tokens that the model can read together with regions."""
         return self.max_text
 
+    def check_text(self, key: str, words: int, special: int, alone: bool = False) -> None:
+        """Raise RecipeError if texts of `words` tokens and special tokens have no positions with regions, or alone.
+
+        `key`: setting of the number of words.
+        """
+        room = self.max_text if alone else self.max_beside
+        if room < words + special:
+            budget = "" if room == self.max_text else " or set model.region_budget=paper"
+            raise RecipeError(
+                f"the model's shape leaves {room} positions for words, and {key}={words} needs {words + special}; "
+                f"raise model.positions{budget} or lower {key}"
+            )
+
     def most_regions(self, words: int) -> int:
         """Most regions that the model can read together with `words` text tokens, [SEP]s included."""
         return self.max_regions
@@ -125,7 +139,7 @@ class SystemModel(nn.Module):
 
     config: ResolvedConfig
     heads: nn.ModuleDict
-    provides: frozenset[Capability]
+    provides: frozenset[Capability] = frozenset()
     precision: Precision = "fp32"  # of predictions (`diptych.runtime.devices.predicting`); training has its own
     fewest: int = 1  # samples of a batch that is computed in `precision`; smaller ones are in fp32
     decodes: bool = False  # the target block holds words that a decoder reads; else queries at the words' positions

@@ -1,6 +1,6 @@
 """Settings of training objectives, as a recipe saves them, and the schedule that they make."""
 
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat
 
@@ -22,6 +22,15 @@ class Objectives(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     kind: str
+    without_classes: ClassVar[str] = ""
+    """Setting that leaves out the classes of hidden regions, such as region_classes=0."""
+    improves: ClassVar[bool] = False
+    """Whether they train a model on, and never one with random weights."""
+
+    @property
+    def needs_text(self) -> bool:
+        """True if an objective reads texts without images (data.text)."""
+        return False
 
     @property
     def answer_form(self) -> AnswerForm:

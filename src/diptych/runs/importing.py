@@ -11,7 +11,7 @@ from diptych.models import ResolvedConfig
 from diptych.models.weights import load_into, read_as_weights
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.runs.run import fit_to
+from diptych.runs.start import fit_to
 from diptych.runtime import unpickle
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of

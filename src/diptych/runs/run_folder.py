@@ -10,6 +10,8 @@ from diptych.runtime import outputs
 from diptych.runtime.claims import refuse_other
 from diptych.systems.recipe import CHANGEABLE, FILE, Recipe
 from diptych.systems.stages import Stages
+from diptych.training.checkpoint import steps_in
+from diptych.training.trainer import CHECKPOINTS
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class RunFolder:
     def resumes(self) -> bool:
         """True if the folder holds a run, which the recipe resumes."""
         return self.before is not None
+
+    @property
+    def begun(self) -> bool:
+        """True if the folder has checkpoints, which hold all weights."""
+        return bool(steps_in(self.path / CHECKPOINTS))
 
     def claim(self) -> None:
         """Make this the folder of the recipe's run."""

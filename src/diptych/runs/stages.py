@@ -14,8 +14,9 @@ from rich.console import Console
 
 from diptych.data.store.store import Store
 from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
-from diptych.runs.run import fit_named, run_in
+from diptych.runs.run import run_in
 from diptych.runs.run_folder import RunFolder
+from diptych.runs.start import Start, Trained
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.systems.recipe import Recipe
@@ -23,27 +24,27 @@ from diptych.systems.stages import Stages
 from diptych.training.trainer import OnLog
 
 
-def fit_stages(stages: Stages, start: ModelFolder) -> tuple[Stages, str]:
+def fit_stages(stages: Stages, start: Start) -> tuple[Stages, str]:
     """Fit the stages to the model that they start from; also return a line about the settings that they lose."""
-    fitted = [fit_named(recipe, start) for recipe in stages.recipes]
+    fitted = [start.fit(recipe) for recipe in stages.recipes]
     return Stages(stages.name, tuple(recipe for recipe, _ in fitted)), fitted[0][1]
 
 
 def run_stages(
-    folders: Sequence[RunFolder], store: Store, start: ModelFolder | None = None, console: Console | None = None,
+    folders: Sequence[RunFolder], store: Store, start: Start, console: Console | None = None,
     on_log: OnLog | None = None,
 ) -> ModelFolder:  # fmt: skip
     """Train all stages in their folders and return the last model. A stage that was stopped resumes."""
     console = console or make_console()
+    if len(folders) == 1:
+        return run_in(folders[0], store, start, console, on_log).model
     for number, folder in enumerate(folders, start=1):
-        if len(folders) == 1:
-            return run_in(folder, store, start, console, on_log).model
         ended = folder.resumes and _ended(folder)
         before = ", ended before" if ended else ""
         tell(console, f"stage {number} of {len(folders)}: {folder.recipe.data.split}{before}")
-        start = open_model(folder.path) if ended else run_in(folder, store, start, console, on_log).model
-    assert start is not None
-    return start.save(folders[-1].path.parent / INNER)
+        model = open_model(folder.path) if ended else run_in(folder, store, start, console, on_log).model
+        start = Trained(model)
+    return model.save(folders[-1].path.parent / INNER)
 
 
 def _ended(folder: RunFolder) -> bool:

@@ -1,11 +1,11 @@
-"""Build the task of a recipe or of a model folder, and its image reader."""
+"""The task of a recipe or of a model folder, its image reader and its records."""
 
 from diptych.core import Task
 from diptych.data.store.pixels import Pixels
-from diptych.data.store.store import Store
+from diptych.data.store.store import Store, splits_in
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import ModelFolder
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.plugins import note_use
 from diptych.systems.recipe import Recipe
 from diptych.tasks import TaskSpec, find_learnt, find_task
@@ -48,3 +48,14 @@ def pixels_of(recipe: Recipe) -> Pixels | None:
 def shown_to(recipe: Recipe | None, store: Store) -> Store:
     """Return the store as a model of this recipe sees it: without images if data.images is false."""
     return store if recipe is None or recipe.data.images else store.without_images()
+
+
+def in_split(store: Store, split: str, option: str) -> list[int]:
+    """Return the numbers of the records of one or more splits. Raises DataError for an empty one.
+
+    `option`: command-line option that chooses the split, for the error.
+    """
+    if missing := sorted(splits_in(split) - store.splits.keys()):
+        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
+        raise DataError(f"{store.folder} has no records in split {missing[0]!r}; it has {known}; choose with {option}")
+    return store.split(split)

@@ -22,7 +22,7 @@ from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import Small, Start, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
+from diptych.tasks.spec import Heads, Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 FOUND = 0.5  # IoU with the true box from which a box is right
 WHOLE = (0.0, 0.0, 1.0, 1.0)
@@ -153,7 +153,7 @@ def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
         yield f"{len(lost)} of {len(expressions)} expressions{records.scope} are left out: no region fits ({lost[0]})"
 
 
-def _start_from_classes(_: Task, heads: nn.ModuleDict, start: Start) -> None:
+def _start_from_classes(_: Task, heads: nn.ModuleDict, start: Heads) -> None:
     """Initialise the region scores from the region classifier, as VL-BERT's fine-tuning on RefCOCO+ does."""
     if "region_score" not in start.heads and "region_class" in start.heads:
         ours, theirs = heads["region_score"], start.heads["region_class"]

@@ -19,6 +19,7 @@ from diptych.objectives.settings import Objectives
 class SelfCriticalObjectives(Objectives):
     """Self-critical training with CIDEr-D as the reward. docs/fidelity.md compares `paper` and `official`."""
 
+    improves = True
     kind: Literal["self-critical"] = "self-critical"
     """Kind of objectives."""
     writes: Literal["queries", "decoder"]

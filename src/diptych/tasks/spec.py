@@ -41,7 +41,7 @@ class TaskOptions:
 
 
 @dataclass(frozen=True)
-class Start:
+class Heads:
     """The model that a run starts from, as far as new heads are initialised from it."""
 
     heads: nn.ModuleDict
@@ -99,7 +99,7 @@ class TaskTraining:
     small: Small | None = None  # small recipe, shared by the systems that can learn the task
     # Collect the answers of training records, given a minimum count and a maximum number of answers.
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
-    begin: Callable[[Task, nn.ModuleDict, Start], None] | None = None  # initialise new heads
+    begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None  # initialise new heads
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
         None  # task and records of validation
     )

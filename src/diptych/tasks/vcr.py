@@ -205,6 +205,7 @@ def _shown(record: Record, thing: int) -> bool:
 class VcrObjectives(SeenClasses):
     """Fine-tuning for VCR. VL-BERT's paper masks regions and classifies them; its code classifies all, none masked."""
 
+    without_classes = "region_classes=none"
     kind: Literal["vcr"] = "vcr"
     """Kind of objectives."""
     vcr_loss: Literal["softmax", "sigmoid"] = "softmax"

@@ -31,7 +31,7 @@ from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
 from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
-from diptych.tasks.spec import Predict, Small, Start, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
+from diptych.tasks.spec import Heads, Predict, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 LIKELIEST = 5  # answers that are reported
 FIRST_WORDS = 10  # kinds of question by their first two words, the most frequent, that are scored
@@ -229,7 +229,7 @@ def _build(given: TaskOptions) -> Vqa:
     return Vqa(given.tokens, given.answers, given.max_words, given.answer_slot, given.answer_form)
 
 
-def _start_from_words(task: Task, heads: nn.ModuleDict, start: Start) -> None:
+def _start_from_words(task: Task, heads: nn.ModuleDict, start: Heads) -> None:
     """Initialise the answers of one token with their rows of the word head, if the model has no answer head."""
     assert isinstance(task, Vqa)
     if start.answers is None and "answer" in heads:

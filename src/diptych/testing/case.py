@@ -13,8 +13,8 @@ from diptych.core import Batch, Question, Record, Regions, Sample, Task, collate
 from diptych.data.store.tokens import Tokens
 from diptych.models import ModelConfig, SystemModel
 from diptych.objectives import Schedule
-from diptych.runs.prepare import words_of
 from diptych.runs.tasks import make_task
+from diptych.runs.words import words_of
 from diptych.runtime.configs import derive
 from diptych.runtime.plugins import load_plugins
 from diptych.systems import SYSTEMS, Recipe, find_recipe

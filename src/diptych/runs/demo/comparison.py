@@ -16,7 +16,9 @@ from rich.console import Console
 from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.folder import open_model
-from diptych.runs.run import FinishedRun, fit_to, predict, run
+from diptych.runs.predict import predict
+from diptych.runs.run import FinishedRun, run
+from diptych.runs.start import fit_to
 from diptych.runtime.files import text_of, write_atomically
 from diptych.systems import find_recipe
 

@@ -18,7 +18,7 @@ from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis, decode
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
-from diptych.runs.prepare import in_split
+from diptych.runs.tasks import in_split
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError

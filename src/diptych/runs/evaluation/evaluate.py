@@ -17,8 +17,8 @@ from diptych.metrics.results import Results, read_answer_results, read_caption_r
 from diptych.models.decoding import DecodingOptions
 from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import ModelFolder
-from diptych.runs.run import predict
-from diptych.runs.supervised import more_regions
+from diptych.runs.learner import more_regions
+from diptych.runs.predict import predict
 from diptych.runs.tasks import task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError

@@ -16,8 +16,7 @@ from diptych.data.store.store import Store, splits_in
 from diptych.metrics.retrieval import RECALLS
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
-from diptych.runs.prepare import in_split
-from diptych.runs.tasks import pixels_of, shown_to
+from diptych.runs.tasks import in_split, pixels_of, shown_to
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import bar
 from diptych.tasks.gallery import Cells, RetrievalGallery, joined, open_table

@@ -24,7 +24,7 @@ from diptych.data.store.store import Store
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives import split_candidates
 from diptych.runs.folder import ModelFolder
-from diptych.runs.run import predict, predict_by
+from diptych.runs.predict import predict, predict_by
 from diptych.runs.tasks import task_of
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import write_atomically

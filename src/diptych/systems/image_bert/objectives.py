@@ -15,6 +15,7 @@ from diptych.objectives.settings import LossPer, Objectives, per, weighed
 class ImageBertObjectives(Objectives):
     """Settings of the four tasks of section 4.3, whose weighted losses are summed."""
 
+    without_classes = "region_classes=0"
     kind: Literal["image-bert"] = "image-bert"
     """Kind of objectives."""
     words: NonNegativeFloat = 1.0

@@ -27,6 +27,7 @@ OVERLAP = 0.4  # IoU, func_pretrain.py:44
 class TdenObjectives(Objectives):
     """Settings of the four objectives, each of which can be off (Table 2); `official`: the released code."""
 
+    without_classes = "regions=false"
     kind: Literal["tden"] = "tden"
     """Kind of objectives."""
     words: bool = True

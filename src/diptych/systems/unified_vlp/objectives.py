@@ -13,6 +13,7 @@ from diptych.objectives.settings import Objectives
 class UnifiedVLPObjectives(Objectives):
     """Settings of masked or queried words, and of the classes of hidden regions."""
 
+    without_classes = "region_class=0"
     kind: Literal["unified-vlp"] = "unified-vlp"
     """Kind of objectives."""
     words: Literal["masked", "queries"] | None = "masked"

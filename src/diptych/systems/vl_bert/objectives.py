@@ -16,6 +16,7 @@ from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 class VLBertObjectives(SeenClasses):
     """Settings of the tasks of section 3.3, whose weighted losses are summed."""
 
+    without_classes = "region_classes=0"
     kind: Literal["vl-bert"] = "vl-bert"
     """Kind of objectives."""
     relation: NonNegativeFloat = 1.0
@@ -44,6 +45,10 @@ class VLBertObjectives(SeenClasses):
     """Share of the pairs that are mismatched if relation is on."""
     only_matched: bool = True
     """Whether mismatched pairs are used for the relation alone."""
+
+    @property
+    def needs_text(self) -> bool:
+        return self.text_alone > 0
 
     @model_validator(mode="after")
     def _some(self) -> VLBertObjectives:

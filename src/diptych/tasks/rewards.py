@@ -1,8 +1,8 @@
-"""Self-critical training (SCST): its rewards by CIDEr-D, and how its runs differ."""
+"""Rewards of self-critical training: CIDEr-D of captions against those of people."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -10,22 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from diptych.core import Batch, Record, Sample, Task
-from diptych.data.store.store import Store
+from diptych.core import Batch, Record
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.cider import CiderD, DocumentFrequencies
 from diptych.metrics.tokenise import tokens_of
-from diptych.objectives import Schedule
 from diptych.objectives.self_critical import Caption
-from diptych.runs.folder import ModelFolder
-from diptych.runs.supervised import SupervisedTraining
-from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import sha256_of_json
-from diptych.systems import RECIPES
-from diptych.tasks import CAPTION, TaskSpec
-from diptych.tasks.self_critical import SelfCriticalObjectives
 
-FAR_ABOVE = 5  # times the recipe's learning rate, from which a run warns
 FREQUENCIES = "frequencies.json"  # in the folder of the run
 END = "."  # marks the end of a caption: no word of `tokens_of` is a full stop
 
@@ -107,49 +98,3 @@ class BatchCider:
 
     def spell(self, caption: Caption) -> str:
         return self.tokens.decode(caption)
-
-
-@dataclass(frozen=True)
-class SelfCriticalTraining(SupervisedTraining):
-    """Training with rewards: captions sampled from the model are scored against those of people."""
-
-    objectives: SelfCriticalObjectives
-
-    def check(self, start: ModelFolder | None) -> None:
-        recipe = self.recipe
-        if start is None and recipe.init is None:
-            raise RecipeError(f"{recipe.name} improves a captioner (diptych finetune caption): give one by --model")
-        if recipe.task != CAPTION.name:
-            raise RecipeError(f"self-critical training rewards captions, not {recipe.task}; set task={CAPTION.name}")
-        if recipe.training.distributed == "fsdp":
-            raise RecipeError("self-critical training writes within a step, fsdp cannot; set training.distributed=ddp")
-
-    def schedule(self, store: Store, tokens: Tokens, records: list[int], out: Path) -> Schedule:
-        """Return the schedule with the references of the records. Raises DataError if there are none."""
-        of_record = ((record.key, human_captions(record)) for record in map(store.words, records))
-        references = {key: captions for key, captions in of_record if captions}
-        if not references:
-            raise DataError(
-                f"none of the {len(records)} records of split {self.recipe.data.split!r} in {store.folder} has a "
-                "caption by people, and rewards need them; choose another split with --set data.split=NAME"
-            )
-        corpus = CorpusCider(tokens, references, self.objectives.counts_end, out / FREQUENCIES)
-        reward = corpus if self.objectives.references == "paper" else BatchCider(tokens)
-        return self.objectives.rewarded(tokens.vocabulary, reward, self.recipe.decoding.max_words)
-
-    def samples(self, task: Task, record: Record) -> list[Sample]:
-        """Return one sample per image if all references are scored at once, else one per reference."""
-        samples = task.samples(replace(record, captions=human_captions(record)))
-        return samples[:1] if self.objectives.references == "paper" else samples
-
-    def notes(self, spec: TaskSpec, store: Store, records: Sequence[int], tokens: Tokens) -> Iterator[str]:
-        """Yield warnings: images without references, and a high learning rate. Captions are not cut."""
-        bare = [record.key for record in map(store.words, records) if not human_captions(record)]
-        if bare:
-            yield f"{len(bare)} of {len(records)} pictures without people's captions are left out (first: {bare[0]})"
-        preset, rate = RECIPES.get(self.recipe.name), self.recipe.optimizer.lr
-        if preset is not None and rate > FAR_ABOVE * (usual := preset().optimizer.lr):
-            yield (
-                f"warning: learning rate {rate:g} is {rate / usual:.0f} times that of {self.recipe.name} ({usual:g}); "
-                "at such rates self-critical training forgets what the model had learnt"
-            )

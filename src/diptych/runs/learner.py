@@ -1,0 +1,302 @@
+"""What a run learns: its task, its objectives, its records and the shape of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+from diptych.core import Record, Sample, Task
+from diptych.core.shares import FEWEST
+from diptych.data.store.corpus import Corpus
+from diptych.data.store.loader import Loader, ToSamples, UpdateChoice
+from diptych.data.store.store import Store, iterate
+from diptych.data.store.tokens import Tokens
+from diptych.models import SystemModel
+from diptych.objectives import Schedule
+from diptych.runs.folder import Architecture
+from diptych.runs.tasks import in_split, make_task, pixels_of
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems import RECIPES, SYSTEMS
+from diptych.systems.recipe import Recipe
+from diptych.tasks import CAPTION, TaskSpec, find_task
+from diptych.tasks.answers import OF_VQA, Answers
+from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_captions
+from diptych.tasks.self_critical import SelfCriticalObjectives
+from diptych.tasks.spec import SAMPLED, LeavesOut, TrainingRecords, sample_scope
+
+SPECIAL_TOKENS = 3  # most special tokens in a text
+FAR_ABOVE = 5  # times the recipe's learning rate, from which a run with rewards warns
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What a run learns from: supervised by the reference texts, unless it is a `RewardedLearner`."""
+
+    recipe: Recipe
+    store: Store
+    tokens: Tokens
+    answers: Answers | None
+    out: Path  # folder of the run
+    spec: TaskSpec
+    task: Task
+    records: list[int]  # numbers of the training records in the store
+    held_out: list[int]  # numbers of the validation records that have queries of the task; may be empty
+
+    def check(self) -> None:
+        """Raise RecipeError or DataError if recipe, texts and data do not go together, or the model lacks room."""
+        recipe, spec = self.recipe, self.spec
+        if not recipe.data.images and spec.scoring.baseline_regions:
+            raise RecipeError(
+                f"{recipe.name} points at regions, which data.images=false (--without-images) hides; remove it"
+            )
+        if recipe.training.epochs is not None:
+            raise RecipeError(
+                f"{recipe.name} lasts by training.epochs: set training.steps, or call finetune or pretrain"
+            )
+        if recipe.data.text is None:
+            if recipe.objectives.needs_text:
+                raise RecipeError("objectives.text_alone needs texts: --set data.text=FILE, or text_alone=0")
+        elif not spec.pretrains:
+            raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
+        elif recipe.system not in (can := sorted(n for n, one in SYSTEMS.items() if "alone" in one.model.provides)):
+            raise RecipeError(f"{recipe.system} reads no text alone; leave out data.text, or use {' or '.join(can)}")
+        elif pictured := recipe.objectives.of_pictures:
+            raise RecipeError(
+                f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), which take turns with whole batches; "
+                "train on data.text in a separate stage (xgpt/text), and start from its model with --model"
+            )
+        assert self.architecture.heads, "it raises what fits neither the data nor the sizes"
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The objectives of each step. Raises DataError if the records have nothing to learn from."""
+        return replace(self._schedule(), seed=self.recipe.training.seed)
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """The model's config and heads. Raises RecipeError if the recipe asks for more than the data or sizes allow."""
+        recipe, spec, contract, answers = self.recipe, self.spec, self.store.contract, self.answers
+        config = SYSTEMS[recipe.system].resolved(
+            **recipe.model.fitted(contract.whole).model_dump(),
+            vocabulary=self.tokens.vocabulary,
+            feature_size=contract.feature_size,
+            classes=len(contract.class_names),
+            whole_size=contract.whole_size,
+            answers=len(answers.names) if answers is not None else 0,
+        )
+        special = 3 if config.answer_slot and not spec.pretrains else spec.training.separators
+        config.check_text("data.max_words", recipe.data.max_words, special)
+        if recipe.data.text is not None:
+            config.check_text("data.text_words", recipe.data.text_words, 1, alone=True)
+        if "region_class" in self.schedule.heads and not contract.class_names:
+            off = recipe.objectives.without_classes
+            raise RecipeError(
+                f"{recipe.name} predicts the classes of hidden regions, and the features in {self.store.folder} have "
+                "none; extract with `classes` in the features, or by a detector with classes"
+                + (f", or leave that objective out: --set objectives.{off}" if off else "")
+            )
+        # The word head is kept in every task, so that a fine-tuned model can still be trained on words.
+        heads = {"word", *self.schedule.heads}
+        heads |= {"answer"} if answers is not None and answers.task == OF_VQA else set()
+        return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)), diptych=version("diptych"))
+
+    def build(self) -> SystemModel:
+        """Return a new model, whose random weights are drawn by the recipe's seed."""
+        shape = self.architecture
+        torch.manual_seed(self.recipe.training.seed)
+        model = shape.build()
+        self.schedule.check(model.provides, self.recipe.system)
+        return model
+
+    def samples(self, record: Record) -> list[Sample]:
+        """Return the training samples of a record."""
+        return self.task.samples(record)
+
+    def _schedule(self) -> Schedule:
+        return self.recipe.objectives.schedule(self.tokens.vocabulary)
+
+    def notes(self) -> Iterator[str]:
+        """Yield warnings before the run."""
+        if not self.held_out and self.recipe.training.validate_every is not None:
+            yield (
+                f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
+                "kept; choose another split with --set data.validation=NAME"
+            )
+        if 0 < len(self.held_out) < FEWEST and self.recipe.training.validate_every is not None:
+            yield (
+                f"warning: split {self.recipe.data.validation!r} has {len(self.held_out)} images to validate on, fewer "
+                f"than {FEWEST}: its scores are unreliable, and they choose the weights"
+            )
+        objectives = [one.name for one in self.schedule.objectives]
+        if self.spec.pretrains and self.held_out and len(objectives) > 1:
+            yield (
+                f"validation watches the likelihood of {self.schedule.watched} alone, which chooses the weights: "
+                f"the losses of {', '.join(objectives)} have no common unit"
+            )
+        most = self.recipe.model.max_regions
+        yield from more_regions(self.store, self.records, most)
+        if self.spec.training.notes is not None:
+            yield from self.spec.training.notes(self.task, TrainingRecords(self.store, self.records, most))
+        part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
+        if part is not None and (part == "auto" or part < batch) and self.schedule.compares_pairs:
+            few = "as many as memory takes" if part == "auto" else f"{part} pairs a process"
+            yield (
+                f"each text is contrasted only with the pictures of its micro-batch: {few}, of the {batch} of a step; "
+                "training.micro_batch=null compares them all, if memory allows"
+            )
+        yield from self._text_notes()
+
+    def _text_notes(self) -> Iterator[str]:
+        """Yield a warning about texts that data.max_words cuts."""
+        if not self.spec.training.cuts_texts:
+            return
+        texts = [text for index in self.records[:SAMPLED] for text in self.spec.texts(self.store.words(index))]
+        most, lengths = self.recipe.data.max_words, [len(self.tokens.encode(text)) for text in texts]
+        if over := [length for length in lengths if length > most]:
+            longest = max(over)
+            room = longest + SPECIAL_TOKENS <= self.recipe.model.max_beside
+            yield (
+                f"{len(over)} of {len(texts)} {self.spec.field}{sample_scope(len(self.records))} are longer than "
+                f"{most} words or pieces and are cut; "
+                + (f"data.max_words={longest} takes them whole" if room else f"the longest has {longest}")
+            )
+
+    def batches(self) -> Loader:
+        """Return the training batches. Raises DataError if there is nothing to train on."""
+        training, data = self.recipe.training, self.recipe.data
+        corpus = None
+        if data.text is not None:
+            corpus = Corpus(Path(data.text), self.tokens, data.text_words, data.text_joined)
+        try:
+            return self._loader(
+                self.records, self.samples, self.schedule, training.batch, training.seed, mirror=data.mirror,
+                needs_regions=self.recipe.model.needs_regions, corpus=corpus, alone=data.text_share,
+            )  # fmt: skip
+        except DataError as error:
+            if lines := list(self._unknown()):
+                raise DataError(f"{error}. {lines[0]}") from error
+            raise
+
+    def held_out_batches(self) -> Loader:
+        """Return the validation batches, as the first update prepares them. They are the same at each validation."""
+        size = self.recipe.training.batch if self.recipe.model.reads_pixels else 64
+        return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)
+
+    def _loader(
+        self, records: list[int], samples: ToSamples, updates: UpdateChoice, batch: int, seed: int, **more: Any
+    ) -> Loader:
+        shape = self.recipe.model
+        return Loader(
+            self.store, records, samples, updates, batch, seed, max_regions=shape.max_regions,
+            most_regions=shape.most_regions, pixels=pixels_of(self.recipe), **more,
+        )  # fmt: skip
+
+    def left_out(self, batches: Loader) -> Iterator[str]:
+        """Yield warnings about records that the batches leave out: count, example, remedy."""
+        if empty := batches.without_regions:
+            yield (
+                f"{len(empty)} of {len(self.records)} pictures are left out: no region was found in them (the first: "
+                f"{empty[0]}), and {self.recipe.system} sees nothing else; lower the detector's threshold and extract"
+            )
+        yield from self._unknown()
+
+    def _unknown(self) -> Iterator[str]:
+        if isinstance(self.task, LeavesOut) and (unknown := self.task.unknown):
+            key, caption = next(iter(unknown.items()))
+            yield (
+                f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
+                f"{caption!r}); learn one from such words (`diptych tokenizer train`), or translate them"
+            )
+
+
+@dataclass(frozen=True)
+class RewardedLearner(Learner):
+    """Self-critical training (SCST): captions sampled from the model are scored against those of people."""
+
+    def check(self) -> None:
+        recipe = self.recipe
+        if recipe.task != CAPTION.name:
+            raise RecipeError(f"self-critical training rewards captions, not {recipe.task}; set task={CAPTION.name}")
+        if recipe.training.distributed == "fsdp":
+            raise RecipeError("self-critical training writes within a step, fsdp cannot; set training.distributed=ddp")
+        super().check()
+
+    @property
+    def objectives(self) -> SelfCriticalObjectives:
+        assert isinstance(self.recipe.objectives, SelfCriticalObjectives)
+        return self.recipe.objectives
+
+    def _schedule(self) -> Schedule:
+        of_record = ((record.key, human_captions(record)) for record in map(self.store.words, self.records))
+        references = {key: captions for key, captions in of_record if captions}
+        if not references:
+            raise DataError(
+                f"none of the {len(self.records)} records of split {self.recipe.data.split!r} in {self.store.folder} "
+                "has a caption by people, and rewards need them; choose another split with --set data.split=NAME"
+            )
+        corpus = CorpusCider(self.tokens, references, self.objectives.counts_end, self.out / FREQUENCIES)
+        reward = corpus if self.objectives.references == "paper" else BatchCider(self.tokens)
+        return self.objectives.rewarded(self.tokens.vocabulary, reward, self.recipe.decoding.max_words)
+
+    def samples(self, record: Record) -> list[Sample]:
+        """Return one sample per image if all references are scored at once, else one per reference."""
+        samples = self.task.samples(replace(record, captions=human_captions(record)))
+        return samples[:1] if self.objectives.references == "paper" else samples
+
+    def _text_notes(self) -> Iterator[str]:
+        """Yield warnings: images without references, and a high learning rate. Captions are not cut."""
+        bare = [record.key for record in map(self.store.words, self.records) if not human_captions(record)]
+        if bare:
+            yield (
+                f"{len(bare)} of {len(self.records)} pictures without people's captions are left out (first: {bare[0]})"
+            )
+        preset, rate = RECIPES.get(self.recipe.name), self.recipe.optimizer.lr
+        if preset is not None and rate > FAR_ABOVE * (usual := preset().optimizer.lr):
+            yield (
+                f"warning: learning rate {rate:g} is {rate / usual:.0f} times that of {self.recipe.name} ({usual:g}); "
+                "at such rates self-critical training forgets what the model had learnt"
+            )
+
+
+def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers | None, out: Path) -> Learner:
+    """Choose task and records. Raises RecipeError, DataError or CheckpointError."""
+    spec, data = find_task(recipe.task), recipe.data
+    store.detector()  # raises CheckpointError if it is damaged
+    task = make_task(recipe, tokens, answers, spec)
+    held_out = [index for index in store.split(data.validation) if task.queries(store.words(index))]
+    kind = RewardedLearner if isinstance(recipe.objectives, SelfCriticalObjectives) else Learner
+    records = _choose(recipe, store)
+    return kind(recipe, store, tokens, answers, out, spec, task, records, held_out[: data.validation_records])
+
+
+def answers_of(recipe: Recipe, store: Store, kept: Answers | None) -> Answers | None:
+    """Return the start model's answers, or collect those of the task, which takes no other task's list."""
+    spec, data = find_task(recipe.task), recipe.data
+    if spec.training.answers is None or (kept is not None and kept.task == spec.name):
+        return kept
+    made = spec.training.answers(iterate(store, data.split), data.answers_at_least, data.answers_most)
+    return replace(made, task=spec.name)
+
+
+def _choose(recipe: Recipe, store: Store) -> list[int]:
+    there = in_split(store, recipe.data.split, "--set data.split=NAME")
+    if recipe.data.records is None or recipe.data.records >= len(there):
+        return there
+    return sorted(Random(f"{recipe.training.seed}/records").sample(there, recipe.data.records))
+
+
+def more_regions(store: Store, records: Sequence[int], most: int) -> Iterator[str]:
+    """Warn if images have more regions than a model reads."""
+    over = [index for index in records if store.region_count(index) > most]
+    if over:
+        yield (
+            f"{len(over)} of {len(records)} pictures have more than {most} regions: the best {most} are kept "
+            f"(the first: {store.words(over[0]).key}, {store.region_count(over[0])})"
+        )

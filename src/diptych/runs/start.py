@@ -1,0 +1,301 @@
+"""Where the weights of a run come from: nothing, files that its recipe names, or a model that was trained before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from diptych.data.leakage import Fingerprints, SeenImages
+from diptych.data.store.store import Store
+from diptych.data.store.tokens import Tokens
+from diptych.models import SystemModel
+from diptych.models.system import NETWORK
+from diptych.models.weights import digest, load_into
+from diptych.runs.familiarity import Familiarity
+from diptych.runs.folder import ModelFolder
+from diptych.runs.initialisation import initialise, initialise_network, vocabulary_settings
+from diptych.runs.learner import Learner
+from diptych.runs.run_folder import RunFolder
+from diptych.runs.words import tokens_of_run
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.systems import RECIPES, SYSTEMS, hindrance
+from diptych.systems.recipe import Recipe
+from diptych.tasks import TaskSpec
+from diptych.tasks.answers import Answers
+from diptych.tasks.spec import Heads
+
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of DataConfig for reading images
+
+
+class Start:
+    """What a run asks of its start, answered for random weights. `of` and `by` choose among the three."""
+
+    speaks: bool = False  # True if the weights that read and write texts were trained before
+    source: str | None = None  # path of the model folder
+    answers: Answers | None = None
+    detector: Path | None = None
+    familiarity: Familiarity | None = None
+
+    @staticmethod
+    def of(model: ModelFolder | None) -> Start:
+        """Return the start from a model, or from nothing."""
+        return Nothing() if model is None else Trained(model)
+
+    def digest(self) -> str | None:
+        """Return a digest of the weights of a model folder."""
+        return None
+
+    def by(self, recipe: Recipe) -> Start:
+        """Return these weights, or those that the recipe names."""
+        return Weights(recipe) if recipe.init is not None or recipe.network_init is not None else self
+
+    def recipe_name(self, spec: TaskSpec) -> str:
+        """Return the name of the recipe that learns a task from here. Raises RecipeError."""
+        raise RecipeError(
+            f"Missing --recipe: --from-scratch starts from random weights, and a recipe names the system, such as "
+            f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"
+        )
+
+    def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:
+        """Return the recipe with sizes that fit, and a line about the settings that it loses, or an empty text.
+
+        `named`: the user chose the recipe. Raises RecipeError if they cannot fit.
+        """
+        return recipe, ""
+
+    def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
+        """Return settings of a recipe, after those of the vocabulary that `init` among them reads."""
+        return [*vocabulary_settings(settings), *settings]
+
+    def check(self, recipe: Recipe, store: Store) -> None:
+        """Raise RecipeError or CheckpointError if the recipe or the store does not fit these weights."""
+        if recipe.objectives.improves and not self.speaks:
+            raise RecipeError(f"{recipe.name} improves a captioner (diptych finetune caption): give one by --model")
+
+    def tokens(self, folder: RunFolder, store: Store) -> Tokens:
+        """Return the tokeniser of a run from here."""
+        return tokens_of_run(folder, store)
+
+    def notes(self, recipe: Recipe, store: Store) -> Iterator[str]:
+        """Yield warnings before the run."""
+        if store.contract.weights and store.detector() is None:
+            yield f"{store.folder} has no detector, so the model will read features only; extract again to add it"
+        frozen = recipe.model.frozen_stages
+        if recipe.network_init is None and frozen:
+            yield (
+                f"the first {frozen} stages of the network that reads pixels are frozen (model.network_frozen) and "
+                "keep the random weights that they begin from; start from a detector (--set network_init=FOLDER) or "
+                "from a model with a trained network (--model; `diptych import` makes one of an official checkpoint), "
+                "or train them with --set model.network_frozen=0"
+            )
+
+    def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
+        """Load the weights into the new model of a run, and yield notes. `begun`: it has checkpoints of all weights."""
+        yield from ()
+
+    def fingerprint(self, recipe: Recipe) -> str:
+        """Return a digest of the recipe and the weights of a model, which a run must share with its checkpoints."""
+        return hashlib.sha256(_bound(recipe).encode()).hexdigest()
+
+    def seen(self, prints: Fingerprints) -> SeenImages:
+        """Return the images that a model has seen which was trained from here on images of these fingerprints."""
+        return SeenImages.of(prints, None, begun=False)
+
+
+class Nothing(Start):
+    """Random weights."""
+
+
+class Weights(Start):
+    """Weights of BERT, another system or a detector, by `init` and `network_init` of the recipe."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe, self.speaks = recipe, recipe.init is not None
+
+    def check(self, recipe: Recipe, store: Store) -> None:
+        super().check(recipe, store)
+        recipe.check_begun()
+        if recipe.init is not None and recipe.data.vocabulary is None:
+            raise RecipeError(
+                "init loads weights with a vocabulary; give their vocab.txt: --vocab FILE (data.vocabulary)"
+            )
+
+    def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
+        recipe = self.recipe
+        if begun:  # the files may be gone
+            return
+        if recipe.init is not None:
+            yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
+        if recipe.network_init is not None:
+            report = initialise_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
+            yield f"{recipe.network_init}: {report.lines()[-1]}"
+
+
+class Trained(Start):
+    """A model folder."""
+
+    def __init__(self, model: ModelFolder) -> None:
+        self.model, self.source, self.speaks = model, str(model.folder), True
+        self.answers, self.detector, self.familiarity = model.answers, model.detector, model.familiarity
+
+    def digest(self) -> str:
+        return digest(self.model.model)
+
+    def by(self, recipe: Recipe) -> Start:
+        return self
+
+    def recipe_name(self, spec: TaskSpec) -> str:
+        system = self.model.architecture.system
+        name = f"{system}/small/{spec.name}"
+        if name in RECIPES:
+            return name
+        able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
+        why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {name}"
+        raise RecipeError(
+            f"{self.source} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
+            f"{', '.join(able) or 'another system'}, or give --recipe (`diptych recipes --system {system}` lists them)"
+        )
+
+    def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:
+        return fit_named(recipe, self.model) if named else (fit_to(recipe, self.model), "")
+
+    def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
+        return settings
+
+    def check(self, recipe: Recipe, store: Store) -> None:
+        for name in ("init", "network_init"):
+            if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
+                raise RecipeError(f"{name} and a model to start from exclude each other: give one")
+        wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
+        if recipe.model.regions_fixed and wanted != there:
+            raise RecipeError(f"model.max_regions={wanted}: {self.source} was built for {there}; leave it at {there}")
+        self.model.accept(store.contract, store.folder)
+
+    def tokens(self, folder: RunFolder, store: Store) -> Tokens:
+        """Return the model's tokeniser. Raises RecipeError if the recipe names another one."""
+        data = folder.recipe.data
+        if data.vocabulary is not None:
+            given = Tokens.from_vocabulary(Path(data.vocabulary), data.lowercase)
+            if given.to_json() != self.model.tokens.to_json():
+                raise RecipeError(
+                    f"{data.vocabulary} ({given.vocabulary.size} words) is not the tokeniser of {self.source} "
+                    f"({self.model.tokens.vocabulary.size} words), whose ids its weights know; leave data.vocabulary "
+                    "out, or begin without --model"
+                )
+        return self.model.tokens
+
+    def notes(self, recipe: Recipe, store: Store) -> Iterator[str]:
+        yield from ()
+
+    def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
+        yield from _load(model, self.model, learner.answers)
+        if learner.spec.training.begin is not None:
+            learner.spec.training.begin(learner.task, model.heads, Heads(self.model.model.heads, self.answers))
+
+    def fingerprint(self, recipe: Recipe) -> str:
+        return digest(self.model.model, _bound(recipe))
+
+    def seen(self, prints: Fingerprints) -> SeenImages:
+        return SeenImages.of(prints, self.model.seen, begun=True)
+
+
+def _bound(recipe: Recipe) -> str:
+    return json.dumps(recipe.bound, sort_keys=True)
+
+
+def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> Iterator[str]:
+    """Load the weights of `start`. Heads of an imported model for other classes or answers start fresh.
+
+    So do those of another task's `answers`.
+
+    Yields a note about each head or embedding that does.
+    """
+    tensors, wanted = start.model.state_dict(), model.state_dict()
+    if start.untrained:
+        other = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
+        if body := [name for name in other if not name.startswith("heads.")]:
+            raise CheckpointError(
+                f"{start.folder} was made for {start.architecture.config.classes} classes of regions, the store has "
+                f"another number, and {body[0]} depends on it; extract with a detector of as many classes, or give "
+                "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
+            )
+        # The checkpoint does not name the answers of its head.
+        other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
+        tensors = {name: value for name, value in tensors.items() if name not in other}
+        if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
+            yield f"{start.folder}: its heads for other classes or answers start fresh: {', '.join(fresh)}"
+    if answers is not None and start.answers is not None and answers.task != start.answers.task:
+        sized = {name for name, old in tensors.items() if name in wanted and old.shape != wanted[name].shape}
+        tensors = {
+            name: old
+            for name, old in tensors.items()
+            if not name.startswith("heads.answer.") and not (name.startswith("heads.") and name in sized)
+        }
+    for name, old in tensors.items() if model.config.grows else ():
+        new = wanted.get(name, old)
+        if len(new.shape) > 1 and new.shape[1:] == old.shape[1:] and len(new) > len(old):
+            tensors[name] = torch.cat([old.to(new), new[len(old) :]])
+            yield f"{start.folder}: {name} grows from {len(old)} to {len(new)} rows; new rows start as in a new model"
+    load_into(model, tensors)
+
+
+def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
+    """Return the recipe with the sizes and settings of the model that it starts from.
+
+    Raises RecipeError for a model of another system.
+    """
+    if recipe.system != start.architecture.system:
+        raise RecipeError(
+            f"{recipe.name} trains {recipe.system}, {start.folder} is of {start.architecture.system}; give two of one"
+        )
+    config = start.architecture.config
+    shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
+    shape |= {name: max(shape[name], getattr(recipe.model, name)) for name in recipe.model.grows}
+    model = type(recipe.model)(**shape)
+    fitted = derive(recipe, model=model, init=None if recipe.wants_init else recipe.init)
+    return _with_network_settings(fitted, start.recipe, model.reads_pixels)
+
+
+def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
+    """Like `fit_to`, but keep the recipe's own settings that no weight depends on, such as the number of regions.
+
+    Also return a line about the settings that the recipe loses, or an empty text. Raises RecipeError if it sets a
+    structure that `start` does not have.
+    """
+    fitted = fit_to(recipe, start)
+    own = recipe.model.of_the_run | (frozenset() if recipe.model.regions_fixed else {"max_regions"})
+    fitted = derive(fitted, model={name: getattr(recipe.model, name) for name in own})
+    named, kept = recipe.model.model_dump(), fitted.model.model_dump()
+    lost = [name for name in named if named[name] != kept[name] and "given" not in (named[name], kept[name])]
+    fields = type(recipe.model).model_fields
+    structural = [name for name in lost if name in recipe.model.structural and named[name] != fields[name].default]
+    if structural:
+        raise RecipeError(
+            f"{recipe.name} is of another model than {start.folder}: "
+            + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in structural)
+            + "; give a model that was built so, or another recipe (`diptych recipes` lists them), or "
+            "start with random weights: --from-scratch"
+        )
+    dropped = ", ".join(f"{name} {kept[name]} (recipe: {named[name]})" for name in lost)
+    return fitted, f"{start.folder} keeps its architecture: {dropped}" if dropped else ""
+
+
+def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: bool) -> Recipe:
+    """Take over the start model's settings of the network that reads pixels; without one, drop those settings."""
+    groups, data, objectives = recipe.optimizer.lr_multipliers, recipe.data, recipe.objectives
+    if not reads_pixels:
+        groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
+        objectives = objectives.without_pixels()
+    elif before is not None:
+        groups = {**_of_network(before.optimizer.lr_multipliers), **groups}
+        data = derive(data, **{name: getattr(before.data, name) for name in PIXELS})
+    return derive(recipe, optimizer={"lr_multipliers": groups}, data=data, objectives=objectives)
+
+
+def _of_network(groups: dict[str, float]) -> dict[str, float]:
+    return {prefix: share for prefix, share in groups.items() if prefix.startswith(NETWORK)}

@@ -1,0 +1,75 @@
+"""The words of a run: its tokeniser, and the texts that one is learnt from."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from diptych.core import Record, names_for_tags
+from diptych.core.record import READ
+from diptych.data.store.corpus import Lines
+from diptych.data.store.store import Store, iterate, splits_in
+from diptych.data.store.tokens import FILE as TOKENS
+from diptych.data.store.tokens import Tokens
+from diptych.runs.run_folder import RunFolder
+from diptych.runtime.errors import CheckpointError
+from diptych.runtime.files import bytes_of, checksum, write_atomically
+from diptych.tasks import find_task
+from diptych.tasks.caption import pretraining_texts
+
+VOCABULARY_SIZE = 8000
+VOCABULARY_LINES = 20_000  # lines of a text corpus that a vocabulary is trained on, with all captions
+TOKENS_CHECK = "tokenizer.check"  # checksum of a run's tokeniser
+
+
+def words_of(record: Record) -> list[str]:
+    """Return all texts of a record for a vocabulary; tags are replaced by the names of their objects."""
+    return record.changed({"tagged": lambda text: names_for_tags(text, record.objects)}).marked(*READ)
+
+
+def training_texts(store: Store, validation: str = "val") -> list[str]:
+    """Return the texts of all splits but those for validation and tests.
+
+    Texts of `Record.more` are included only if they have a word that no other text has. Data that gain a task thus keep
+    their vocabulary as long as it has all words.
+    """
+    scored = splits_in(validation) | {"test", "test_rare"}
+    texts: list[str] = []
+    more: list[str] = []
+    for record in iterate(store):
+        if record.split not in scored:
+            texts += words_of(replace(record, more={}))
+            more += words_of(Record(record.key, more=record.more))
+    known = {word for text in texts for word in text.split()} if more else set()
+    return texts + [text for text in more if not known.issuperset(text.split())]
+
+
+def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
+    """Return the run's tokeniser: given by the recipe, read from the run's folder, or trained on the data."""
+    recipe, out = folder.recipe, folder.path
+    if recipe.data.vocabulary is not None:
+        return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
+    if folder.resumes and (out / TOKENS).is_file():
+        return _kept_tokens(out)
+    texts = training_texts(store, recipe.data.validation)
+    if find_task(recipe.task).pretrains:  # answers are no texts that models read elsewhere
+        records = (one for one in iterate(store, recipe.data.split) if not one.captions)
+        texts += [text for record in records for text in pretraining_texts(record)]
+    if recipe.data.text is not None:
+        lines = Lines(Path(recipe.data.text))
+        texts += [lines[number] for number in range(min(len(lines), VOCABULARY_LINES))]
+    return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
+
+
+def keep_tokens(tokens: Tokens, out: Path) -> None:
+    """Save the tokeniser in the run's folder, with a checksum: a changed file would give other ids on resumption."""
+    tokens.save(out)
+    write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
+
+
+def _kept_tokens(out: Path) -> Tokens:
+    check = out / TOKENS_CHECK  # runs written before 0.1 lack this file
+    if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
+        raise CheckpointError(
+            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}): the same ids would "
+            "mean other words; copy the run's folder again as a whole, or begin anew in another"
+        )
+    return Tokens.load(out)
