@@ -51,9 +51,18 @@ def replay(fuzzer: Fuzzer, inputs: list[bytes], folder: Path) -> Iterator[str | 
     good.mkdir()
     fuzzer.make(good)
     shutil.copytree(good, tried)
-    files = files_of(good)
-    for content in inputs:
-        yield raised(fuzzer, tried, good, files, content)
+    files, before = files_of(good), resource.getrlimit(resource.RLIMIT_AS)
+    _limit_memory()
+    try:
+        for content in inputs:
+            yield raised(fuzzer, tried, good, files, content)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _limit_memory() -> None:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
 
 
 def refound(fuzzer: Fuzzer, finds: list[Path], place: Path, number: int) -> Broken | None:
@@ -121,8 +130,7 @@ def fuzz(name: str, world: Path, seconds: float, folder: Path) -> None:
             for find in list(found.values())[:MOST_FINDS]:
                 _keep(fuzzer.name, find)
 
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+    _limit_memory()
     kept = [str(folder_of(name))] if folder_of(name).exists() else []
     options = [f"-max_total_time={seconds:.0f}", f"-timeout={SECONDS}", f"-max_len={LONGEST}", "-rss_limit_mb=0"]
     atheris.Setup(["guided", str(seeds), *kept, *options, f"-artifact_prefix={folder}/", "-print_final_stats=1"], one)
