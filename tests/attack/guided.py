@@ -137,9 +137,10 @@ def fuzz(name: str, world: Path, seconds: float, folder: Path) -> None:
     atheris.Fuzz()
 
 
-def _each(names: list[str], world: Path, seconds: float, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Fuzz each reader in a process of its own, which imports it anew."""
-    table: dict[str, Any] = {}
+def _each(
+    names: list[str], world: Path, seconds: float, table: dict[str, Any], keep: Callable[[dict[str, Any]], object]
+) -> None:
+    """Fuzz each reader in a process of its own, which imports it anew; its row in the table is kept."""
     for name in names:
         folder = Path(tempfile.mkdtemp(prefix="guided-"))
         child = get_context("spawn").Process(target=_alone, args=(name, world, seconds, folder))
@@ -155,7 +156,6 @@ def _each(names: list[str], world: Path, seconds: float, keep: Callable[[dict[st
         print(f"{name}: {table[name]}{'' if covered else log[-1500:]}", flush=True)
         keep(table)
         shutil.rmtree(folder, ignore_errors=True)
-    return table
 
 
 def _alone(name: str, world: Path, seconds: float, folder: Path) -> None:
@@ -166,12 +166,12 @@ def _alone(name: str, world: Path, seconds: float, folder: Path) -> None:
 
 
 def main() -> None:
-    from benchmarks.machine import save_result
+    from benchmarks.machine import RESULTS, save_result
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600, help="for each reader")
     parser.add_argument("--only", default="", help="part of the names of readers")
-    parser.add_argument("--keep", action="store_true", help=f"write benchmarks/results/{NAME}.json")
+    parser.add_argument("--keep", action="store_true", help=f"resume benchmarks/results/{NAME}.json, reader by reader")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--world", type=Path, help="the attack's world; made by default")
     given = parser.parse_args()
@@ -189,13 +189,15 @@ def main() -> None:
         if given.world is None:
             import_all()
             make_world(world)
-        names = [one.name for one in fuzzers(world) if given.only in one.name]
+        kept = RESULTS / f"{NAME}.json"
+        table: dict[str, Any] = json.loads(kept.read_text())["figures"] if given.keep and kept.exists() else {}
+        names = [one.name for one in fuzzers(world) if given.only in one.name and one.name not in table]
 
         def keep(table: dict[str, Any]) -> None:
             if given.keep:
                 save_result(NAME, COMMAND.format(seconds=given.seconds), table)
 
-        table = _each(names, world, given.seconds, keep)
+        _each(names, world, given.seconds, table, keep)
     raise SystemExit(1 if any(row.get("finds") for row in table.values()) else 0)
 
 
