@@ -20,6 +20,11 @@ KINDS = {
     "command line": ("bad inputs on the command line", "a sentence, nothing half written"),
     "pipes and devices": ("a pipe or a device for each path of the command line", "nobody waits; it stays what it was"),
     "fuzzed": ("damaged files and requests", "an error of Diptych's, or read"),
+    "all combinations": ("outputs that are not the verb's own", "refused; nothing changed"),
+    "costs": ("images that cost far more than their size", "a sentence or a result, in bounded time and memory"),
+    "environments": ("odd environments", "a sentence or a result; no input changed"),
+    "12 steps": ("verbs and what users do between them, in any order", "nothing lost; as undisturbed, or refused"),
+    "finds": ("what fuzzing found before", "an error of Diptych's, or read"),
     "20,000 steps": ("steps of training", "memory within 2%"),
 }
 HEAD = """## [The attack](results/attack.md)

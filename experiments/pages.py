@@ -17,6 +17,7 @@ from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
 
 ROOT = Path(__file__).parent.parent
 CLAIMS = "claims"
+SHOWN_WITH = {"serve": {"With hostile clients": "serve_hostile"}}  # files that another page shows too
 GOAL = re.compile(r" ?\(goal ([\d.,]+(?:, at most [\d.]+)?)\)")
 HEAD = f"""# Results
 
@@ -48,8 +49,12 @@ def results(root: Path = ROOT) -> dict[str, Any]:
 
 def pages(found: Mapping[str, Any]) -> dict[str, str]:
     """Text by path below docs/."""
+    parts: dict[str, tuple[str, Mapping[str, str]]]
     parts = {name: (study.title, study.files) for name, study in STUDIES.items()}
     parts |= {name: (name.replace("_", " ").capitalize(), {"": name}) for name in found if name not in _in_studies()}
+    for name, others in SHOWN_WITH.items():
+        title, files = parts[name]
+        parts[name] = (title, {**files, **{heading: file for heading, file in others.items() if file in found}})
     made = {f"results/{name}.md": "\n".join(_details(*part, found)) for name, part in parts.items()}
     return {"results.md": "\n".join([HEAD, *_overview(found)]), "papers.md": papers.page(found)} | made
 

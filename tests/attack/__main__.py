@@ -23,11 +23,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.machine import RESULTS, save_result
+from tests.attack.costs import COMMANDS as COSTED
+from tests.attack.costs import HOSTILE, bounded
 from tests.attack.environments import COMMANDS as ENVIRONED
 from tests.attack.environments import ODD, endured
 from tests.attack.flips import FLIPS, OPENED, READERS, flipped, flipped_inside, whole_of
 from tests.attack.forks import import_all
 from tests.attack.fuzz import fuzzed
+from tests.attack.guided import folder_of, refound
 from tests.attack.inputs import refused
 from tests.attack.kills import Broken, Way, broken_by, undisturbed
 from tests.attack.memory import STEPS, SYSTEMS, flat
@@ -67,9 +70,12 @@ def kinds(world: Path, place: Path) -> Iterator[Kind]:
     for opened in OPENED:
         yield Kind(f"{opened.name}: flipped bits", partial(flipped_inside, opened, world), 1200 // FLIPS, FLIPS)
     for fuzzer in fuzzers(world):
+        if finds := sorted(folder_of(fuzzer.name).glob("*")):
+            yield Kind(f"{fuzzer.name}: finds", partial(refound, fuzzer, finds, place), len(finds))
         yield Kind(f"{fuzzer.name}: fuzzed", partial(fuzzed, fuzzer), max(12, 3000 // fuzzer.at_once), fuzzer.at_once)
     yield Kind("bad inputs: command line", lambda number: refused(f"inputs/{number}", world, place), 1000)
     yield Kind("pipes and devices", lambda number: not_waited_for(number, world, place), len(GIVEN) * len(COMMANDS))
+    yield Kind("costs", lambda number: bounded(number, world, place), len(HOSTILE) * len(COSTED))
     yield Kind("service: requests", lambda number: answered(number, place / "service"), 100, EACH)
     yield Kind("outputs: all combinations", lambda number: held_outputs(number, place / "outputs"), len(cases()))
     yield Kind("environments", lambda number: endured(number, world, place), len(ODD) * len(ENVIRONED))

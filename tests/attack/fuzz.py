@@ -63,6 +63,10 @@ def _damage_all(fuzzer: Fuzzer, number: int, folder: Path) -> None:
     files = sorted(path.relative_to(good) for path in good.rglob("*") if path.is_file() and path.stat().st_size)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+    try:
+        fuzzer.read(tried)
+    except DiptychError as error:  # then damaged ones would be refused for what is wrong with the good ones
+        raise ValueError(f"the good files of {fuzzer.name} are refused: {error}") from error
     signal.signal(signal.SIGPROF, _too_long)
     for turn in range(fuzzer.at_once):
         seed = f"{fuzzer.name}/{number}/{turn}"

@@ -18,8 +18,8 @@ from tests.attack.fuzz import Fuzzer
 LINE = {
     "image": "1.png", "captions": ["a dog", "a red dog"], "question": "is it red", "answers": ["yes", "no"],
     "objects": [{"kind": "dog", "box": [1, 2, 3, 4]}], "expression": "the dog", "box": [1, 2, 3, 4], "split": "train",
-    "statement": "there is a dog", "true": True, "choices": ["a", "b"], "answer": 0, "rationales": ["c", "d"],
-    "rationale": 1,
+    "statement": "there is a dog", "true": True, "choices": ["a", "b", "c", "d"], "answer": 0,
+    "rationales": ["e", "f", "g", "h"], "rationale": 1, "width": 64, "height": 48,
 }  # fmt: skip
 LAYOUTS = ("butd_tsv", "lxmert_tsv", "vlp_h5", "vlp_npy", "xmodaler_npz", "mmf/npy", "hf_datasets", "milvlg_npz",
            "vl_bert_json/val2014_resnet101_faster_rcnn_genome.zip")  # fmt: skip
@@ -31,11 +31,16 @@ PAGE = b"""<html lang=en><head><title>A page</title><meta name="robots" content=
 
 def fuzzers(world: Path) -> Iterator[Fuzzer]:
     """What reads records, features, the web, weights, and what Diptych wrote itself, of the attack's world."""
+    yield from without_world()
+    yield from own(world)
+
+
+def without_world() -> Iterator[Fuzzer]:
+    """The readers of what others wrote."""
     yield from _records()
     yield from _features()
     yield from _web()
     yield from weights()
-    yield from own(world)
 
 
 def _records() -> Iterator[Fuzzer]:
@@ -109,7 +114,7 @@ def _copied(source: Path, folder: Path) -> None:
 
 def _npz(folder: Path) -> None:
     boxes = np.array([[0, 0, 2, 2]] * 3, np.float32)
-    np.savez(folder / "a.npz", features=np.ones((3, 4), np.float32), boxes=boxes)
+    np.savez(folder / "a.npz", features=np.ones((3, 4), np.float32), boxes=boxes, width=64, height=48)
 
 
 def _read_npz(folder: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
         "--rounds",
         str(ROUNDS),
         "--only",
-        "operation|flipped|fuzzed|bad inputs|pipes|service|ranks|outputs|environments|states",
+        "operation|flipped|fuzzed|bad inputs|pipes|costs|service|ranks|outputs|environments|states",
     )
     # an interpreter: `make attack` as it is started
     command = [sys.executable, "-m", "tests.attack", *rounds, "--json", str(table)]
@@ -145,6 +145,15 @@ def test_what_a_reader_does_beside_refusing_is_seen(how: str) -> None:
     if found is not None:
         assert found.how.startswith("toy/0/")
         assert {"error": "KeyError", "signal": "signal 6", "memory": "MemoryError"}[how] in found.how
+
+
+def test_good_files_that_are_refused_are_seen() -> None:
+    def refusing(_: Path) -> None:
+        raise DataError("a box of a picture that is not there")
+
+    found = fuzzed(Fuzzer("toy", lambda folder: (folder / "a").write_bytes(b"whole"), refusing, at_once=5), 0)
+    assert found is not None
+    assert "the good files of toy are refused" in found.how
 
 
 def test_what_a_verb_loses_in_any_order_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

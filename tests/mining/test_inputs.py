@@ -163,6 +163,14 @@ def test_a_picture_of_ones_own_is_a_file_of_some_size(
     assert row["reason"] == ("too large" if what == "large" else "no file: No such file or directory")
 
 
+def test_a_tar_in_xz_is_refused_before_its_header_takes_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fuzzing found a file of 50 bytes that asked for 4 GiB."""
+    monkeypatch.setattr(tarfile.TarFile, "xzopen", lambda *_, **__: pytest.fail("read as xz"))
+    (tmp_path / "x.tar").write_bytes(b"\x09" + b"\xff" * 38 + b"h\nr \x10\x01@\x02t:r%")
+    *_, line = tar_lines(tmp_path / "x.tar", "key")
+    assert line.bad == "a tar cut short or damaged: ReadError"
+
+
 def test_a_packed_tar_that_is_damaged_is_told(tmp_path: Path) -> None:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as tar:

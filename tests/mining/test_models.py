@@ -148,6 +148,24 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "judge"
 
 
+def test_a_judge_wants_examples_that_are_held_out(judge: Path, tmp_path: Path) -> None:
+    for kind, count in (("natural", 4), ("unnatural", 3)):
+        (tmp_path / "classes" / kind).mkdir(parents=True)
+        for path in sorted((judge.parent / "classes" / kind).iterdir())[:count]:
+            shutil.copy(path, tmp_path / "classes" / kind)
+    with pytest.raises(
+        DataError, match=r"too few images \(4 in natural, 3 in unnatural\); wanted at least 4 in one of each"
+    ):
+        train_judge(tmp_path / "classes", tmp_path / "judge")
+    assert not (tmp_path / "judge").exists()
+
+
+def test_examples_are_decoded_by_processes(judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diptych.vision.image_files._opened", lambda *_: pytest.fail("decoded in this process"))
+    monkeypatch.setattr("diptych.vision.image_files._read", lambda *_: pytest.fail("decoded in this process"))
+    assert train_judge(judge.parent / "classes", tmp_path / "judge")["pictures"] == {"natural": 60, "unnatural": 60}
+
+
 def test_a_judge_with_a_backbone_keeps_it_and_judges_without_its_file(
     judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

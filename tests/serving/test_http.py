@@ -189,6 +189,32 @@ def test_too_many_connections_leave_health_checks_alone(address: Address, monkey
         assert time.monotonic() < deadline
 
 
+def connected(address: Address, client: str) -> socket.socket:
+    one = socket.socket()
+    one.settimeout(10)
+    one.bind((client, 0))
+    one.connect(address)
+    return one
+
+
+def test_connections_of_one_client_refuse_no_other(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "PER_CLIENT", 4)
+    monkeypatch.setattr(protocol, "CONNECTIONS", 6)
+    ask = b"GET /v1/models HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connected(address, "127.0.0.2")) for _ in range(20)]
+        time.sleep(0.3)
+        other = stack.enter_context(connected(address, "127.0.0.3"))
+        other.sendall(ask)
+        assert statuses(other.recv(1000)) == [200]
+        assert statuses(send(address, GET + b"Connection: close\r\n\r\n")) == [200]
+        for one in idle[:12]:  # of one address, twice as many as may ask are kept: the newest
+            with suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+        idle[-1].sendall(ask)
+        assert statuses(idle[-1].recv(1000)) == [503]
+
+
 def test_bodies_in_flight_have_a_limit_together(model: Predictor) -> None:
     service = Service({"toy": model}, limits=Limits(arriving_bytes=100_000))
     part = POST + b"Content-Type: application/json\r\nContent-Length: 90000\r\n\r\n" + b" " * 60_000
@@ -219,6 +245,26 @@ def test_json_of_many_items_costs_little(local: Local, body: bytes) -> None:
     assert problem(answer)["detail"] == "the JSON has more than 10,000 items, keys and commas"
     assert answer.status_code == 422
     assert time.process_time() - begun < 2
+
+
+def test_an_object_of_many_keys_is_not_validated(local: Local) -> None:
+    body = b"{" + b",".join(b'"%d": 1' % number for number in range(9000)) + b"}"
+    answer = local.post("/v1/ask", content=body, headers={"content-type": "application/json"})
+    assert problem(answer)["detail"] == "the JSON has 9,000 fields; wanted at most 64"
+
+
+def test_another_content_type_is_named(local: Local) -> None:
+    answer = local.post("/v1/ask", content=b"x", headers={"content-type": "text/plain"})
+    assert problem(answer)["status"] == 415
+    assert problem(answer)["detail"].startswith("found content type 'text/plain'; wanted multipart/form-data")
+
+
+def test_images_of_the_gallery_are_decoded_by_processes(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.png").write_bytes(picture())
+    gallery = PictureGallery(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("diptych.vision.image_files._opened", lambda *_: pytest.fail("decoded in this process"))
+        assert gallery.thumbnail(gallery.first(1)[0]) is not None
 
 
 @pytest.mark.parametrize(

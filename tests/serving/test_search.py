@@ -340,6 +340,20 @@ def test_a_copy_is_found_without_being_looked_at(tmp_path, photos, detector):
     assert second.readable == first.readable + 1
 
 
+def test_images_that_were_swapped_are_found_without_being_looked_at(tmp_path, photos, detector):
+    predictor, cache = opened(tmp_path, detector), tmp_path / "cache"
+    first = predictor.search("a red kite", photos, cache)
+    one, two = photos / "red.png", photos / "blue.png"
+    one.rename(tmp_path / "red")
+    two.rename(one)
+    (tmp_path / "red").rename(two)
+    second = predictor.search("a red kite", photos, cache)
+    assert second.readable == first.readable
+    renamed = {one: two, two: one}
+    scores = {renamed.get(hit.picture, hit.picture): hit.score for hit in second.hits}
+    assert scores == pytest.approx({hit.picture: hit.score for hit in first.hits})
+
+
 def test_a_gallery_wants_a_model_that_makes_vectors(tmp_path, photos, detector):
     with pytest.raises(ServingError, match=r"--gallery stores vectors, and .* makes none"):
         opened(tmp_path, detector).search("a red kite", photos, tmp_path / "cache", gallery="postgresql://x/y")

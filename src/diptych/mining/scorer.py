@@ -31,9 +31,9 @@ from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomicall
 from diptych.tasks.matching import MAX_WORDS, can_match, match_scores
 from diptych.tasks.run import encode
 from diptych.tasks.two_towers import TwoTowers
+from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.load import load_detector
-from diptych.vision.image_files import read_pixels
 from diptych.vision.pictures import as_picture
 
 FILE, DETECTOR, MODEL = "scorer.json", "detector", "model"
@@ -75,7 +75,7 @@ class Reader:
         return table if self.model is None else np.hstack([table, self._by_model(pairs, measured)])
 
     def _measure(self, pair: Pair) -> _Measures:
-        pixels = read_pixels(pair.picture, "the file")
+        pixels = shared_decoders().read(pair.picture, "the file")
         picture, measures = as_picture(pixels), _Measures(statistics(Image.fromarray(pixels)))
         if self.detector is not None:
             measures.seen = _seen(self._regions(self.detector, picture), self.detector.contract.class_names)

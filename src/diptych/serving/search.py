@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from diptych.core import Record
 from diptych.data.extract import extract
-from diptych.data.store.store import FAILURES, Store
+from diptych.data.store.store import FAILURES, INDEX, Store
 from diptych.runs.folder import ModelFolder
 from diptych.runs.tasks import pixels_of, shown_to
 from diptych.runtime.errors import DataError, ServingError
@@ -162,7 +162,10 @@ class RegionCache:
 
     def records(self, contents: Sequence[str], model: ModelFolder) -> CachedRecords:
         """Return records with regions, extracting those the store lacks; unreadable images go to `failed`."""
-        records = [Record(key=content, image=self.paths[content][0]) for content in contents]
+        paths = {content: self.paths[content][0] for content in contents}
+        # Content identifies an image, so one that was renamed, or whose name another image has now, is not another.
+        there = images_in(self.folder) if (self.folder / INDEX).exists() else {}
+        records = [Record(key=content, image=there.get(content) or path) for content, path in paths.items()]
         with self.progress("extracting", len(records)) as advance:
             try:
                 self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
@@ -171,8 +174,13 @@ class RegionCache:
                 if not set(contents) <= self.failed.keys():  # the error is not about the images
                     raise
                 return CachedRecords(None, {}, model)
-        paths = {record.key: record.image for record in records if record.image}
         return CachedRecords(shown_to(model.recipe, Store(self.folder)), paths, model)
+
+
+def images_in(folder: Path) -> dict[str, Path | None]:
+    """Return the image of each key of a store."""
+    store = Store(folder)
+    return {words.key: words.image for words in map(store.words, range(len(store)))}
 
 
 class CachedRecords:

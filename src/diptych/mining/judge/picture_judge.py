@@ -74,10 +74,11 @@ def train_judge(
     """Train a judge and write it to `out`. Returns its card: images by class, AUC on every fourth image, interval.
 
     `backbone`: a name of torchvision, timm, open_clip or the hub, as for `grid:`; it is saved with the judge.
-    Raises DataError if `classes` lacks a subfolder of images to keep, or of others.
+    Raises DataError if `classes` lacks a subfolder of images to keep, or of others, or has too few images.
     """
+    from diptych.vision.decoder import shared_decoders
     from diptych.vision.image_files import find_pictures
-    from diptych.vision.pictures import open_picture, to_picture
+    from diptych.vision.pictures import to_picture
 
     grid = Grid(Backbone.of(backbone, weights=weights)) if backbone is not None else None
     table, labels, test = [], [], []
@@ -89,11 +90,15 @@ def train_judge(
         raise DataError(f"{classes} has the subfolders {there}; {wanted}")
     for folder in folders:
         for number, path in enumerate(find_pictures(folder)):
-            resized = small(Image.fromarray(open_picture(path).permute(1, 2, 0).numpy()))
+            resized = small(Image.fromarray(shared_decoders().open(path)))
             table.append(_features([to_picture(resized)], grid)[0])
             labels.append(folder.name in GOOD)
             test.append(number % HELD_OUT == HELD_OUT - 1)
             counts[folder.name] = counts.get(folder.name, 0) + 1
+    if {good for good, held in zip(labels, test, strict=True) if held} != {True, False}:
+        images_by_folder = ", ".join(f"{counts.get(folder.name, 0)} in {folder.name}" for folder in folders)
+        wanted = f"wanted at least {HELD_OUT} in one of each kind, as every {HELD_OUT}th is held out"
+        raise DataError(f"{classes} has too few images ({images_by_folder}); {wanted}: add some")
     images = np.arange(len(labels))
     model, least, figures = fit_and_test(np.stack(table), np.array(labels), np.array(test), images, precision)
     card = {

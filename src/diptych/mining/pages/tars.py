@@ -3,13 +3,12 @@
 A tar is read once for the texts of its images, and again for wanted images; it is never in memory as a whole.
 """
 
-import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.texts import LONGEST
@@ -18,7 +17,8 @@ from diptych.vision.image_files import ENDINGS
 
 HERE = "file:"  # prefix of addresses of images on this disk or in a tar
 MOST_MEMBERS = 300_000  # of a tar; img2dataset writes 30,000
-DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
+DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
+GZIP, BZIP = b"\x1f\x8b", b"BZh"  # the first bytes of them
 
 
 def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
@@ -60,7 +60,11 @@ def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, 
 
 def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Name and content of the files up to `warc.MOST_BODY` bytes."""
-    with tarfile.open(path, "r:*") as tar:
+    with path.open("rb") as file:
+        head = file.read(3)
+    # Not xz: 14 bytes of its header make it ask for 4 GiB.
+    mode: Literal["r:gz", "r:bz2", "r:"] = "r:gz" if head[:2] == GZIP else "r:bz2" if head == BZIP else "r:"
+    with tarfile.open(path, mode) as tar:
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # else all stay in memory
             content = tar.extractfile(member) if member.isfile() and member.size <= warc.MOST_BODY else None

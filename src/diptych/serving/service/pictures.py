@@ -10,7 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from diptych.runtime.errors import DataError
-from diptych.vision.image_files import as_jpeg, find_pictures, open_pixels
+from diptych.vision.decoder import shared_decoders
+from diptych.vision.image_files import as_jpeg, find_pictures
 
 THUMBNAIL = 480  # pixels of the longer side
 EXAMPLES = 6
@@ -37,7 +38,7 @@ class PictureGallery:
         if path is None:
             return None
         try:
-            return as_jpeg(open_pixels(path), THUMBNAIL, 85)
+            return as_jpeg(shared_decoders().open(path), THUMBNAIL, 85)
         except DataError:
             return None
 

@@ -5,6 +5,7 @@ it leaves to servers is checked here: one Host, a known version, a bounded head.
 """
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import httptools
@@ -15,7 +16,7 @@ from diptych.serving.service.problems import RequestRefused
 
 PATIENCE = 15.0  # seconds for a whole request to arrive, and for a client to read the answer
 CONNECTIONS = 1000
-PER_CLIENT = 250  # connections of one address
+PER_CLIENT = 250  # connections of one address; twice as many are kept, so that health checks of the same address pass
 HEAD = 64 * 2**10  # bytes of a request's line and headers
 CROWDED = RequestRefused(503, "the service has too many connections; retry in some seconds", retry=5, close=True)
 NOT_HTTP = "the request is not valid HTTP (RFC 9112)"
@@ -27,8 +28,19 @@ class Patient(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head: int | None = 0  # bytes of the head that is arriving; None in a body
-        self._since = self.loop.time()
+        self.since = self.loop.time()
+        if len(own := self._own()) > 2 * PER_CLIENT:  # the one that has asked nothing for the longest time ends
+            min(own, key=lambda one: (one.is_answered_soon, one.since)).transport.abort()
         self._timer = self.loop.call_later(1.0, self._check)
+
+    @property
+    def address(self) -> str | None:
+        return self.client[0] if self.client else None
+
+    @property
+    def is_answered_soon(self) -> bool:
+        """True between a request and its answer."""
+        return self.cycle is not None and not self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
@@ -85,23 +97,30 @@ class Patient(HttpToolsProtocol):
     def _is_crowded(self) -> bool:
         if len(self.connections) <= PER_CLIENT:
             return False
-        address = self.client and self.client[0]
-        own = sum(1 for one in self.connections if (client := getattr(one, "client", None)) and client[0] == address)
-        return own > PER_CLIENT or len(self.connections) > CONNECTIONS
+        by_address = Counter(one.address for one in self.connections if isinstance(one, Patient))
+        if by_address[self.address] > PER_CLIENT:
+            return True
+        return sum(min(count, PER_CLIENT) for count in by_address.values()) > CONNECTIONS
+
+    def _own(self) -> "list[Patient]":
+        """The connections of the same address, if there may be too many of them."""
+        if len(self.connections) <= PER_CLIENT:
+            return []
+        return [one for one in self.connections if isinstance(one, Patient) and one.address == self.address]
 
     def on_message_complete(self) -> None:
         self._head = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         super().on_response_complete()
 
     def _check(self) -> None:
         computing = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         if computing and not self.flow.write_paused:
-            self._since = self.loop.time()
-        elif self.loop.time() - self._since > PATIENCE:
+            self.since = self.loop.time()
+        elif self.loop.time() - self.since > PATIENCE:
             self.transport.abort()
             return
         self._timer = self.loop.call_later(1.0, self._check)

@@ -29,7 +29,7 @@ from diptych.vision.pictures import as_picture
 
 Sent = tuple[dict[str, Any], bytes | None, str]  # the fields, the bytes of the image and its name
 IMAGE = "image"
-FIELDS, VALUE = 64, 64 * 1024  # of a form: most fields, and most bytes of each except the image
+FIELDS, VALUE = 64, 64 * 1024  # most fields, and most bytes of each of a form except the image
 UNNAMED = "image"
 NICE = 10  # of processes that decode costly images
 PIECE = 2**16  # bytes
@@ -87,7 +87,7 @@ async def parse(
     else:
         raise RequestRefused(
             415,
-            f"signs_seen content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
+            f"found content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
             "application/json with the image in base64",
             where="content-type",
         )
@@ -109,6 +109,8 @@ def _from_json(body: bytes, signs: int) -> Sent:
         raise RequestRefused(422, f"the body is not JSON: {error}", where="body") from None
     if not isinstance(values, dict):
         raise RequestRefused(422, f"found JSON of type {type(values).__name__}; wanted an object", where="body")
+    if len(values) > FIELDS:
+        raise RequestRefused(422, f"the JSON has {len(values):,} fields; wanted at most {FIELDS}", where="body")
     encoded, name = values.pop(IMAGE, None), values.pop("picture", UNNAMED)
     if encoded is None:
         return values, None, UNNAMED
