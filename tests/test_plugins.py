@@ -51,7 +51,7 @@ def test_help_works_whatever_is_installed(broken: Path, arguments: list[str]) ->
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
-    code = "def register():\n    from diptych.systems import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
+    code = "def register():\n    from diptych.plugin import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
     done = diptych("recipes", path=package(tmp_path, code))
     assert done.returncode == 1
     assert "plugin tiny 0.2 failed: the systems xgpt are there already, added by Diptych" in done.stderr
@@ -67,9 +67,9 @@ def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
 VERB = """
 def register():
     from dataclasses import replace
-    from diptych.systems import add_task
-    from diptych.tasks import VQA
-    add_task(replace(VQA, name="mine", interface=replace(VQA.interface, verb={verb!r})))
+    from diptych.plugin import TASKS, add_task
+    vqa = TASKS["vqa"]
+    add_task(replace(vqa, name="mine", interface=replace(vqa.interface, verb={verb!r})))
 """
 
 
@@ -175,7 +175,7 @@ FAULTS = {
     "vector": (
         """
 from dataclasses import dataclass
-from diptych.objectives import MaskedLanguage, together
+from diptych.plugin import MaskedLanguage, together
 
 @dataclass(frozen=True)
 class Vector(MaskedLanguage):
@@ -188,9 +188,7 @@ TinyObjectives.schedule = lambda self, vocabulary: together(Vector(vocabulary))
     ),
     "states": (
         """
-from diptych.systems.image_bert.model import ImageBert
-
-class Short(ImageBert):
+class Short(SYSTEMS["image-bert"].model):
     def forward(self, batch):
         states = super().forward(batch)
         return replace(states, text=states.text[:, :-1])
@@ -201,7 +199,7 @@ MODEL = Short
     ),
     "values": (
         """
-from diptych.objectives import MaskedLanguage, together
+from diptych.plugin import MaskedLanguage, together
 
 class Headless(MaskedLanguage):
     heads = None

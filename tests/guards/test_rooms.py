@@ -11,12 +11,12 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-MOST_LINES = 39_900  # of code; 39,650 before checks of what packages return and owners of names (issue W)
+MOST_LINES = 40_032  # of code; 39,900 before the re-exports of diptych.plugin (issue W)
 
 
-def test_all_is_in_at_most_seventeen_rooms() -> None:
+def test_all_is_in_at_most_eighteen_rooms() -> None:
     assert [path.name for path in PACKAGE.glob("*.py")] == ["__init__.py"]
-    assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 17
+    assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 18  # two are doors: `api` and `plugin`
 
 
 def test_the_code_does_not_grow() -> None:

@@ -3,10 +3,12 @@
 Data flows one way: records -> samples -> batches -> states -> losses or predictions.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 from diptych.core.batch import Batch, Places
@@ -70,26 +72,40 @@ class Objective(Protocol):
 
     The loss is a sum; the number of its targets is counted apart. The count comes from the batch alone, before any
     forward pass. The trainer can then divide by the count over all ranks and micro-batches without keeping a graph.
+
+    As a base class it has defaults for all but `heads` and `loss`:
+
+    - name: the class's name in lower case, with underscores.
+    - needs: what the model must be able to do; nothing.
+    - changes: what `prepare` changes, "pairs", "input" or "nothing"; nothing. Pairs are swapped before input is masked.
+    - prepare: on the CPU, in the loader; the samples as they are.
+    - count: the number of targets, a tensor of shape (); one for each sample.
+    - request: the states that `loss` reads; those that the heads read.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     @property
-    def needs(self) -> frozenset[Capability]: ...  # among a model's `provides`
+    def needs(self) -> frozenset[Capability]:
+        return frozenset()
 
     @property
     def heads(self) -> frozenset[str]: ...  # keys of `HEADS`
 
-    # What `prepare` changes: "pairs", "input" or "nothing". Pairs are swapped before input is masked.
     @property
-    def changes(self) -> str: ...
+    def changes(self) -> str:
+        return "nothing"
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return samples
 
-    def count(self, batch: Batch) -> Tensor: ...  # (), the number of targets
+    def count(self, batch: Batch) -> Tensor:
+        return torch.tensor(len(batch))
 
-    def request(self, batch: Batch) -> StateRequest: ...  # the states that `loss` reads
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=self.heads)
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...  # (), summed over the targets
 
