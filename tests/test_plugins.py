@@ -31,13 +31,33 @@ def test_what_a_package_adds_is_listed(tiny: Path) -> None:
     assert "tiny/small/pretrain" in shown.stdout, shown.stderr
 
 
+FAILED = (
+    "failed: KeyError('colour'); uninstall it (pip uninstall broken), leave it out of DIPTYCH_PLUGINS, or report it to "
+    "its authors\n"
+)
+
+
+def test_a_package_that_fails_stops_only_what_needs_it(broken: Path, tmp_path: Path) -> None:
+    """It is left out with a line; a name that may be its, of a recipe, task, format or verb, ends with its error."""
+    done = diptych("recipes", "xgpt/small/*", path=broken)
+    assert (done.returncode, done.stderr) == (0, f"diptych: plugin broken 1.3 {FAILED}")
+    assert "xgpt/small/caption" in done.stdout
+    (tmp_path / "mine.odd").write_text("words")
+    store = toy_store(tmp_path / "store")
+    model = tmp_path / "model"
+    for given, about in (
+        (("pretrain", "odd/small/pretrain", "--data", store, "--out", tmp_path / "out"), "no recipe 'odd/small"),
+        (("finetune", "odd", "--data", store, "--model", model, "--out", tmp_path / "out"), "no task 'odd'"),
+        (("extract", tmp_path / "mine.odd", "--detector", "grid", "--out", tmp_path / "out"), "is not data that Dip"),
+        (("odd", "a.png"), "No such command 'odd'"),
+    ):
+        done = diptych(*given, path=broken)
+        assert done.returncode == 1, given
+        assert about in done.stderr
+        assert done.stderr.endswith(f"; plugin broken 1.3, which it may need, {FAILED}")
+
+
 def test_a_package_that_fails_is_named_without_a_traceback(broken: Path) -> None:
-    done = diptych("recipes", path=broken)
-    assert done.returncode == 1
-    assert done.stderr == (
-        "diptych: plugin broken 1.3 failed: KeyError('colour'); uninstall it (pip uninstall broken), leave it out "
-        "of DIPTYCH_PLUGINS, or report it to its authors\n"
-    )
     listed = diptych("plugins", path=package(broken, SYSTEM))
     assert listed.returncode == 1
     assert "broken 1.3\n  failed: KeyError: 'colour'\n" in listed.stdout
@@ -52,13 +72,13 @@ def test_help_works_whatever_is_installed(broken: Path, arguments: list[str]) ->
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     code = "def register():\n    from diptych.plugin import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
-    done = diptych("recipes", path=package(tmp_path, code))
+    done = diptych("plugins", path=package(tmp_path, code))
     assert done.returncode == 1
     assert "plugin tiny 0.2 failed: the systems xgpt are there already, added by Diptych" in done.stderr
 
 
 def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
-    done = diptych("recipes", path=package(tiny, SYSTEM, "twin", "3"))
+    done = diptych("plugins", path=package(tiny, SYSTEM, "twin", "3"))
     assert done.returncode == 1
     assert "plugin twin 3 failed: the systems tiny are there already, added by tiny 0.2" in done.stderr
 
@@ -77,7 +97,7 @@ def register():
     ("verb", "owner"), [("ask", "Diptych (task vqa)"), ("plugins", "Diptych"), ("data", "Diptych")]
 )
 def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) -> None:
-    done = diptych("recipes", path=package(tmp_path, VERB.format(verb=verb)))
+    done = diptych("plugins", path=package(tmp_path, VERB.format(verb=verb)))
     assert done.returncode == 1
     assert f"the verb {verb} of the task mine is there already, added by {owner}: choose another" in done.stderr
 
@@ -168,6 +188,27 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     assert done.stderr == (
         f"diptych: {out / 'model'} was made with tiny 0.2, which is not installed: pip install tiny\n"
     )
+    failing = package(tmp_path / "failing", "def register():\n    raise KeyError('colour')\n")
+    done = diptych("evaluate", "--model", out, "--data", store, path=failing)
+    assert done.returncode == 1
+    assert f"{out / 'model'} was made with tiny 0.2; plugin tiny 0.2, which it may need, failed: " in done.stderr
+    renamed = SYSTEM.replace(
+        "def register",
+        """
+class Config(SYSTEMS["image-bert"].resolved):
+    breadth: int
+
+
+def register""",
+    ).replace('"tables": None,', '"tables": None, "resolved": Config,')
+    done = diptych(
+        "evaluate", "--model", out, "--data", store, path=package(tmp_path / "later", renamed, "tiny", "0.3")
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        f"; {out / 'model'} was made with tiny 0.2, and tiny 0.3 is installed: pip install tiny==0.2\n"
+    )
+    assert "config.breadth" in done.stderr
 
 
 # Code of a package whose model, objective or task goes wrong, by what it does.

@@ -20,6 +20,7 @@ from diptych.models.pooling import AttentionPool, LayerPools
 from diptych.models.system import ResolvedConfig
 from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.plugins import unknown_name
 
 WORDS_MULTIPLE = 64  # the number of scored words is padded to a multiple of this on a GPU
 
@@ -286,7 +287,7 @@ def make_heads(
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
         if name not in HEADS and name not in own:
-            raise RecipeError(f"no head is called {name!r}; {nearest(name, HEADS)}")
+            raise unknown_name(f"no head is called {name!r}; {nearest(name, HEADS)}")
         heads[name] = own[name]() if name in own else HEADS[name](sizes, words)
     return heads
 

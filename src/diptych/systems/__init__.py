@@ -6,6 +6,7 @@
 from collections.abc import Iterable
 
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.plugins import unknown_name
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
 from diptych.systems.ledger import papers
 from diptych.systems.preset import Preset, StagedPreset
@@ -78,7 +79,7 @@ for _system in (UNIFIED_VLP, VL_BERT, IMAGE_BERT, TDEN, XGPT):
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
     """Return the recipe with `KEY=VALUE` assignments applied. Raises RecipeError, with the nearest name, if unknown."""
     if name not in RECIPES:
-        raise RecipeError(f"no recipe {name!r}; {nearest(name, RECIPES, LISTED)}")
+        raise unknown_name(f"no recipe {name!r}; {nearest(name, RECIPES, LISTED)}")
     return RECIPES[name]().override(tuple(assignments))
 
 
@@ -87,5 +88,5 @@ def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
     if name in STAGED:
         return STAGED[name]().override(tuple(assignments))
     if name not in RECIPES:
-        raise RecipeError(f"no recipe {name!r}; {nearest(name, [*RECIPES, *STAGED], LISTED)}")
+        raise unknown_name(f"no recipe {name!r}; {nearest(name, [*RECIPES, *STAGED], LISTED)}")
     return Stages(name, (find_recipe(name, assignments),))

@@ -1,6 +1,7 @@
 """The tasks, such as captioning. Each is one file and one line of `TASKS` (docs/add-a-task.md)."""
 
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import nearest
+from diptych.runtime.plugins import unknown_name
 from diptych.tasks.caption import CAPTION, PRETRAIN
 from diptych.tasks.entailment import ENTAILMENT
 from diptych.tasks.interface import TaskInterface
@@ -37,7 +38,7 @@ TASKS: dict[str, TaskSpec] = {
 def find_task(name: str) -> TaskSpec:
     """Return the task of this name. Raises RecipeError, with the nearest name."""
     if name not in TASKS:
-        raise RecipeError(f"no task {name!r}; {nearest(name, TASKS)}")
+        raise unknown_name(f"no task {name!r}; {nearest(name, TASKS)}")
     return TASKS[name]
 
 
@@ -55,5 +56,5 @@ def find_learnt(name: str) -> TaskSpec:
     """Return a task that models are fine-tuned for, by name. Raises RecipeError, with the nearest name."""
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
-        raise RecipeError(f"no task {name!r} is fine-tuned for; {nearest(name, learnt)}")
+        raise unknown_name(f"no task {name!r} is fine-tuned for; {nearest(name, learnt)}")
     return TASKS[name]

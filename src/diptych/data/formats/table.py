@@ -32,6 +32,7 @@ from diptych.data.formats import (
 from diptych.data.formats.format import LIST_THEM, Format, Source, Wanted, drawn_split, not_known, one_of
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
+from diptych.runtime.plugins import unknown_name
 from diptych.vision.image_files import ENDINGS, find_pictures
 
 __all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
@@ -160,7 +161,7 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
         return manifest.read(source, known(), wanted, need_pictures)
     match = one_of(known(), source)
     if match is None:
-        raise not_known(source, known())
+        raise unknown_name(str(not_known(source, known())), DataError)
     name, form = match
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
