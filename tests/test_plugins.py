@@ -104,9 +104,9 @@ def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) 
 
 @pytest.fixture
 def with_verb(tmp_path: Path) -> Path:
-    path = package(tmp_path / "verbs", VERB.format(verb="classify"))
+    path = package(tmp_path / "verbs", VERB.format(verb="sort"))
     with (path / "tiny-0.2.dist-info" / "entry_points.txt").open("a") as points:
-        points.write("\n[diptych.verbs]\nclassify = tiny:register\nabsent = tiny:register\n")
+        points.write("\n[diptych.verbs]\nsort = tiny:register\nabsent = tiny:register\n")
     return path
 
 
@@ -115,10 +115,10 @@ def test_a_verb_in_the_metadata_is_listed_and_the_package_is_not_imported(with_v
     (with_verb / "tiny.py").write_text("raise SystemExit('imported')")
     done = diptych("--help", path=with_verb)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "classify" in done.stdout
+    assert "sort" in done.stdout
     assert "A verb of the package tiny 0.2." in done.stdout
     (with_verb / "tiny.py").write_text(registered)
-    done = diptych("classify", "--help", path=with_verb)
+    done = diptych("sort", "--help", path=with_verb)
     assert done.returncode == 0, done.stderr
     assert "{questions}" in done.stdout
     done = diptych("absent", "a.png", path=with_verb)

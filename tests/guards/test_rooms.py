@@ -11,7 +11,7 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-MOST_LINES = 40_070  # of code; 39,900 before diptych.plugin and packages that fail alone (issue W)
+MOST_LINES = 40_420  # of code; 40,004 before classifiers, AUROC, momentum and methods that objectives need (issue W)
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

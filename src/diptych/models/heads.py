@@ -262,6 +262,12 @@ def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = Fa
     return scores.float().softmax(-1) if exclusive else scores.float().sigmoid()
 
 
+def label_head(sizes: HeadSizes, _: nn.Embedding) -> nn.Module:
+    """Make the head of a task whose labels the data name: logits over the model's list of them."""
+    _needs_size(sizes.answers, "answers")
+    return PooledHead(sizes, sizes.answers)
+
+
 HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "word": WordHead,
     "region_class": lambda sizes, _: region_class(sizes),
@@ -274,6 +280,7 @@ HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "region_score": lambda sizes, _: RegionScoreHead(sizes),
     "nlvr": lambda sizes, _: PooledHead(sizes, 2),
     "entailment": lambda sizes, _: PooledHead(sizes, 3),
+    "classify": label_head,
 }
 
 

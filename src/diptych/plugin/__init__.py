@@ -47,7 +47,8 @@ from diptych.data.formats.parsing import key_of_name, picture_at, read_items, re
 from diptych.data.formats.table import FORMATS
 from diptych.data.formats.values import JsonValue
 from diptych.data.store.tokens import Tokens
-from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, rows_by_picture
+from diptych.metrics.auroc import auroc
+from diptych.metrics.bootstrap import Interval, bootstrap_interval, paired_interval, resampled_interval, rows_by_picture
 from diptych.models import HEADS, HeadSizes, ModelConfig, ResolvedConfig, SystemModel, as_bert, make_heads
 from diptych.models.dropout import Dropout
 from diptych.models.embeddings import TextEmbedding
@@ -95,6 +96,7 @@ from diptych.systems.shared import ADAMW, TRAINING, muon
 from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE
 from diptych.tasks import TASKS, TaskInterface, TaskSpec
 from diptych.tasks.answers import Answers
+from diptych.tasks.classifier import ACCURACY, AUROC, LabelObjectives, Metric, classifier
 from diptych.tasks.entailment import EntailmentObjectives
 from diptych.tasks.interface import Form, InterfaceWords, PageView, ShareTable, TaskAnswer, TaskModel, TaskRequest, Text
 from diptych.tasks.nlvr import NlvrObjectives
@@ -112,25 +114,25 @@ from diptych.vision.detectors.selection import EXACTLY_100, Selection
 from diptych.vision.detectors.weights import read_detector, restored, write_detector
 
 __all__ = [
-    "ADAMW", "BIDIRECTIONAL", "BOTTOM_UP", "BOTTOM_UP_CAFFE", "DETECTORS", "EXACTLY_100", "FORMATS", "HEADS",
-    "IGNORE", "LABELS", "OBJECTIVES", "RECIPES", "SYSTEMS", "TASKS", "TEXT_AFTER_REGIONS", "TRAINING", "UNIMODAL",
-    "AnswerQuestion", "Answers", "Attention", "Baselines", "Batch", "ByImage", "Capability", "CheckpointError",
-    "ClassifyStatement", "Count", "DataConfig", "DataError", "Detector", "DetectorKind", "DetectorRequest",
-    "DiptychError", "Dropout", "EntailmentObjectives", "FeatureContract", "Form", "Format", "HeadSizes",
-    "ImageTextMatching", "ImportReport", "Importer", "InterfaceWords", "Interval", "JsonValue", "Judged",
-    "LayerSizes", "Layers", "MaskedLanguage", "MaskedRegionClass", "MaskedRegionFeature", "ModelConfig",
-    "NetworkDetector", "NlvrObjectives", "Objective", "Objectives", "OneForward", "OptimizerConfig", "PageView",
-    "PairObjective", "PartialShare", "Partners", "PerSample", "PooledHead", "Preset", "Question", "Recipe",
-    "RecipeError", "Record", "Regions", "ResolvedConfig", "RetrievalObjectives", "Sample", "Schedule", "Score",
-    "Scores", "Selection", "ServingError", "Share", "ShareTable", "Similarity", "Size", "Small", "Source", "Start",
-    "StateModel", "StateRequest", "Statement", "States", "Stream", "System", "SystemModel", "Task", "TaskAnswer",
-    "TaskInterface", "TaskItem", "TaskModel", "TaskOptions", "TaskRequest", "TaskScoring", "TaskSpec", "TaskTraining",
-    "Tensors", "Text", "TextEmbedding", "Tokens", "TrainingConfig", "TrainingRecords", "Transformer", "Update",
-    "Verdicts", "Vocabulary", "VqaObjectives", "Wanted", "Writer", "add_system", "add_task", "answer_slot_state",
-    "as_bert", "attention_mask", "bootstrap_interval", "collate", "derive", "encode", "find_recipe", "finite",
-    "head_names", "heads_for", "in_full", "iou", "key_of_name", "load_plugins", "make_heads", "muon", "of_all_ranks",
-    "paired_interval", "pick", "picture_at", "preset", "read_detector", "read_items", "read_json", "read_text",
-    "read_weights", "refuse_more_regions", "region_features", "renamed", "requested_mask", "restored",
-    "rows_by_picture", "score_of", "share_scores", "start_from_bert", "to_device", "together", "uniform",
-    "vocabulary_for", "weighed", "write_detector",
+    "ACCURACY", "ADAMW", "AUROC", "BIDIRECTIONAL", "BOTTOM_UP", "BOTTOM_UP_CAFFE", "DETECTORS", "EXACTLY_100",
+    "FORMATS", "HEADS", "IGNORE", "LABELS", "OBJECTIVES", "RECIPES", "SYSTEMS", "TASKS", "TEXT_AFTER_REGIONS",
+    "TRAINING", "UNIMODAL", "AnswerQuestion", "Answers", "Attention", "Baselines", "Batch", "ByImage", "Capability",
+    "CheckpointError", "ClassifyStatement", "Count", "DataConfig", "DataError", "Detector", "DetectorKind",
+    "DetectorRequest", "DiptychError", "Dropout", "EntailmentObjectives", "FeatureContract", "Form", "Format",
+    "HeadSizes", "ImageTextMatching", "ImportReport", "Importer", "InterfaceWords", "Interval", "JsonValue", "Judged",
+    "LabelObjectives", "LayerSizes", "Layers", "MaskedLanguage", "MaskedRegionClass", "MaskedRegionFeature", "Metric",
+    "ModelConfig", "NetworkDetector", "NlvrObjectives", "Objective", "Objectives", "OneForward", "OptimizerConfig",
+    "PageView", "PairObjective", "PartialShare", "Partners", "PerSample", "PooledHead", "Preset", "Question",
+    "Recipe", "RecipeError", "Record", "Regions", "ResolvedConfig", "RetrievalObjectives", "Sample", "Schedule",
+    "Score", "Scores", "Selection", "ServingError", "Share", "ShareTable", "Similarity", "Size", "Small", "Source",
+    "Start", "StateModel", "StateRequest", "Statement", "States", "Stream", "System", "SystemModel", "Task",
+    "TaskAnswer", "TaskInterface", "TaskItem", "TaskModel", "TaskOptions", "TaskRequest", "TaskScoring", "TaskSpec",
+    "TaskTraining", "Tensors", "Text", "TextEmbedding", "Tokens", "TrainingConfig", "TrainingRecords", "Transformer",
+    "Update", "Verdicts", "Vocabulary", "VqaObjectives", "Wanted", "Writer", "add_system", "add_task",
+    "answer_slot_state", "as_bert", "attention_mask", "auroc", "bootstrap_interval", "classifier", "collate",
+    "derive", "encode", "find_recipe", "finite", "head_names", "heads_for", "in_full", "iou", "key_of_name",
+    "load_plugins", "make_heads", "muon", "of_all_ranks", "paired_interval", "pick", "picture_at", "preset",
+    "read_detector", "read_items", "read_json", "read_text", "read_weights", "refuse_more_regions", "region_features",
+    "renamed", "requested_mask", "resampled_interval", "restored", "rows_by_picture", "score_of", "share_scores",
+    "start_from_bert", "to_device", "together", "uniform", "vocabulary_for", "weighed", "write_detector",
 ]  # fmt: skip

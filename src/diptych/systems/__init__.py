@@ -5,6 +5,8 @@
 
 from collections.abc import Iterable
 
+from diptych.models import HEADS
+from diptych.models.heads import label_head
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
@@ -48,6 +50,8 @@ def add_system(system: System) -> None:
 def add_task(spec: TaskSpec) -> None:
     """Add a task, its objectives, and a small recipe for each system that can learn it."""
     TASKS[spec.name] = spec
+    if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
+        HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.training.objectives})
     for system in SYSTEMS.values():
         _add_small(system, spec)

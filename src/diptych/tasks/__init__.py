@@ -3,6 +3,7 @@
 from diptych.runtime.errors import nearest
 from diptych.runtime.plugins import unknown_name
 from diptych.tasks.caption import CAPTION, PRETRAIN
+from diptych.tasks.classify import CLASSIFY
 from diptych.tasks.entailment import ENTAILMENT
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.nlvr import NLVR
@@ -14,6 +15,7 @@ from diptych.tasks.vqa import VQA
 
 __all__ = [
     "CAPTION",
+    "CLASSIFY",
     "ENTAILMENT",
     "NLVR",
     "PRETRAIN",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 TASKS: dict[str, TaskSpec] = {
-    spec.name: spec for spec in (PRETRAIN, CAPTION, VQA, REFERRING, VCR, NLVR, ENTAILMENT, RETRIEVAL)
+    spec.name: spec for spec in (PRETRAIN, CAPTION, VQA, REFERRING, VCR, NLVR, ENTAILMENT, CLASSIFY, RETRIEVAL)
 }
 
 
