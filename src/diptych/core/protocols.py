@@ -40,6 +40,13 @@ Capability = Literal[
 ]
 
 
+class Method(str):
+    """A method of the model that an objective needs: `Method("fuse")` means that `loss` calls `model.fuse(...)`."""
+
+
+Needs = frozenset[Capability | Method]
+
+
 @runtime_checkable
 class StateModel(Protocol):
     """A model: a batch in, states out. It knows no objective; its heads are made by name (`models/heads.py`)."""
@@ -88,7 +95,7 @@ class Objective(Protocol):
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     @property
-    def needs(self) -> frozenset[Capability]:
+    def needs(self) -> Needs:
         return frozenset()
 
     @property
@@ -118,6 +125,17 @@ class PairObjective(Objective, Protocol):
 
 
 @runtime_checkable
+class ComparesSamples(Protocol):
+    """An objective that compares samples: with `compares = "batch"`, each with the others of its batch.
+
+    A run in micro-batches warns that fewer are compared.
+    """
+
+    @property
+    def compares(self) -> str: ...  # "batch" or "nothing"
+
+
+@runtime_checkable
 class Update(Protocol):
     """Objectives that share forward passes. Each item that `losses` yields becomes one optimizer step."""
 
@@ -125,7 +143,7 @@ class Update(Protocol):
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def needs(self) -> frozenset[Capability]: ...  # in addition to those of its objectives
+    def needs(self) -> Needs: ...  # in addition to those of its objectives
 
     @property
     def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 if absent
@@ -144,6 +162,13 @@ class PickingUpdate(Update, Protocol):
     """An update that finds the places its objectives read (`Batch.places`) on the CPU, in the loader."""
 
     def places(self, batch: Batch) -> dict[str, Places]: ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """A model with weights that follow others, such as a momentum encoder's."""
+
+    def after_step(self) -> None: ...  # called on every rank after each step of the optimizer
 
 
 @runtime_checkable

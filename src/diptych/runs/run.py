@@ -78,7 +78,7 @@ def run_in(
     chosen = plan(folder, store, start)
     torch.manual_seed(recipe.training.seed)
     model = chosen.architecture.build()
-    chosen.schedule.check(model.provides, recipe.system)
+    chosen.schedule.check(model.provides, recipe.system, type(model))
     if start is not None:
         for fresh in _load_start(model, start, chosen.answers):
             tell(console, fresh)

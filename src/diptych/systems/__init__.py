@@ -66,11 +66,14 @@ def _add_small(system: System, spec: TaskSpec) -> None:
 
 def hindrance(system: System, spec: TaskSpec) -> str | None:
     """Return the reason why the system has no small recipe of the task, or None if nothing prevents it."""
+    if (reason := system.declines.get(spec.name)) is not None:
+        return f"{system.name} declines {spec.name}: {reason}"
     pretrain = RECIPES.get(f"{system.name}/small/pretrain")
     if spec.training.small is None or pretrain is None:
         return f"{spec.name if spec.training.small is None else system.name} defines no small recipes"
     try:
-        spec.training.small.objectives.schedule(ANY_WORDS).check(system.model.provided(pretrain.model), system.name)
+        provided = system.model.provided(pretrain.model)
+        spec.training.small.objectives.schedule(ANY_WORDS).check(provided, system.name, system.model)
     except RecipeError as error:
         return str(error).partition(";")[0]
     return None

@@ -180,8 +180,8 @@ class Recipe(BaseModel):
         for text in sorted(assignments, key=lambda given: given.partition("=")[0] not in REPLACED):
             _assign(values, *assignment(text, "optimizer.lr=3e-4"))
         made = parse(type(self), values, "--set " + " --set ".join(assignments))
-        provided = SYSTEMS[made.system].model.provided(made.model)
-        made.objectives.schedule(ANY_WORDS).check(provided, made.system)
+        model = SYSTEMS[made.system].model
+        made.objectives.schedule(ANY_WORDS).check(model.provided(made.model), made.system, model)
         return made
 
     def save(self, folder: Path) -> None:
