@@ -1,10 +1,13 @@
 """Packages from outside add to Diptych by their entry points, through the command line as a user runs it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from diptych.core import TaskItem
+from diptych.testing import EIGHT
 from diptych.testing.runs import toy_store
 from tests.outside import SYSTEM, diptych, package, python
 
@@ -124,6 +127,44 @@ def test_a_verb_in_the_metadata_is_listed_and_the_package_is_not_imported(with_v
     done = diptych("absent", "a.png", path=with_verb)
     assert done.returncode == 2
     assert "tiny 0.2 lists the verb absent and adds no task with it" in done.stderr
+
+
+CLASSIFIER = """
+from diptych.plugin import ACCURACY, Metric, add_task, classifier
+
+ODD = Metric("odd", lambda chances, right: float((right % 2).mean()))
+MOOD = classifier(
+    "mood", title="Moods", learns="name a mood", verb="mood", help="Name a mood.", does="names a mood",
+    metrics=(ACCURACY, ODD),
+)
+
+def register():
+    add_task(MOOD)
+"""
+
+
+@pytest.mark.thorough
+def test_a_classifier_of_a_package_goes_the_whole_way(tmp_path: Path) -> None:
+    """Labels of the data, a metric of its own, a model that knows the task's list of labels."""
+    path, out = package(tmp_path / "installed", CLASSIFIER), tmp_path / "out"
+    moods = [
+        replace(one, more={"mood": (TaskItem(one.key, "how is it", (("Sad", "A/B")[n % 2],)),)})
+        for n, one in enumerate(EIGHT)
+    ]
+    store = toy_store(tmp_path / "store", [*moods[:6], replace(moods[6], key="last")])
+    settings = ("training.steps=2", "training.batch=4", "training.validate_every=2", "training.checkpoint_every=2")
+    given = [word for one in settings for word in ("--set", one)]
+    recipe = ("--recipe", "image-bert/small/mood", "--from-scratch")
+    done = diptych("finetune", "mood", *recipe, "--data", store, "--out", out, *given, path=path)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((out / "model" / "answers.json").read_text())
+    assert (kept["names"], kept["task"]) == (["A/B", "Sad"], "mood")
+    done = diptych("evaluate", "--model", out, "--data", store, "--split", "val", "--json", path=path)
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(done.stdout)["scores"]
+    assert {"accuracy", "odd", "accuracy above blind"} == set(scores)
+    assert {"value", "interval", "blind"} == set(scores["odd"])
+    assert scores["odd"]["value"] == 100, "its only item has the second of the labels"
 
 
 def test_what_register_prints_is_no_output(tmp_path: Path) -> None:
