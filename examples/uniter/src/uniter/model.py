@@ -161,11 +161,10 @@ class RegionEmbedding(nn.Module):
 class PooledHead(nn.Module):
     """Scores from the pooled [CLS], or those of two pictures behind each other."""
 
-    reads = frozenset({"cls"})
-
     def __init__(self, *layers: nn.Module, of: Sequence[str] = POOLED[:1]) -> None:
         super().__init__()
         self.layers, self.of = nn.Sequential(*layers), of
+        self.reads = frozenset({"cls", *of})  # pooled states are made of that of [CLS]
 
     def forward(self, states: States) -> Tensor:
         scores: Tensor = self.layers(torch.cat([states.special[name] for name in self.of], -1))
