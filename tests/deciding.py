@@ -36,7 +36,10 @@ def record(number: int) -> Record:
         more={
             "entailment": tuple(
                 TaskItem(f"{key}/{at}", f"there is a {KINDS[at]}", (LABELS[(number + at) % 3],)) for at in range(2)
-            )
+            ),
+            "classify": tuple(
+                TaskItem(f"{key}/{at}", f"there is a {KINDS[at]}", (str((number + at) % 3),)) for at in range(2)
+            ),
         },
     )
 

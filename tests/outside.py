@@ -17,14 +17,10 @@ SYSTEM = '''
 from dataclasses import replace
 from typing import Literal
 
-from diptych.core import Record
-from diptych.data.formats.format import Format
-from diptych.data.formats.table import FORMATS
-from diptych.systems import RECIPES, SYSTEMS, add_system
-from diptych.systems.image_bert.objectives import ImageBertObjectives
+from diptych.plugin import FORMATS, OBJECTIVES, RECIPES, SYSTEMS, Format, Record, add_system
 
 
-class TinyObjectives(ImageBertObjectives):
+class TinyObjectives(OBJECTIVES["image-bert"]):
     kind: Literal["tiny"] = "tiny"
 
 

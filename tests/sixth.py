@@ -9,17 +9,33 @@ import pytest
 import torch
 from torch import nn
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, States, Vocabulary
-from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, as_bert, make_heads
-from diptych.models.visual import refuse_more_regions, region_features
-from diptych.objectives import MaskedLanguage, Schedule
-from diptych.objectives.settings import Objectives, weighed
-from diptych.runtime.configs import derive
-from diptych.systems import System, add_system
-from diptych.systems.preset import preset
-from diptych.systems.recipe import DataConfig
-from diptych.systems.shared import ADAMW, TRAINING
-from diptych.vision.detectors.selection import EXACTLY_100
+from diptych.plugin import (
+    ADAMW,
+    BIDIRECTIONAL,
+    EXACTLY_100,
+    TRAINING,
+    Batch,
+    Capability,
+    DataConfig,
+    HeadSizes,
+    MaskedLanguage,
+    ModelConfig,
+    Objectives,
+    ResolvedConfig,
+    Schedule,
+    States,
+    System,
+    SystemModel,
+    Vocabulary,
+    add_system,
+    as_bert,
+    derive,
+    make_heads,
+    preset,
+    refuse_more_regions,
+    region_features,
+    weighed,
+)
 from tests.tables import added
 
 NAME = "sixth"

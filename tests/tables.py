@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from diptych.models import HEADS
 from diptych.systems import OBJECTIVES, RECIPES, SYSTEMS
 from diptych.tasks import TASKS
 
 
 def added(patch: pytest.MonkeyPatch, add: Callable[[], None]) -> None:
-    known: tuple[dict[str, Any], ...] = (SYSTEMS, TASKS, OBJECTIVES, RECIPES)
+    known: tuple[dict[str, Any], ...] = (SYSTEMS, TASKS, OBJECTIVES, RECIPES, HEADS)
     before = [set(table) for table in known]
     add()
     for table, names in zip(known, before, strict=True):

@@ -1,10 +1,13 @@
 """Packages from outside add to Diptych by their entry points, through the command line as a user runs it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from diptych.core import TaskItem
+from diptych.testing import EIGHT
 from diptych.testing.runs import toy_store
 from tests.outside import SYSTEM, diptych, package, python
 
@@ -31,13 +34,33 @@ def test_what_a_package_adds_is_listed(tiny: Path) -> None:
     assert "tiny/small/pretrain" in shown.stdout, shown.stderr
 
 
+FAILED = (
+    "failed: KeyError('colour'); uninstall it (pip uninstall broken), leave it out of DIPTYCH_PLUGINS, or report it to "
+    "its authors\n"
+)
+
+
+def test_a_package_that_fails_stops_only_what_needs_it(broken: Path, tmp_path: Path) -> None:
+    """It is left out with a line; a name that may be its, of a recipe, task, format or verb, ends with its error."""
+    done = diptych("recipes", "xgpt/small/*", path=broken)
+    assert (done.returncode, done.stderr) == (0, f"diptych: plugin broken 1.3 {FAILED}")
+    assert "xgpt/small/caption" in done.stdout
+    (tmp_path / "mine.odd").write_text("words")
+    store = toy_store(tmp_path / "store")
+    model = tmp_path / "model"
+    for given, about in (
+        (("pretrain", "odd/small/pretrain", "--data", store, "--out", tmp_path / "out"), "no recipe 'odd/small"),
+        (("finetune", "odd", "--data", store, "--model", model, "--out", tmp_path / "out"), "no task 'odd'"),
+        (("extract", tmp_path / "mine.odd", "--detector", "grid", "--out", tmp_path / "out"), "is not data that Dip"),
+        (("odd", "a.png"), "No such command 'odd'"),
+    ):
+        done = diptych(*given, path=broken)
+        assert done.returncode == 1, given
+        assert about in done.stderr
+        assert done.stderr.endswith(f"; plugin broken 1.3, which it may need, {FAILED}")
+
+
 def test_a_package_that_fails_is_named_without_a_traceback(broken: Path) -> None:
-    done = diptych("recipes", path=broken)
-    assert done.returncode == 1
-    assert done.stderr == (
-        "diptych: plugin broken 1.3 failed: KeyError('colour'); uninstall it (pip uninstall broken), leave it out "
-        "of DIPTYCH_PLUGINS, or report it to its authors\n"
-    )
     listed = diptych("plugins", path=package(broken, SYSTEM))
     assert listed.returncode == 1
     assert "broken 1.3\n  failed: KeyError: 'colour'\n" in listed.stdout
@@ -51,14 +74,14 @@ def test_help_works_whatever_is_installed(broken: Path, arguments: list[str]) ->
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
-    code = "def register():\n    from diptych.systems import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
-    done = diptych("recipes", path=package(tmp_path, code))
+    code = "def register():\n    from diptych.plugin import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
+    done = diptych("plugins", path=package(tmp_path, code))
     assert done.returncode == 1
     assert "plugin tiny 0.2 failed: the systems xgpt are there already, added by Diptych" in done.stderr
 
 
 def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
-    done = diptych("recipes", path=package(tiny, SYSTEM, "twin", "3"))
+    done = diptych("plugins", path=package(tiny, SYSTEM, "twin", "3"))
     assert done.returncode == 1
     assert "plugin twin 3 failed: the systems tiny are there already, added by tiny 0.2" in done.stderr
 
@@ -67,9 +90,9 @@ def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
 VERB = """
 def register():
     from dataclasses import replace
-    from diptych.systems import add_task
-    from diptych.tasks import VQA
-    add_task(replace(VQA, name="mine", interface=replace(VQA.interface, verb={verb!r})))
+    from diptych.plugin import TASKS, add_task
+    vqa = TASKS["vqa"]
+    add_task(replace(vqa, name="mine", interface=replace(vqa.interface, verb={verb!r})))
 """
 
 
@@ -77,16 +100,16 @@ def register():
     ("verb", "owner"), [("ask", "Diptych (task vqa)"), ("plugins", "Diptych"), ("data", "Diptych")]
 )
 def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) -> None:
-    done = diptych("recipes", path=package(tmp_path, VERB.format(verb=verb)))
+    done = diptych("plugins", path=package(tmp_path, VERB.format(verb=verb)))
     assert done.returncode == 1
     assert f"the verb {verb} of the task mine is there already, added by {owner}: choose another" in done.stderr
 
 
 @pytest.fixture
 def with_verb(tmp_path: Path) -> Path:
-    path = package(tmp_path / "verbs", VERB.format(verb="classify"))
+    path = package(tmp_path / "verbs", VERB.format(verb="sort"))
     with (path / "tiny-0.2.dist-info" / "entry_points.txt").open("a") as points:
-        points.write("\n[diptych.verbs]\nclassify = tiny:register\nabsent = tiny:register\n")
+        points.write("\n[diptych.verbs]\nsort = tiny:register\nabsent = tiny:register\n")
     return path
 
 
@@ -95,15 +118,53 @@ def test_a_verb_in_the_metadata_is_listed_and_the_package_is_not_imported(with_v
     (with_verb / "tiny.py").write_text("raise SystemExit('imported')")
     done = diptych("--help", path=with_verb)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "classify" in done.stdout
+    assert "sort" in done.stdout
     assert "A verb of the package tiny 0.2." in done.stdout
     (with_verb / "tiny.py").write_text(registered)
-    done = diptych("classify", "--help", path=with_verb)
+    done = diptych("sort", "--help", path=with_verb)
     assert done.returncode == 0, done.stderr
     assert "{questions}" in done.stdout
     done = diptych("absent", "a.png", path=with_verb)
     assert done.returncode == 2
     assert "tiny 0.2 lists the verb absent and adds no task with it" in done.stderr
+
+
+CLASSIFIER = """
+from diptych.plugin import ACCURACY, Metric, add_task, classifier
+
+ODD = Metric("odd", lambda chances, right: float((right % 2).mean()))
+MOOD = classifier(
+    "mood", title="Moods", learns="name a mood", verb="mood", help="Name a mood.", does="names a mood",
+    metrics=(ACCURACY, ODD),
+)
+
+def register():
+    add_task(MOOD)
+"""
+
+
+@pytest.mark.thorough
+def test_a_classifier_of_a_package_goes_the_whole_way(tmp_path: Path) -> None:
+    """Labels of the data, a metric of its own, a model that knows the task's list of labels."""
+    path, out = package(tmp_path / "installed", CLASSIFIER), tmp_path / "out"
+    moods = [
+        replace(one, more={"mood": (TaskItem(one.key, "how is it", (("Sad", "A/B")[n % 2],)),)})
+        for n, one in enumerate(EIGHT)
+    ]
+    store = toy_store(tmp_path / "store", [*moods[:6], replace(moods[6], key="last")])
+    settings = ("training.steps=2", "training.batch=4", "training.validate_every=2", "training.checkpoint_every=2")
+    given = [word for one in settings for word in ("--set", one)]
+    recipe = ("--recipe", "image-bert/small/mood", "--from-scratch")
+    done = diptych("finetune", "mood", *recipe, "--data", store, "--out", out, *given, path=path)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((out / "model" / "answers.json").read_text())
+    assert (kept["names"], kept["task"]) == (["A/B", "Sad"], "mood")
+    done = diptych("evaluate", "--model", out, "--data", store, "--split", "val", "--json", path=path)
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(done.stdout)["scores"]
+    assert {"accuracy", "odd", "accuracy above blind"} == set(scores)
+    assert {"value", "interval", "blind"} == set(scores["odd"])
+    assert scores["odd"]["value"] == 100, "its only item has the second of the labels"
 
 
 def test_what_register_prints_is_no_output(tmp_path: Path) -> None:
@@ -168,6 +229,27 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     assert done.stderr == (
         f"diptych: {out / 'model'} was made with tiny 0.2, which is not installed: pip install tiny\n"
     )
+    failing = package(tmp_path / "failing", "def register():\n    raise KeyError('colour')\n")
+    done = diptych("evaluate", "--model", out, "--data", store, path=failing)
+    assert done.returncode == 1
+    assert f"{out / 'model'} was made with tiny 0.2; plugin tiny 0.2, which it may need, failed: " in done.stderr
+    renamed = SYSTEM.replace(
+        "def register",
+        """
+class Config(SYSTEMS["image-bert"].resolved):
+    breadth: int
+
+
+def register""",
+    ).replace('"tables": None,', '"tables": None, "resolved": Config,')
+    done = diptych(
+        "evaluate", "--model", out, "--data", store, path=package(tmp_path / "later", renamed, "tiny", "0.3")
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        f"; {out / 'model'} was made with tiny 0.2, and tiny 0.3 is installed: pip install tiny==0.2\n"
+    )
+    assert "config.breadth" in done.stderr
 
 
 # Code of a package whose model, objective or task goes wrong, by what it does.
@@ -175,7 +257,7 @@ FAULTS = {
     "vector": (
         """
 from dataclasses import dataclass
-from diptych.objectives import MaskedLanguage, together
+from diptych.plugin import MaskedLanguage, together
 
 @dataclass(frozen=True)
 class Vector(MaskedLanguage):
@@ -188,9 +270,7 @@ TinyObjectives.schedule = lambda self, vocabulary: together(Vector(vocabulary))
     ),
     "states": (
         """
-from diptych.systems.image_bert.model import ImageBert
-
-class Short(ImageBert):
+class Short(SYSTEMS["image-bert"].model):
     def forward(self, batch):
         states = super().forward(batch)
         return replace(states, text=states.text[:, :-1])
@@ -201,7 +281,7 @@ MODEL = Short
     ),
     "values": (
         """
-from diptych.objectives import MaskedLanguage, together
+from diptych.plugin import MaskedLanguage, together
 
 class Headless(MaskedLanguage):
     heads = None

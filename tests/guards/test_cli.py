@@ -132,6 +132,7 @@ def test_completion_knows_every_verb_and_option() -> None:
         "ask",
         "caption",
         "choose",
+        "classify",
         "entail",
         "ground",
         "verify",

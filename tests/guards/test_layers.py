@@ -1,6 +1,7 @@
 """Imports go one way: the contract of rooms stands in pyproject.toml, that of files here."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -28,6 +29,19 @@ def test_one_module_opens_images() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "Image.open"
     }
     assert opening == {"image_files.py", "runner.py"}
+
+
+def test_packages_from_outside_import_the_public_modules_alone() -> None:
+    """UNITER, the sixth system, and the package and the task of the tests; also where they are code in a string."""
+    own = (ROOT / "tests" / name for name in ("sixth.py", "outside.py", "journeys/broken_off.py"))
+    for path in (*(ROOT / "examples").rglob("*.py"), *own):
+        imported = set(re.findall(r"^ *(?:from|import) (diptych[\w.]*)", path.read_text(), re.MULTILINE))
+        assert imported <= {"diptych.plugin", "diptych.testing"}, path
+
+
+def test_the_command_line_does_not_import_the_door_of_packages() -> None:
+    """Nothing in src does: it imports most of Diptych, and `diptych --help` is quick."""
+    assert not [name for name, to in graph(ROOT / "src", "diptych").items() if "diptych.plugin" in to]
 
 
 def test_benchmarks_know_no_experiments() -> None:

@@ -11,12 +11,12 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-MOST_LINES = 39_950  # of code; 39,828 before Start, Learner and Words became objects (issue W, section 1)
+MOST_LINES = 40_550  # of code; 39,828 before runs in objects (100), attacks (50) and doors (556; issues W, R)
 
 
-def test_all_is_in_at_most_seventeen_rooms() -> None:
+def test_all_is_in_at_most_eighteen_rooms() -> None:
     assert [path.name for path in PACKAGE.glob("*.py")] == ["__init__.py"]
-    assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 17
+    assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 18  # two are doors: `api` and `plugin`
 
 
 def test_the_code_does_not_grow() -> None:

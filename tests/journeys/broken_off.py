@@ -6,12 +6,27 @@ from typing import Annotated, Any
 
 import torch
 
-from diptych.core import Batch, Record, Sample
-from diptych.data.store.tokens import Tokens
-from diptych.tasks.interface import Form, InterfaceWords, TaskAnswer, TaskInterface, TaskModel, TaskRequest, Text
-from diptych.tasks.nlvr import NlvrObjectives
-from diptych.tasks.scores import Baselines, Scores, share_scores
-from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining
+from diptych.plugin import (
+    Baselines,
+    Batch,
+    Form,
+    InterfaceWords,
+    NlvrObjectives,
+    Record,
+    Sample,
+    Scores,
+    Small,
+    TaskAnswer,
+    TaskInterface,
+    TaskModel,
+    TaskRequest,
+    TaskScoring,
+    TaskSpec,
+    TaskTraining,
+    Text,
+    Tokens,
+    share_scores,
+)
 
 
 @dataclass(frozen=True)

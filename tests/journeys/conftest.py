@@ -105,6 +105,7 @@ def drawn_pictures(folder: Path, count: int) -> Path:
         lines.append(
             {"image": name, "more": {"entailment": [{"text": h.text, "answers": h.answers} for h in hypotheses]}}
         )
+        lines += [{"image": name, "text": h.text, "label": h.answers[0]} for h in hypotheses]
         lines += [
             {"image": name, "question": c.question, "choices": list(c.answers), "answer": c.answer,
              "rationales": list(c.rationales), "rationale": c.rationale}

@@ -2,23 +2,27 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 
-from diptych.core import FeatureContract, Question, Record
+from diptych.core import Batch, FeatureContract, Objective, Question, Record, StateModel, States
 from diptych.data.store.store import Store, StoreWriter
 from diptych.models.weights import digest
+from diptych.objectives import together
 from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
 from diptych.runs.predict import predict
 from diptych.runtime.errors import RecipeError
-from diptych.systems import RECIPES, find_recipe
+from diptych.systems import RECIPES, add_system, find_recipe
 from diptych.systems.system import OBJECTIVES
-from diptych.testing import Case, check_masks
+from diptych.testing import Case, check_heads, check_masks
 from tests import sixth, toy
 from tests.journeys.conftest import Result
+from tests.tables import added
 
 
 def store_in(folder: Path) -> Path:
@@ -53,13 +57,44 @@ def test_it_is_pretrained_finetuned_asked_and_scored(
 def test_a_model_that_reads_padding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sixth.add(monkeypatch)
     case = Case.of("sixth/small/pretrain")
-    assert check_masks(case) == 0, "it computes all states"
+    assert check_masks(case) > 0, "it computes all states, and those that nothing reads are disturbed"
     forward = torch.nn.TransformerEncoder.forward
     monkeypatch.setattr(
         torch.nn.TransformerEncoder, "forward", lambda self, x, src_key_padding_mask=None: forward(self, x)
     )
     with pytest.raises(AssertionError, match="padding is read"):
         check_masks(case)
+
+
+@dataclass(frozen=True)
+class Unnamed(Objective):
+    """It reads [CLS] and all regions, and names neither the states of regions nor a head that reads [CLS]."""
+
+    special: bool
+
+    heads: ClassVar = frozenset({"similarity"})
+
+    def loss(self, model: StateModel, states: States, batch: Batch) -> torch.Tensor:
+        return (states.special["cls"] if self.special else states.regions).square().sum()
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_states_that_no_request_names_are_found_in_a_model_without_rows(
+    special: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sixth.add(monkeypatch)
+    case = Case.of("sixth/small/pretrain", schedule=together(Unnamed(special)))
+    with pytest.raises(AssertionError, match="not close"):
+        check_masks(case)
+
+
+def test_heads_that_read_more_than_they_name_are_found_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sixth.add(monkeypatch)
+    case = Case.of("sixth/small/vqa")
+    assert check_heads(case) > 0
+    case.model.heads["answer"].reads = frozenset({"cls"})
+    with pytest.raises(AssertionError, match="not close"):
+        check_heads(case)
 
 
 def test_an_embedding_grows_when_it_is_finetuned(
@@ -86,6 +121,21 @@ def test_its_objectives_train_another_system(monkeypatch: pytest.MonkeyPatch) ->
     assert recipe.objectives == sixth.SixthObjectives(rate=0.5)
     with pytest.raises(RecipeError, match="needs two passes, and sixth provides regions, text"):
         find_recipe("sixth/small/pretrain", ["objectives=tden"])
+
+
+def test_a_task_that_it_declines_has_no_recipe_and_its_reason_is_given(
+    tmp_path: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = replace(sixth.ENTRY, declines={"referring": "its regions do not see the text"})
+    added(monkeypatch, lambda: add_system(entry))
+    assert "sixth/small/nlvr" in RECIPES
+    assert "sixth/small/referring" not in RECIPES
+    store, start = store_in(tmp_path / "store"), tmp_path / "pretrain"
+    result = run("pretrain", "sixth/small/pretrain", "--data", store, "--out", start, "--set", "training.steps=1")
+    assert result.code == 0, result.error
+    result = run("finetune", "referring", "--data", store, "--model", start, "--out", tmp_path / "out")
+    assert result.code == 2
+    assert "(sixth declines referring: its regions do not see the text)" in result.error
 
 
 def test_its_regions_are_selected_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from diptych.metrics.auroc import auroc
 from diptych.metrics.bleu import bleu_scores
-from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
+from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, resampled_interval, rows_by_picture
 from diptych.metrics.captions import caption_items
 from diptych.runtime.errors import DataError
 
@@ -31,6 +32,21 @@ def test_questions_of_a_picture_are_drawn_together() -> None:
     together, alone = bootstrap_interval(rows_by_picture(scores, pictures)), bootstrap_interval(rows_by_picture(scores))
     assert together.value == alone.value == scores.mean()
     assert together.high - together.low > 2.5 * (alone.high - alone.low)
+
+
+def test_resampled_items_of_a_mean_give_the_interval_of_its_sums() -> None:
+    scores = np.random.default_rng(0).uniform(size=60)
+    pictures = [f"picture {n % 25}" for n in range(60)]
+    resampled = resampled_interval(lambda rows: float(scores[rows].mean()), pictures)
+    summed = bootstrap_interval(rows_by_picture(scores, pictures))
+    assert (resampled.value, resampled.low, resampled.high) == pytest.approx((summed.value, summed.low, summed.high))
+
+
+def test_draws_without_a_score_are_left_out() -> None:
+    """Two images of two classes: half of the draws have one class."""
+    right = np.array([True, False])
+    interval = resampled_interval(lambda rows: auroc(np.array([0.9, 0.1])[rows], right[rows]), ["a", "b"])
+    assert (interval.value, interval.low, interval.high) == (1, 1, 1)
 
 
 def test_a_pair_shares_its_pictures() -> None:

@@ -6,8 +6,16 @@ from typing import ClassVar
 import pytest
 import torch
 
-from diptych.core import Objective, StateRequest, Update, collate
-from diptych.objectives import MaskedLanguage, MaskedQueries, MaskedRegionClass, OneForward, Schedule, together
+from diptych.core import Method, Objective, StateRequest, Update, collate
+from diptych.objectives import (
+    MaskedLanguage,
+    MaskedQueries,
+    MaskedRegionClass,
+    OneForward,
+    Schedule,
+    Similarity,
+    together,
+)
 from diptych.runtime.errors import RecipeError
 from tests import toy
 
@@ -40,6 +48,45 @@ def test_objectives_and_updates_have_their_roles():
     for objective in (MaskedLanguage(V), MaskedQueries(V), MaskedRegionClass(), Swap()):
         assert isinstance(objective, Objective)
     assert isinstance(OneForward((MaskedLanguage(V),)), Update)
+
+
+@dataclass(frozen=True)
+class HardNegatives(Objective):
+    """It compares the samples of a batch, and calls a method of the model."""
+
+    heads: ClassVar = frozenset({"match"})
+    needs: ClassVar = frozenset({"text", Method("fuse")})
+    compares: ClassVar = "batch"
+
+    def loss(self, model, states, batch):
+        return states.special["cls"].sum()
+
+
+def test_an_objective_has_defaults():
+    objective, batch = HardNegatives(), collate([toy.sample(n) for n in range(3)])
+    assert (objective.name, objective.changes) == ("hard_negatives", "nothing")
+    assert objective.count(batch) == 3
+    assert objective.request(batch) == StateRequest(heads=frozenset({"match"}))
+    samples = [toy.sample(0)]
+    assert objective.prepare(samples, Random(0)) is samples
+
+
+def test_methods_of_the_model_can_be_needed():
+    class Fusing:
+        def fuse(self): ...
+
+    schedule = together(HardNegatives())
+    schedule.check(frozenset({"text"}), "albef", Fusing)
+    with pytest.raises(RecipeError, match="hard_negatives needs a method fuse, and tden provides text;"):
+        schedule.check(frozenset({"text"}), "tden", Swap)
+    with pytest.raises(RecipeError, match="hard_negatives needs a method fuse and text, and tden provides regions;"):
+        schedule.check(frozenset({"regions"}), "tden")
+
+
+def test_what_an_objective_compares_is_its_own_word():
+    assert together(HardNegatives()).compares_pairs
+    assert together(Similarity()).compares_pairs
+    assert not together(Swap()).compares_pairs
 
 
 def test_swapping_after_hiding_is_refused():

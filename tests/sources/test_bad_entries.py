@@ -56,6 +56,7 @@ LINES: dict[str, Callable[[int], Any]] = {
     "nlvr": lambda n: {"identifier": f"dev-{n}-0-0", "sentence": "x", "label": "True", "image": f"{n}.jpg"},
     "nlvr2": lambda n: {"identifier": f"dev-{n}-0-0", "sentence": "x", "label": "True"},
     "snli-ve": lambda n: {"Flickr30K_ID": str(n), "gold_label": "neutral", "pairID": str(n), "sentence2": "x"},
+    "hateful-memes": lambda n: {"id": n, "img": f"img/{n}.png", "text": "x", "label": n % 2},
     "vl-bert": lambda n: {"image": f"{n}.jpg", "caption": ["a"], "frcnn": "x"},
     "image-folder": lambda n: {"file_name": f"{n}.jpg", "text": "a dog"},
     "vcr": lambda n: {"objects": [], "img_fn": f"{n}.jpg", "annot_id": str(n), "question": ["a"],

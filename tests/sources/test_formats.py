@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from diptych.core import Record
+from diptych.core import Record, TaskItem
 from diptych.data.formats import table as formats
 from diptych.data.formats.format import Format, Source, Wanted
 from diptych.data.formats.parsing import Skips
@@ -58,6 +58,9 @@ FILES: list[tuple[str, str, Any, Callable[[Record], Any], Any]] = [
     ("refcoco", "r.json", REFS, lambda one: one.expressions[0].text, "the dog"),
     ("vcr", "v.jsonl", VCR, lambda one: one.choices[0].answer, 2),
     ("nlvr", "n.jsonl", NLVR, lambda one: one.statements[0].true, True),
+    ("hateful-memes", "dev_seen.jsonl", {"id": 8291, "img": "a.jpg", "text": "what a day", "label": 1}, lambda one: one.more["classify"], (TaskItem("8291", "what a day", ("1",)),)),
+    ("hateful-memes", "test.jsonl", {"id": 8291, "img": "a.jpg", "text": "what a day"}, lambda one: one.more["classify"], (TaskItem("8291", "what a day"),)),
+    ("lines", "own.jsonl", {"image": "a.jpg", "text": "what a day", "label": "Funny"}, lambda one: one.more["classify"], (TaskItem("a.jpg/0", "what a day", ("Funny",)),)),
     ("flickr8k", "results.token", "a.jpg#0\tA dog .\na.jpg#1\tIt has a #1 .", lambda one: one.captions, ("A dog .", "It has a #1 .")),
     ("flickr8k", "captions.txt", 'image,caption\na.jpg,A dog .\na.jpg,"A dog , and a cat"', lambda one: (one.key, one.captions), ("a", ("A dog .", "A dog , and a cat"))),
     ("conceptual", "t.tsv", "a dog\ta.jpg", lambda one: (one.key, one.captions), ("t/000000", ("a dog",))),
@@ -90,7 +93,7 @@ def test_folders(folder: Path) -> None:
 
 @pytest.mark.parametrize(("file", "content", "nearest"), [
     ("c.json", {"images": [{"id": 1}], "captions": [{"image_id": 1, "caption": "x"}]},
-     "with `images`, `captions`, `id`, `image_id`, `caption`, is not data that Diptych reads; wanted one of 22 formats, nearest: captions, a COCO captions .json "
+     "with `images`, `captions`, `id`, `image_id`, `caption`, is not data that Diptych reads; wanted one of 23 formats, nearest: captions, a COCO captions .json "
      "(lacks annotations); visual-genome, Visual Genome's region_descriptions.json (lacks regions); all formats: diptych data formats"),
     ("t.json", [{"identifier": "x", "sentence": "y"}], "nlvr, .*lacks image, .jsonl.*nlvr2, .*lacks label, .jsonl"),
     ("zh.txt", "0.jpg#zh a dog", "nearest: flickr8k, .*lacks image, caption.*"),
@@ -245,8 +248,8 @@ BAD: list[tuple[Any, str]] = [
     ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, wanted an object"),
     ({"sets": "c.json"}, "sets: found a text, wanted a list"),
     ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, wanted one split a picture"),
-    ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; wanted one of 22 formats, nearest: "),
-    ({}, "m.json is not data that Diptych reads; wanted one of 22 formats, nearest: "),
+    ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; wanted one of 23 formats, nearest: "),
+    ({}, "m.json is not data that Diptych reads; wanted one of 23 formats, nearest: "),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tests.deciding import RECORDS, TOKENS
 
 pytestmark = pytest.mark.learns
 
-TASKS = ("vcr", "referring", "nlvr", "entailment")
+TASKS = ("vcr", "referring", "nlvr", "entailment", "classify")
 # What makes the small shape of a system smaller, where the helper's own sizes do not.
 SMALLER: dict[str, dict[str, Any]] = {
     "vl-bert": {"coordinates": 4},

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from diptych.core import Statement, TaskItem
-from diptych.core.entailment import LABELS
-from diptych.runtime.plugins import load_plugins
-from diptych.systems import Recipe, find_recipe
+from diptych.plugin import LABELS, Recipe, Statement, TaskItem, find_recipe, load_plugins
 from diptych.testing import EIGHT, Case, check_heads, check_masks, check_overfit, check_ranks, check_resume
 
 LEARNT = 0.05  # nats a word or a pair

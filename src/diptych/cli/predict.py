@@ -31,7 +31,7 @@ from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, nearest
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import refuse_inputs
-from diptych.runtime.plugins import load_plugins, verbs_listed
+from diptych.runtime.plugins import load_plugins, unknown_name, verbs_listed
 from diptych.runtime.terminal import printable
 from diptych.runtime.verbs import TASK_VERBS
 
@@ -74,7 +74,7 @@ class TaskVerbs(PanelGroup):
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             known = nearest(name, self.list_commands(ctx), "`diptych --help` lists them")
-            raise RecipeError(f"No such command {name!r}; {known}")
+            raise unknown_name(f"No such command {name!r}; {known}")
         return super().resolve_command(ctx, args)
 
 
@@ -106,7 +106,7 @@ class PackageVerb(TyperCommand):
         assert self.name is not None
         load_plugins()
         if (made := make_verb(self.name)) is None:
-            raise RecipeError(f"{verbs_listed()[self.name]} lists the verb {self.name} and adds no task with it")
+            raise unknown_name(f"{verbs_listed()[self.name]} lists the verb {self.name} and adds no task with it")
         return made.make_context(info_name, args, parent, **extra)
 
 

@@ -51,10 +51,10 @@ def recipes(
         _print_list(listed)
 
 
-@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: it fails if a plugin fails
+@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: it reports failures itself
 def plugins(as_json: AsJson = False) -> None:
     """List the installed packages that add to Diptych, and the systems, tasks and so on that each adds."""
-    from diptych.runtime.plugins import load_plugins
+    from diptych.runtime.plugins import PluginError
     from diptych.runtime.plugins import plugins as installed
 
     for plugin in installed():
@@ -66,7 +66,9 @@ def plugins(as_json: AsJson = False) -> None:
         print("\n".join([plugin.title, *(added if error is None else [f"  failed: {error}"])]))
     if not installed() and not as_json:
         print("no installed package adds to Diptych (docs/from-outside.md describes how one does)")
-    load_plugins()
+    for plugin in installed():
+        if plugin.error is not None:
+            raise PluginError(plugin) from plugin.error
 
 
 def _print_list(listed: Sequence[CatalogueEntry]) -> None:

@@ -21,9 +21,41 @@ Places = tuple[Int[Tensor, "n"], ...]  # n places in a batch: their rows, their 
 
 @dataclass
 class Batch:
-    """The fields of `Sample` and `Regions` with a batch dimension in front; `*_present` is False at padding.
+    """Samples, padded and stacked; `*_present` is False at padding. A field is None where no sample has it.
 
-    Optional fields are None where the samples of the batch do not have them.
+    Words of B samples, with T tokens of text and U of the target:
+
+    - keys, pictures, images: names of the samples, of their images, and of the images whatever their copies are named.
+    - text (B T), text_present (B T): token ids that the model reads; each text ends with [SEP], and has no [CLS].
+    - text_labels (B T): token ids to predict there; IGNORE elsewhere.
+    - text_regions (B T): the region that a word names (VCR); IGNORE elsewhere.
+    - target (B U), target_present, target_labels, target_start: what a decoder reads or predicts, as the text's.
+    - attention: for each sample, which block of its input attends to which.
+    - matched (B): False for a text with the image of another sample.
+    - groups: samples of one group are scored against each other.
+    - truths: the task's ground truth for each sample.
+    - grounded (B): True where words are read as the regions that they attend to.
+    - seeds (B): seeds of the model's random draws; None: torch's generator.
+
+    R regions of each image:
+
+    - boxes (B R 4): corners x1, y1, x2, y2, as fractions of the image.
+    - scores (B R): the detector's confidence, 0 to 1.
+    - sizes (B 2): width and height of the image in pixels.
+    - regions_present (B R): False at padding; a text without an image has no region.
+    - chosen (B R): regions whose features or classes an objective predicts.
+    - hidden (B R): regions that the model must not read.
+    - classes (B R C): the detector's probabilities.
+    - features (B R F), whole (B whole_size): features of the regions, and of the whole image.
+    - masks (B R m m): 1 where a cell of the box shows the object.
+    - pixels (B 3 height width), pixel_sizes (B 2): images for models that read pixels, and their sizes without padding.
+
+    Of the computation:
+
+    - request: the final states that are read; None: all.
+    - places: rows and columns that each objective reads, by its name; `where` returns them.
+    - region_counts, word_counts: regions and tokens of each sample, known without waiting for a GPU.
+    - idle: True for a placeholder from which nothing is learnt.
     """
 
     keys: list[str]

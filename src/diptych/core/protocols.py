@@ -3,10 +3,12 @@
 Data flows one way: records -> samples -> batches -> states -> losses or predictions.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 from diptych.core.batch import Batch, Places
@@ -36,6 +38,13 @@ Capability = Literal[
     "two passes",  # has `read_regions`, for `ScheduledSampling`
     "decode",  # is a Writer
 ]
+
+
+class Method(str):
+    """A method of the model that an objective needs: `Method("fuse")` means that `loss` calls `model.fuse(...)`."""
+
+
+Needs = frozenset[Capability | Method]
 
 
 @runtime_checkable
@@ -70,26 +79,40 @@ class Objective(Protocol):
 
     The loss is a sum; the number of its targets is counted apart. The count comes from the batch alone, before any
     forward pass. The trainer can then divide by the count over all ranks and micro-batches without keeping a graph.
+
+    As a base class it has defaults for all but `heads` and `loss`:
+
+    - name: the class's name in lower case, with underscores.
+    - needs: what the model must be able to do; nothing.
+    - changes: what `prepare` changes, "pairs", "input" or "nothing"; nothing. Pairs are swapped before input is masked.
+    - prepare: on the CPU, in the loader; the samples as they are.
+    - count: the number of targets, a tensor of shape (); one for each sample.
+    - request: the states that `loss` reads; those that the heads read.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     @property
-    def needs(self) -> frozenset[Capability]: ...  # among a model's `provides`
+    def needs(self) -> Needs:
+        return frozenset()
 
     @property
     def heads(self) -> frozenset[str]: ...  # keys of `HEADS`
 
-    # What `prepare` changes: "pairs", "input" or "nothing". Pairs are swapped before input is masked.
     @property
-    def changes(self) -> str: ...
+    def changes(self) -> str:
+        return "nothing"
 
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]: ...  # on the CPU, in the loader
+    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
+        return samples
 
-    def count(self, batch: Batch) -> Tensor: ...  # (), the number of targets
+    def count(self, batch: Batch) -> Tensor:
+        return torch.tensor(len(batch))
 
-    def request(self, batch: Batch) -> StateRequest: ...  # the states that `loss` reads
+    def request(self, batch: Batch) -> StateRequest:
+        return StateRequest(heads=self.heads)
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...  # (), summed over the targets
 
@@ -102,6 +125,17 @@ class PairObjective(Objective, Protocol):
 
 
 @runtime_checkable
+class ComparesSamples(Protocol):
+    """An objective that compares samples: with `compares = "batch"`, each with the others of its batch.
+
+    A run in micro-batches warns that fewer are compared.
+    """
+
+    @property
+    def compares(self) -> str: ...  # "batch" or "nothing"
+
+
+@runtime_checkable
 class Update(Protocol):
     """Objectives that share forward passes. Each item that `losses` yields becomes one optimizer step."""
 
@@ -109,7 +143,7 @@ class Update(Protocol):
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def needs(self) -> frozenset[Capability]: ...  # in addition to those of its objectives
+    def needs(self) -> Needs: ...  # in addition to those of its objectives
 
     @property
     def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 if absent
@@ -128,6 +162,13 @@ class PickingUpdate(Update, Protocol):
     """An update that finds the places its objectives read (`Batch.places`) on the CPU, in the loader."""
 
     def places(self, batch: Batch) -> dict[str, Places]: ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """A model with weights that follow others, such as a momentum encoder's."""
+
+    def after_step(self) -> None: ...  # called on every rank after each step of the optimizer
 
 
 @runtime_checkable

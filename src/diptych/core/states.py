@@ -23,7 +23,19 @@ class Stream:
 
 @dataclass
 class States:
-    """Final hidden states by block. Rows of absent regions and words are undefined: mask them."""
+    """Final hidden states by block, as a model returns them. Rows of absent regions and words are undefined: mask them.
+
+    - regions (B R D), text (B T D): states of the regions and of the tokens in `Batch.text`, in their order.
+    - target (B U D): states of the target; None without one.
+    - special (B D each): states of special tokens by name, "cls", "sep", "img", "slot". Heads name in `reads` those
+      that they need.
+    - unimodal: the encoder of the regions and that of the text, before cross-modal attention. A special token is the
+      first position of its stream.
+    - joint: the same two in the cross-modal layers.
+    - written: a decoder that has read the text.
+    - embedded: inputs by name, "regions" (B R D), "places", "image", "features".
+    - layers (B L D each): all positions after each layer, if the model keeps them.
+    """
 
     regions: Float[Tensor, "B R D"]
     text: Float[Tensor, "B T D"]

@@ -76,6 +76,32 @@ def paired_interval(
     return _interval(difference, _draws(len(first), draws, seed), level)
 
 
+def resampled_interval(
+    score: Callable[[NDArray[np.int64]], float],
+    pictures: Sequence[str],
+    *,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """Return the interval of a score that is no function of sums, such as AUROC: it is computed anew for each draw.
+
+    `pictures` names the image of each item. `score` gets the numbers of the items of a draw, those of an image that is
+    drawn twice occurring twice. Draws without a score (NaN) are left out. Raises DataError as `bootstrap_interval`.
+    """
+    places: dict[str, int] = {}
+    owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)
+    every = np.arange(len(owners))
+    drawn = [
+        score(np.repeat(every, times[owners].astype(np.int64)))
+        for block in _draws(len(places), draws, seed)
+        for times in block
+    ]
+    known = [one for one in drawn if not np.isnan(one)] or [float("nan")]
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(score(every), float(low), float(high))
+
+
 def _draws(pictures: int, draws: int, seed: int) -> Iterator[Rows]:
     """Yield how often each image is drawn, in blocks (draws, images) of at most _AT_ONCE entries."""
     if pictures == 0 or draws < 1:

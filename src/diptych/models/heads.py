@@ -20,6 +20,7 @@ from diptych.models.pooling import AttentionPool, LayerPools
 from diptych.models.system import ResolvedConfig
 from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.plugins import unknown_name
 
 WORDS_MULTIPLE = 64  # the number of scored words is padded to a multiple of this on a GPU
 
@@ -261,6 +262,12 @@ def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = Fa
     return scores.float().softmax(-1) if exclusive else scores.float().sigmoid()
 
 
+def label_head(sizes: HeadSizes, _: nn.Embedding) -> nn.Module:
+    """Make the head of a task whose labels the data name: logits over the model's list of them."""
+    _needs_size(sizes.answers, "answers")
+    return PooledHead(sizes, sizes.answers)
+
+
 HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "word": WordHead,
     "region_class": lambda sizes, _: region_class(sizes),
@@ -273,6 +280,7 @@ HEADS: dict[str, Callable[[HeadSizes, nn.Embedding], nn.Module]] = {
     "region_score": lambda sizes, _: RegionScoreHead(sizes),
     "nlvr": lambda sizes, _: PooledHead(sizes, 2),
     "entailment": lambda sizes, _: PooledHead(sizes, 3),
+    "classify": label_head,
 }
 
 
@@ -286,7 +294,7 @@ def make_heads(
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
         if name not in HEADS and name not in own:
-            raise RecipeError(f"no head is called {name!r}; {nearest(name, HEADS)}")
+            raise unknown_name(f"no head is called {name!r}; {nearest(name, HEADS)}")
         heads[name] = own[name]() if name in own else HEADS[name](sizes, words)
     return heads
 

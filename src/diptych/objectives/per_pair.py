@@ -5,7 +5,7 @@ from random import Random
 
 from torch import Tensor
 
-from diptych.core import Batch, Capability, Objective, Sample, StateModel, StateRequest, States
+from diptych.core import Batch, Needs, Objective, Sample, StateModel, StateRequest, States
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SummedByPair:
         return self.objective.name
 
     @property
-    def needs(self) -> frozenset[Capability]:
+    def needs(self) -> Needs:
         return self.objective.needs
 
     @property

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, cast
 
-from diptych.core import Capability, Objective, Update
-from diptych.objectives.similarity import Similarity
+from diptych.core import Capability, ComparesSamples, Method, Needs, Objective, Update
 from diptych.objectives.updates import OneForward
 from diptych.runtime.errors import RecipeError
 
@@ -66,25 +65,29 @@ class Schedule:
         return [objective for update, _ in self.updates for objective in update.objectives]
 
     @property
-    def needs(self) -> frozenset[Capability]:
+    def needs(self) -> Needs:
         of_updates = (update.needs for update, _ in self.updates)
         return frozenset().union(*of_updates, *(objective.needs for objective in self.objectives))
 
     @property
     def compares_pairs(self) -> bool:
         """True if texts are compared with all images of their batch, so that the batch size matters."""
-        return any(isinstance(objective, Similarity) for objective in self.objectives)
+        return any(isinstance(one, ComparesSamples) and one.compares == "batch" for one in self.objectives)
 
     @property
     def heads(self) -> frozenset[str]:
         return frozenset().union(*(objective.heads for objective in self.objectives))
 
-    def check(self, provides: frozenset[Capability], model: str) -> None:
-        """Raise RecipeError, before any file is read, if the model lacks a capability that the schedule needs."""
+    def check(self, provides: frozenset[Capability], model: str, kind: type | None = None) -> None:
+        """Raise RecipeError, before any file is read, if the model lacks a capability that the schedule needs.
+
+        `kind`: the model's class, which has the methods that objectives need.
+        """
         needed = [(", ".join(o.name for o in update.objectives), update.needs) for update, _ in self.updates]
         needed += [(objective.name, objective.needs) for objective in self.objectives]
         for name, needs in needed:
-            if missing := sorted(needs - provides):
+            lacking = [need for need in needs - provides if not isinstance(need, Method) or not hasattr(kind, need)]
+            if missing := sorted(f"a method {need}" if isinstance(need, Method) else need for need in lacking):
                 has = ", ".join(sorted(provides))
                 raise RecipeError(
                     f"{name} needs {' and '.join(missing)}, and {model} provides {has}; "

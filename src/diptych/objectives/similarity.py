@@ -42,6 +42,7 @@ class Similarity(PerSample):
     needs: ClassVar[frozenset[Capability]] = frozenset({"unimodal"})
     heads: ClassVar = frozenset({"similarity"})
     changes: ClassVar = "nothing"
+    compares: ClassVar = "batch"
 
     def prepare_one(self, sample: Sample, rng: Random) -> Sample:
         return sample

@@ -41,7 +41,7 @@ from diptych.runtime.devices import Precision
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import checksum, parse_json, sha256_of, text_of, write_atomically
 from diptych.runtime.outputs import copy_folder, whole_folder
-from diptych.runtime.plugins import note_use, packages_of, refuse_missing
+from diptych.runtime.plugins import comparing_versions, note_use, packages_of, refuse_missing
 from diptych.runtime.weight_files import compact, read_weights, write_weights
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, named_system, parse, system_of
@@ -211,8 +211,14 @@ def open_model(path: Path) -> ModelFolder:
         )
     _refuse_damaged(folder, weights=True)
     described = _json(folder / CONFIG)
-    if isinstance(described, dict):
-        refuse_missing(described.get("packages"), folder)
+    packages = described.get("packages") if isinstance(described, dict) else None
+    refuse_missing(packages, folder)
+    with comparing_versions(packages, folder):
+        return _opened(folder, described)
+
+
+def _opened(folder: Path, described: Any) -> ModelFolder:
+    """Open a model folder whose packages are installed."""
     architecture = parse(Architecture, described, str(folder / CONFIG))
     tokens = Tokens.load(folder)
     changed = architecture.tokens not in (None, sha256_of(folder / TOKENS))

@@ -112,7 +112,7 @@ class Learner:
         shape = self.architecture
         torch.manual_seed(self.recipe.training.seed)
         model = shape.build()
-        self.schedule.check(model.provides, self.recipe.system)
+        self.schedule.check(model.provides, self.recipe.system, type(model))
         return model
 
     def samples(self, record: Record) -> list[Sample]:

@@ -10,11 +10,12 @@
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from multiprocessing import parent_process
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -53,32 +54,49 @@ class Plugin:
 
 
 class PluginError(DiptychError):
-    """A package's `register` raised an error, or used a name that is in use."""
+    """A package's `register` raised an error, or used a name that is in use. `needed`: what may need the package."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: Plugin, needed: str = "") -> None:
         why = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
         way_out = (
             f"uninstall it (pip uninstall {plugin.package}), leave it out of {CHOSEN}, or report it to its authors"
         )
-        super().__init__(f"plugin {plugin.title} failed: {why}; {way_out}")
+        begin = f"{needed}; plugin {plugin.title}, which it may need," if needed else f"plugin {plugin.title}"
+        super().__init__(f"{begin} failed: {why}; {way_out}")
 
 
 _loaded: list[Plugin] = []
+_reported: list[Plugin] = []  # failed ones that the user has seen
 _verbs: set[str] = set()  # those of the command line, which no task may take
 _used: list[tuple[str, str]] = []  # entries that this process has built, as (word of TABLES, name)
 _began, _lock = False, RLock()  # reentrant: a register may itself look something up
 
 
 def load_plugins() -> tuple[Plugin, ...]:
-    """Call the `register` of each package once. Raises PluginError for the first one that failed."""
+    """Call the `register` of each package once, and print a line about each that failed, which is left out."""
     for plugin in plugins():
-        if plugin.error is not None:
-            raise PluginError(plugin) from plugin.error
+        if plugin.error is not None and plugin not in _reported:
+            _reported.append(plugin)
+            if parent_process() is None and os.environ.get("RANK", "0") == "0":
+                print(f"diptych: {PluginError(plugin)}", file=sys.stderr)
     return plugins()
 
 
+def raise_failed(needed: str) -> None:
+    """Raise PluginError if a plugin failed: `needed`, an error about an unknown name, may be about one of its names."""
+    failed = [plugin for plugin in _loaded if plugin.error is not None]
+    for plugin in sorted(failed, key=lambda one: one.package not in needed):
+        raise PluginError(plugin, needed) from plugin.error
+
+
+def unknown_name(message: str, kind: type[Exception] = RecipeError) -> Exception:
+    """Return the error of a name that no table has. Raises PluginError if a plugin failed, which may have the name."""
+    raise_failed(message)
+    return kind(message)
+
+
 def plugins() -> tuple[Plugin, ...]:
-    """Like `load_plugins`, but returns failed plugins too."""
+    """Call the `register` of each package once, and return all packages, also those that failed."""
     global _began
     with _lock:
         if not _began:
@@ -184,10 +202,30 @@ def packages_of(entries: Entries) -> dict[str, str]:
 
 
 def refuse_missing(packages: object, what: object) -> None:
-    """Raise CheckpointError if a package that `what` was made with is not installed here."""
+    """Raise CheckpointError if a package that `what` was made with is not installed here, PluginError if it failed."""
+    there = {plugin.package: plugin for plugin in load_plugins()}
     for name, version in packages.items() if isinstance(packages, dict) else ():
-        if name not in {plugin.package for plugin in load_plugins()}:
+        if name not in there:
             raise CheckpointError(f"{what} was made with {name} {version}, which is not installed: pip install {name}")
+        if (failed := there[name]).error is not None:
+            raise PluginError(failed, f"{what} was made with {name} {version}") from failed.error
+
+
+@contextmanager
+def comparing_versions(packages: object, what: object) -> Iterator[None]:
+    """Name the packages of another version than `what` was made with in errors that are raised in this context."""
+    try:
+        yield
+    except Exception as error:
+        there = {plugin.package: plugin.version for plugin in _loaded}
+        made = packages.items() if isinstance(packages, dict) else ()
+        other = [(name, version) for name, version in made if there.get(name, version) != version]
+        if not other:
+            raise
+        why = str(error) if isinstance(error, DiptychError) else f"{type(error).__name__}: {error}"
+        each = (f"{name} {version}, and {name} {there[name]} is installed" for name, version in other)
+        again = " ".join(f"{name}=={version}" for name, version in other)
+        raise CheckpointError(f"{why}; {what} was made with {'; '.join(each)}: pip install {again}") from error
 
 
 def note_use(entries: Entries) -> None:

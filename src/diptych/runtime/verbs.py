@@ -4,19 +4,22 @@ from typing import NamedTuple
 
 
 class TaskHelp(NamedTuple):
-    """A sentence of help, and the arguments after the image."""
+    """A verb, a sentence of help, and the arguments after the image."""
 
+    verb: str
     help: str
     arguments: tuple[str, ...] = ()
 
 
-TASK_VERBS = {
-    "caption": TaskHelp("Write a sentence about a picture."),
-    "entail": TaskHelp(
-        "Decide whether a picture entails a sentence, contradicts it, or leaves it open.", ("hypotheses",)
+_HELPS = (
+    TaskHelp("caption", "Write a sentence about a picture."),
+    TaskHelp(
+        "entail", "Decide whether a picture entails a sentence, contradicts it, or leaves it open.", ("hypotheses",)
     ),
-    "verify": TaskHelp("Decide whether a statement is true of a picture.", ("statements",)),
-    "ground": TaskHelp("Find the region that an expression refers to.", ("expression",)),
-    "choose": TaskHelp("Choose the right one of some answers, and the reason for it.", ("question", "answers")),
-    "ask": TaskHelp("Answer a question about a picture.", ("questions",)),
-}
+    TaskHelp("verify", "Decide whether a statement is true of a picture.", ("statements",)),
+    TaskHelp("ground", "Find the region that an expression refers to.", ("expression",)),
+    TaskHelp("choose", "Choose the right one of some answers, and the reason for it.", ("question", "answers")),
+    TaskHelp("classify", "Classify a picture with a text, by labels of the training data.", ("texts",)),
+    TaskHelp("ask", "Answer a question about a picture.", ("questions",)),
+)
+TASK_VERBS = {one.verb: one for one in _HELPS}

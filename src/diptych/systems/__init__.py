@@ -5,7 +5,10 @@
 
 from collections.abc import Iterable
 
+from diptych.models import HEADS
+from diptych.models.heads import label_head
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.plugins import unknown_name
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
 from diptych.systems.ledger import papers
 from diptych.systems.preset import Preset, StagedPreset
@@ -47,6 +50,8 @@ def add_system(system: System) -> None:
 def add_task(spec: TaskSpec) -> None:
     """Add a task, its objectives, and a small recipe for each system that can learn it."""
     TASKS[spec.name] = spec
+    if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
+        HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.training.objectives})
     for system in SYSTEMS.values():
         _add_small(system, spec)
@@ -61,11 +66,14 @@ def _add_small(system: System, spec: TaskSpec) -> None:
 
 def hindrance(system: System, spec: TaskSpec) -> str | None:
     """Return the reason why the system has no small recipe of the task, or None if nothing prevents it."""
+    if (reason := system.declines.get(spec.name)) is not None:
+        return f"{system.name} declines {spec.name}: {reason}"
     pretrain = RECIPES.get(f"{system.name}/small/pretrain")
     if spec.training.small is None or pretrain is None:
         return f"{spec.name if spec.training.small is None else system.name} defines no small recipes"
     try:
-        spec.training.small.objectives.schedule(ANY_WORDS).check(system.model.provided(pretrain.model), system.name)
+        provided = system.model.provided(pretrain.model)
+        spec.training.small.objectives.schedule(ANY_WORDS).check(provided, system.name, system.model)
     except RecipeError as error:
         return str(error).partition(";")[0]
     return None
@@ -78,7 +86,7 @@ for _system in (UNIFIED_VLP, VL_BERT, IMAGE_BERT, TDEN, XGPT):
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
     """Return the recipe with `KEY=VALUE` assignments applied. Raises RecipeError, with the nearest name, if unknown."""
     if name not in RECIPES:
-        raise RecipeError(f"no recipe {name!r}; {nearest(name, RECIPES, LISTED)}")
+        raise unknown_name(f"no recipe {name!r}; {nearest(name, RECIPES, LISTED)}")
     return RECIPES[name]().override(tuple(assignments))
 
 
@@ -87,5 +95,5 @@ def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
     if name in STAGED:
         return STAGED[name]().override(tuple(assignments))
     if name not in RECIPES:
-        raise RecipeError(f"no recipe {name!r}; {nearest(name, [*RECIPES, *STAGED], LISTED)}")
+        raise unknown_name(f"no recipe {name!r}; {nearest(name, [*RECIPES, *STAGED], LISTED)}")
     return Stages(name, (find_recipe(name, assignments),))

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.plugins import unknown_name
 from diptych.systems import LISTED, RECIPES, STAGED, SYSTEMS, find_stages, ledger, papers
 from diptych.systems.preset import Preset, StagedPreset
 from diptych.tasks import TASKS
@@ -40,7 +41,7 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
     _check(system, task)
     names = [name for name in known if _fits(name, pattern)]
     if not names:
-        raise RecipeError(f"no recipe has {pattern!r} in its name; {nearest(pattern, known, LISTED)}")
+        raise unknown_name(f"no recipe has {pattern!r} in its name; {nearest(pattern, known, LISTED)}")
     listed = (_entry(name, known[name]) for name in sorted(names))
     chosen = [entry for entry in listed if system in (None, entry.system) and task in (None, entry.task)]
     if not chosen:
@@ -127,9 +128,9 @@ def _entry(name: str, preset: Preset | StagedPreset) -> CatalogueEntry:
 
 def _check(system: str | None, task: str | None) -> None:
     if system not in (None, *SYSTEMS):
-        raise RecipeError(f"--system {system}: unknown; {nearest(str(system), SYSTEMS)}")
+        raise unknown_name(f"--system {system}: unknown; {nearest(str(system), SYSTEMS)}")
     if task not in (None, *TASKS):
-        raise RecipeError(f"--task {task}: unknown; {nearest(str(task), TASKS)}")
+        raise unknown_name(f"--task {task}: unknown; {nearest(str(task), TASKS)}")
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -19,6 +19,7 @@ from diptych.runtime.claims import differences
 from diptych.runtime.configs import assignment, explain, value_of
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych.runtime.plugins import unknown_name
 from diptych.systems.system import OBJECTIVES, SYSTEMS, System
 from diptych.tasks import TASKS
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -144,7 +145,7 @@ class Recipe(BaseModel):
     @classmethod
     def _known_task(cls, task: str) -> str:
         if task not in TASKS:
-            raise ValueError(f"no task {task!r}; {nearest(task, TASKS)}")
+            raise unknown_name(f"no task {task!r}; {nearest(task, TASKS)}", ValueError)
         return task
 
     @field_validator("system")
@@ -164,7 +165,7 @@ class Recipe(BaseModel):
             return value
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in OBJECTIVES:
-            raise ValueError(f"no objectives are of the kind {kind!r}; {nearest(str(kind), OBJECTIVES)}")
+            raise unknown_name(f"no objectives are of the kind {kind!r}; {nearest(str(kind), OBJECTIVES)}", ValueError)
         return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
@@ -179,8 +180,8 @@ class Recipe(BaseModel):
         for text in sorted(assignments, key=lambda given: given.partition("=")[0] not in REPLACED):
             _assign(values, *assignment(text, "optimizer.lr=3e-4"))
         made = parse(type(self), values, "--set " + " --set ".join(assignments))
-        provided = SYSTEMS[made.system].model.provided(made.model)
-        made.objectives.schedule(ANY_WORDS).check(provided, made.system)
+        model = SYSTEMS[made.system].model
+        made.objectives.schedule(ANY_WORDS).check(model.provided(made.model), made.system, model)
         return made
 
     def save(self, folder: Path) -> None:
@@ -218,7 +219,7 @@ class Recipe(BaseModel):
 def named_system(system: str) -> str:
     """Return the name if it is in SYSTEMS. Raises ValueError with the nearest known name."""
     if system not in SYSTEMS:
-        raise ValueError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
+        raise unknown_name(f"no system {system!r}; {nearest(system, SYSTEMS)}", ValueError)
     return system
 
 
@@ -266,7 +267,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     systems = SYSTEMS.keys() & OBJECTIVES.keys()
     if system not in systems:
         wanted = f"wanted a system, to learn by its objectives; {nearest(system, systems)}"
-        raise RecipeError(f"--set {key}={system}: {wanted}")
+        raise unknown_name(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
         raise RecipeError(f"--set {key}={system}: objectives are of pre-training; fine-tuning learns the task, {task}")
     return OBJECTIVES[system](kind=system).model_dump(mode="json")

@@ -62,6 +62,7 @@ class System:
     # (model, file or folder, order of colours): initialise the part that reads pixels, if the model has one
     start_network: Callable[[Any, str, Colours], ImportReport] | None = None
     importer: Importer | None = None  # None: its authors published no weights
+    declines: Mapping[str, str] = field(default_factory=dict)  # tasks that it cannot learn, each with the reason
 
     @property
     def rules(self) -> dict[str, Selection]:

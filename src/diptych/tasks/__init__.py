@@ -1,7 +1,9 @@
 """The tasks, such as captioning. Each is one file and one line of `TASKS` (docs/add-a-task.md)."""
 
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import nearest
+from diptych.runtime.plugins import unknown_name
 from diptych.tasks.caption import CAPTION, PRETRAIN
+from diptych.tasks.classify import CLASSIFY
 from diptych.tasks.entailment import ENTAILMENT
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.nlvr import NLVR
@@ -13,6 +15,7 @@ from diptych.tasks.vqa import VQA
 
 __all__ = [
     "CAPTION",
+    "CLASSIFY",
     "ENTAILMENT",
     "NLVR",
     "PRETRAIN",
@@ -30,14 +33,14 @@ __all__ = [
 ]
 
 TASKS: dict[str, TaskSpec] = {
-    spec.name: spec for spec in (PRETRAIN, CAPTION, VQA, REFERRING, VCR, NLVR, ENTAILMENT, RETRIEVAL)
+    spec.name: spec for spec in (PRETRAIN, CAPTION, VQA, REFERRING, VCR, NLVR, ENTAILMENT, CLASSIFY, RETRIEVAL)
 }
 
 
 def find_task(name: str) -> TaskSpec:
     """Return the task of this name. Raises RecipeError, with the nearest name."""
     if name not in TASKS:
-        raise RecipeError(f"no task {name!r}; {nearest(name, TASKS)}")
+        raise unknown_name(f"no task {name!r}; {nearest(name, TASKS)}")
     return TASKS[name]
 
 
@@ -55,5 +58,5 @@ def find_learnt(name: str) -> TaskSpec:
     """Return a task that models are fine-tuned for, by name. Raises RecipeError, with the nearest name."""
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
-        raise RecipeError(f"no task {name!r} is fine-tuned for; {nearest(name, learnt)}")
+        raise unknown_name(f"no task {name!r} is fine-tuned for; {nearest(name, learnt)}")
     return TASKS[name]

@@ -167,6 +167,15 @@ def learnt_answers(training: Sequence[Question], questions: Sequence[Question]) 
     return dict(zip([q.key for q in questions], learnt.answers(q.text for q in questions), strict=True))
 
 
+def text_probabilities(training: Sequence[Question], questions: Sequence[Question]) -> dict[str, dict[str, float]]:
+    """Return a bigram classifier's probability of each answer, by the keys of the questions."""
+    targets = [soft_targets(question.answers) for question in training]
+    learnt = BigramClassifier.of([grams_of(question.text) for question in training], targets)
+    texts = [grams_of(question.text) for question in questions]
+    by_name = {name: learnt.scores(texts, name).exp().tolist() for name in learnt.classes}
+    return {one.key: {name: by_name[name][at] for name in by_name} for at, one in enumerate(questions)}
+
+
 def stronger(rule: float, learnt: float, about: str) -> tuple[bool, str]:
     """Return whether the bigram classifier has the higher score (0 to 1) of two blind baselines, and a note on both."""
     scores = f"{100 * rule:.1f} and {100 * learnt:.1f}"

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from diptych.core import Batch, Question, Record, Sample
 from diptych.data.store.tokens import Tokens
@@ -35,7 +37,7 @@ class Verdicts:
     task: str  # name of the task and of its head
     noun: str  # what is classified, in the plural
     key: str  # field of a prediction that holds the class
-    classes: Mapping[Any, str]  # in the order of the head's scores, each with its word
+    classes: Mapping[Any, str]  # in the order of the head's scores, each with its word; empty: labels of the data
     judged: Callable[[Record], Iterable[Judged]]
 
     @property
@@ -53,6 +55,10 @@ class Verdicts:
 
     def build(self, given: TaskOptions) -> VerdictTask:
         return VerdictTask(self, given.tokens, given.max_words)
+
+    def word(self, label: Any) -> str:
+        """Return the word of a class; a label of the data is its own."""
+        return self.classes[label] if self.classes else str(label)
 
     def known(self, records: Iterable[Record]) -> list[tuple[str, Judged]]:
         """Return all sentences whose class is known, each with the key of its image."""
@@ -74,25 +80,27 @@ class Verdicts:
     def baselines(self, records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
         """Return the blind baseline: the better of a rule on first words and a bigram classifier."""
         scored, learnt = ([one for _, one in self.known(some)] for some in (records, training))
-        chance = 1 / len(self.classes)
+        codes = self.codes((*scored, *learnt))
+        chance = 1 / max(1, len(codes))
         if not scored:
             return Baselines()
         if not learnt:
             return Baselines({"accuracy": chance}, {}, ("blind: at random",))
-        known, queries = (list(map(self.as_question, some)) for some in (learnt, scored))
+        known, queries = ([self.as_question(one, codes[one.label]) for one in some] for some in (learnt, scored))
         rule = BlindAnswers.of(known)
-        words = [self.classes[one.label] for one in scored]
+        words = [codes[one.label] for one in scored]
         given = [list(answers.values()) for answers in (rule.answers(queries), learnt_answers(known, queries))]
         right = [float(np.mean([guess == word for guess, word in zip(some, words, strict=True)])) for some in given]
         majority = float(np.mean([rule.overall == word for word in words]))
         better, about = stronger(
             right[0], right[1], "the most frequent class in training of sentences with the same first words"
         )
-        labels = {word: label for label, word in self.classes.items()}
+        labels = {code: label for label, code in codes.items()}
+        usual = self.word(labels[rule.overall])
         predicted = {one.key: labels[word] for one, word in zip(scored, given[better], strict=True)}
         notes = (
             f"{about}; at random: {100 * chance:.1f}",
-            f"learnt on {len(learnt)} {self.noun}; “{rule.overall}” to all {self.noun} gets {100 * majority:.1f}",
+            f"learnt on {len(learnt)} {self.noun}; “{usual}” to all {self.noun} gets {100 * majority:.1f}",
         )
         return Baselines({"accuracy": right[better]}, {}, notes, predicted)
 
@@ -102,14 +110,18 @@ class Verdicts:
         return score_of("accuracy", paired_interval(ours, theirs))
 
     def questions(self, record: Record) -> Iterable[Question]:
-        return (self.as_question(one) for _, one in self.known([record]))
+        return (self.as_question(one, self.word(one.label)) for _, one in self.known([record]))
 
     def answered(self, predicted: Mapping[str, Any]) -> dict[str, str]:
-        return {f"{key}/{self.task}": self.classes[label] for key, label in predicted.items()}
+        return {f"{key}/{self.task}": self.word(label) for key, label in predicted.items()}
 
-    def as_question(self, one: Judged) -> Question:
-        """Return a sentence as a question that ten people answered with its class."""
-        return Question(f"{one.key}/{self.task}", one.text, (self.classes[one.label],) * 10, self.task)
+    def codes(self, judged: Iterable[Judged]) -> dict[Any, str]:
+        """Return a word in normal form for each class: its own, or a number for labels of the data."""
+        return dict(self.classes) or {name: f"label{at}" for at, name in enumerate(sorted({j.label for j in judged}))}
+
+    def as_question(self, one: Judged, answer: str) -> Question:
+        """Return a sentence as a question that ten people answered with this word."""
+        return Question(f"{one.key}/{self.task}", one.text, (answer,) * 10, self.task)
 
 
 @dataclass(frozen=True)
@@ -124,14 +136,18 @@ class VerdictTask:
     def name(self) -> str:
         return self.verdicts.task
 
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The classes in the order of the head's scores."""
+        return tuple(self.verdicts.classes)
+
     def samples(self, record: Record) -> list[Sample]:
         return [sample for sample in self.queries(record) if sample.truth]
 
     def queries(self, record: Record) -> list[Sample]:
-        numbers = {label: number for number, label in enumerate(self.verdicts.classes)}
+        numbers = {label: number for number, label in enumerate(self.classes)}
         items = [
-            (one, {"class": numbers[one.label]} if one.label is not None else {})
-            for one in self.verdicts.judged(record)
+            (one, {"class": numbers[one.label]} if one.label in numbers else {}) for one in self.verdicts.judged(record)
         ]
         return [
             Sample(one.key, record.key, record.regions, encode(self.tokens, one.text, self.max_words), truth=truth)
@@ -140,12 +156,15 @@ class VerdictTask:
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         """Return the most probable class of each sentence, with its probability."""
-        scores = model.heads[self.name](model(batch.for_head(self.name))).float()
-        finite(scores, batch)
-        probability, best = scores.softmax(-1).max(-1)
-        classes = tuple(self.verdicts.classes)
+        probability, best = self.probabilities(model, batch).max(-1)
         rows = zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
-        return [{"key": key, self.verdicts.key: classes[number], "score": score} for key, number, score in rows]
+        return [{"key": key, self.verdicts.key: self.classes[number], "score": score} for key, number, score in rows]
+
+    def probabilities(self, model: Any, batch: Batch) -> Float[Tensor, "B K"]:
+        """Return the probability of each class for each sentence."""
+        scores: Tensor = model.heads[self.name](model(batch.for_head(self.name))).float()
+        finite(scores, batch)
+        return scores.softmax(-1)
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """Return the accuracy, times 100."""

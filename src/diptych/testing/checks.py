@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
-from diptych.core import Batch, Update, collate
+from diptych.core import Batch, States, Update, collate
 from diptych.models import SystemModel, rows
 from diptych.models.rows import Rows
 from diptych.testing.case import Case
@@ -89,9 +90,39 @@ def uncut(run: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
         return run()
 
 
-def rows_cut(run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
-    """Return the number of rows that `run` cuts. With rubbish in them it must still compute `wanted`."""
+def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States, int]:
+    """Return the states with rubbish in the rows and special tokens that no request names, and their number.
+
+    All are kept if nothing was requested, or if a requested head has no `reads` and so may read any.
+    """
+    read, request, count = rows.special_tokens_read(batch, model.heads), batch.request, 0
+    if read is None or request is None:
+        return states, 0
+    blocks: dict[str, Any] = {}
+    for name in ("regions", "text", "target"):
+        if (block := getattr(states, name)) is not None:
+            mask: Tensor | None = getattr(request, name)
+            kept = block.new_zeros(block.shape[:2], dtype=torch.bool) if mask is None else mask
+            blocks[name], count = torch.where(kept[..., None], block, RUBBISH), count + int((~kept).sum())
+    special = {name: state if name in read else 0 * state + RUBBISH for name, state in states.special.items()}
+    count += sum(len(state) for name, state in special.items() if name not in read)
+    return replace(states, **blocks, special=special), count
+
+
+def rows_cut(model: SystemModel, run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
+    """Return the number of rows that no request of `run` names. With rubbish in them it must compute `wanted`.
+
+    They are rows that the model cuts, and all others of the states that it returns.
+    """
     cut = 0
+
+    def disturb(_: nn.Module, given: tuple[Any, ...], states: object) -> States | None:
+        nonlocal cut
+        if not (given and isinstance(given[0], Batch) and isinstance(states, States)):
+            return None
+        changed, count = disturbed(model, given[0], states)
+        cut += count
+        return changed
 
     def put(self: Rows, states: Tensor) -> Tensor:
         nonlocal cut
@@ -101,8 +132,12 @@ def rows_cut(run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> i
         nothing = states.new_full((self.batch * self.length, *states.shape[1:]), RUBBISH)
         return nothing.index_copy(0, self.home, states).reshape(self.batch, self.length, -1)
 
-    with patch.object(Rows, "put", put):
-        actual = run()
+    hook = model.register_forward_hook(disturb)
+    try:
+        with patch.object(Rows, "put", put):
+            actual = run()
+    finally:
+        hook.remove()
     torch.testing.assert_close(list(actual), list(wanted), rtol=1e-4, atol=1e-5)
     return cut
 
@@ -111,7 +146,7 @@ def check_masks(case: Case) -> int:
     """Check that each objective names in `request` all states its loss reads, and that no layer reads padding.
 
     Losses and gradients must be the same with rubbish in all other rows, and with rubbish as padding of the batch.
-    Returns the number of rows that were cut: 0 for a model that computes all states whatever `batch.request` is.
+    Returns the number of rows with rubbish: 0 only if the objectives read all states.
     """
     case.model.train()
     cut = 0
@@ -121,7 +156,7 @@ def check_masks(case: Case) -> int:
         whole = uncut(run)
         padded = uncut(partial(costs, case.model, update, rubbish_padded(batch)))
         torch.testing.assert_close(padded, whole, rtol=1e-4, atol=1e-5, msg=lambda text: f"padding is read: {text}")
-        cut += rows_cut(run, whole)
+        cut += rows_cut(case.model, run, whole)
     return cut
 
 
@@ -136,7 +171,7 @@ def check_heads(case: Case) -> int:
     """Check that each head names in `reads` all states it reads.
 
     Losses, gradients and outputs of the heads must be the same with rubbish in all other rows. Returns the number of
-    rows that were cut.
+    rows with rubbish.
     """
     update, queries = case.schedule.at(0), case.questions()
     batch = collate(update.prepare(list(case.samples), Random(0)))
@@ -156,4 +191,4 @@ def check_heads(case: Case) -> int:
             hook.remove()
         return costs(case.model.train(), update, batch) + read
 
-    return rows_cut(answered, uncut(answered))
+    return rows_cut(case.model, answered, uncut(answered))

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, distributed, nn
 
-from diptych.core import Losses, Update
+from diptych.core import Following, Losses, Update
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import TrainingError
 from diptych.training.config import OptimizerConfig, TrainingConfig
@@ -147,6 +147,8 @@ class Stepper:
                 pending.passes[-1].read()
             if scales:  # else no rank has targets, and weight decay alone is not a step
                 self.optimizer.step()
+                if isinstance(self.module, Following):
+                    self.module.after_step()
             self.optimizer.zero_grad(set_to_none=True)
         pending.examples = list(getattr(update, "examples", ()))
         return pending

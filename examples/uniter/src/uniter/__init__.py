@@ -6,7 +6,7 @@ Facts of the released code are from https://github.com/ChenRocks/UNITER; each pl
 
 def register() -> None:
     """The entry point: add UNITER to Diptych's systems. Imports are inside, so that `import uniter` is quick."""
-    from diptych.systems import add_system
+    from diptych.plugin import add_system
     from uniter.system import SYSTEM
 
     add_system(SYSTEM)

@@ -8,11 +8,18 @@ from pathlib import Path
 
 import torch
 
-from diptych.core.entailment import LABELS
-from diptych.models.weights import ImportReport
-from diptych.runtime.errors import CheckpointError
-from diptych.runtime.weight_files import Tensors, read_weights
-from diptych.systems.bert import head_names, heads_for, in_full, renamed, vocabulary_for
+from diptych.plugin import (
+    LABELS,
+    CheckpointError,
+    ImportReport,
+    Tensors,
+    head_names,
+    heads_for,
+    in_full,
+    read_weights,
+    renamed,
+    vocabulary_for,
+)
 from uniter.model import UniterResolvedConfig
 
 WORDS = "bert.embeddings.word_embeddings.weight"

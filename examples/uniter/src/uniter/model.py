@@ -19,16 +19,28 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.core import Batch, Capability, States, attention_mask
-from diptych.core.shares import Layers, Size
-from diptych.models import HeadSizes, ModelConfig, ResolvedConfig, SystemModel, make_heads
-from diptych.models.dropout import Dropout
-from diptych.models.embeddings import TextEmbedding
-from diptych.models.rows import requested_mask
-from diptych.models.system import as_bert
-from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import refuse_more_regions, region_features
-from diptych.runtime.errors import DataError
+from diptych.plugin import (
+    Batch,
+    Capability,
+    DataError,
+    Dropout,
+    HeadSizes,
+    Layers,
+    LayerSizes,
+    ModelConfig,
+    ResolvedConfig,
+    Size,
+    States,
+    SystemModel,
+    TextEmbedding,
+    Transformer,
+    as_bert,
+    attention_mask,
+    make_heads,
+    refuse_more_regions,
+    region_features,
+    requested_mask,
+)
 
 POOLED = ("pooled", "pooled right")  # in `States.special`: of a picture; of the right one of a pair
 
@@ -149,11 +161,10 @@ class RegionEmbedding(nn.Module):
 class PooledHead(nn.Module):
     """Scores from the pooled [CLS], or those of two pictures behind each other."""
 
-    reads = frozenset({"cls"})
-
     def __init__(self, *layers: nn.Module, of: Sequence[str] = POOLED[:1]) -> None:
         super().__init__()
         self.layers, self.of = nn.Sequential(*layers), of
+        self.reads = frozenset({"cls", *of})  # pooled states are made of that of [CLS]
 
     def forward(self, states: States) -> Tensor:
         scores: Tensor = self.layers(torch.cat([states.special[name] for name in self.of], -1))

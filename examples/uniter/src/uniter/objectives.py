@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from random import Random
 from typing import ClassVar, Literal
 
 import torch
@@ -14,21 +13,29 @@ from pydantic import NonNegativeFloat, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.core import BIDIRECTIONAL, Batch, Capability, Sample, StateModel, StateRequest, States, Vocabulary
-from diptych.core.shares import Count, Share
-from diptych.objectives import (
+from diptych.plugin import (
+    BIDIRECTIONAL,
+    Batch,
+    Capability,
+    Count,
     ImageTextMatching,
     MaskedLanguage,
     MaskedRegionClass,
     MaskedRegionFeature,
+    Objective,
+    Objectives,
     OneForward,
     Schedule,
+    Share,
+    StateModel,
+    StateRequest,
+    States,
+    Vocabulary,
 )
-from diptych.objectives.settings import Objectives
 
 
 @dataclass(frozen=True)
-class WordRegionAlignment:
+class WordRegionAlignment(Objective):
     """WRA: the cost of moving the words ([CLS] and [SEP] among them) onto the regions, by cosine distance; low for
     pairs that belong together, high for the others.
 
@@ -38,14 +45,9 @@ class WordRegionAlignment:
 
     beta: float = 0.5
     steps: int = 50
-    name: str = "word_region_alignment"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"text", "regions"})
     heads: ClassVar = frozenset({"match"})  # one that reads [CLS], whose state is asked for by it
-    changes: ClassVar = "nothing"
-
-    def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        return samples
 
     def count(self, batch: Batch) -> Tensor:
         return batch.regions_present.any(1).sum()

@@ -5,15 +5,20 @@ The code counts a batch in tokens; batches here are that number over about 50 wo
 
 from __future__ import annotations
 
-from diptych.runtime.configs import derive
-from diptych.systems.preset import Preset, preset
-from diptych.systems.recipe import DataConfig
-from diptych.systems.shared import TRAINING, muon
-from diptych.tasks.entailment import EntailmentObjectives
-from diptych.tasks.nlvr import NlvrObjectives
-from diptych.tasks.retrieval import RetrievalObjectives
-from diptych.tasks.vqa import VqaObjectives
-from diptych.training.config import OptimizerConfig, TrainingConfig
+from diptych.plugin import (
+    TRAINING,
+    DataConfig,
+    EntailmentObjectives,
+    NlvrObjectives,
+    OptimizerConfig,
+    Preset,
+    RetrievalObjectives,
+    TrainingConfig,
+    VqaObjectives,
+    derive,
+    muon,
+    preset,
+)
 from uniter.model import UniterConfig
 from uniter.objectives import UniterObjectives
 

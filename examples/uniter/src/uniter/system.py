@@ -1,9 +1,6 @@
 """UNITER's entry in the table of systems."""
 
-from diptych.systems import Importer, System
-from diptych.systems.bert import start_from_bert
-from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE
-from diptych.vision.detectors.selection import Selection
+from diptych.plugin import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, Selection, System, start_from_bert
 from uniter.checkpoint import import_uniter
 from uniter.model import Uniter, UniterConfig, UniterResolvedConfig
 from uniter.objectives import UniterObjectives

@@ -5,6 +5,7 @@
     {"image": "a.jpg", "expression": "the small dog", "box": [10, 20, 30, 40]}
     {"image": "a.jpg", "statement": "there are two dogs", "true": false}
     {"image": "a.jpg", "objects": [{"kind": "dog", "box": [10, 20, 30, 40]}]}
+    {"image": "a.jpg", "text": "what a day", "label": "funny"}
     {"image": "a.jpg", "more": {"entailment": [{"text": "a dog sleeps", "answers": ["neutral"]}]}}
     {"image": "a.jpg", "question": "why does [0] run", "choices": ["it plays", "it rests", "it eats", "it hides"],
      "answer": 0, "rationales": ["[0] has a ball", "...", "...", "..."], "rationale": 0}
@@ -28,6 +29,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
+from diptych.core.labels import CLASSIFY
 from diptych.core.record import WORDED
 from diptych.data.formats import values
 from diptych.data.formats.format import Source, Wanted
@@ -102,12 +104,17 @@ class _Item(Struct):
     boxes: list[values.Corners] = []
 
 
+class _Labelled(Struct):
+    text: values.Text
+    label: int | values.Text
+
+
 class _Rationales(Struct):
     rationales: values.Four
     rationale: values.Option
 
 
-KINDS = ("captions", "question", "expression", "statement", "objects", "more")
+KINDS = ("captions", "question", "expression", "statement", "label", "objects", "more")
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
@@ -158,7 +165,7 @@ class _LineReader:
             value.refuse(
                 f"an object with {has}",
                 "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, "
-                "`statement` and `true`, `objects`, or `more`",
+                "`statement` and `true`, `text` and `label`, `objects`, or `more`",
             )
         if "width" in line and "height" in line:
             size = value.read(_Size)
@@ -171,6 +178,10 @@ class _LineReader:
                     record = add(record, value)
                 except Unreadable:  # extraction reports such an image
                     self.skips.add("boxes on pictures that cannot be read", value.where())
+        if "label" in line:
+            made, there = value.read(_Labelled), record.more.get(CLASSIFY, ())
+            item = TaskItem(f"{record.key}/{len(there)}", made.text, (str(made.label),))
+            record = replace(record, more={**record.more, CLASSIFY: (*there, item)})
         if "statement" in line:
             claim = value.read(_Stated)
             statement = Statement(f"{record.key}/{len(record.statements)}", claim.statement, values.is_true(claim.true))

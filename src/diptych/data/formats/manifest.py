@@ -23,6 +23,7 @@ from diptych.data.formats.parsing import Pictures, Skips, combined
 from diptych.data.formats.public import ABOUT, IMAGES, SETS, SPLIT
 from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError, nearest
+from diptych.runtime.plugins import raise_failed
 from diptych.vision.archives import is_there
 
 WHAT = "a manifest .json that names the files of a set"
@@ -64,7 +65,9 @@ def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) 
 def _set(entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
     for name in entry.read(dict[str, Any]):
         if name not in (*formats, *OWN):
-            entry.refuse(f"`{name}`", f"{IMAGES}, {SPLIT} or the name of a format; {nearest(name, (*formats, *OWN))}")
+            wanted_names = f"{IMAGES}, {SPLIT} or the name of a format; {nearest(name, (*formats, *OWN))}"
+            raise_failed(f"{entry.where()}: found `{name}`, wanted {wanted_names}")
+            entry.refuse(f"`{name}`", wanted_names)
     named = [name for name in entry.value if name in formats]
     if not named:
         entry.refuse("no file of data", f"at least one, under {', '.join(formats)}")

@@ -16,6 +16,7 @@ from diptych.data.formats import (
     flickr8k,
     flickr30k,
     gqa,
+    hateful_memes,
     image_folder,
     jsonl,
     karpathy,
@@ -32,6 +33,7 @@ from diptych.data.formats import (
 from diptych.data.formats.format import LIST_THEM, Format, Source, Wanted, drawn_split, not_known, one_of
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
+from diptych.runtime.plugins import unknown_name
 from diptych.vision.image_files import ENDINGS, find_pictures
 
 __all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
@@ -102,6 +104,7 @@ FORMATS: dict[str, Format] = {
                    "identifier", "sentence", "image"),
     "nlvr2": _lines("NLVR2's lines about pairs of pictures", nlvr.read_pairs, "identifier", "sentence", "label"),
     "snli-ve": _lines("SNLI-VE's .jsonl", snli_ve.read, "Flickr30K_ID", "gold_label", "sentence2"),
+    "hateful-memes": _lines("Hateful Memes' .jsonl", hateful_memes.read, "id", "img", "text"),
     "vl-bert": _lines("VL-BERT's lines of Conceptual Captions", conceptual.read_lines, "image", "caption", "frcnn"),
     "image-folder": Format(f"the hub's {' or '.join(image_folder.NAMES)} of a folder of images, or that folder",
                            image_folder.fits, image_folder.read, endings=(*LINES, ".csv"), names=("file_name", "text")),
@@ -160,7 +163,7 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
         return manifest.read(source, known(), wanted, need_pictures)
     match = one_of(known(), source)
     if match is None:
-        raise not_known(source, known())
+        raise unknown_name(str(not_known(source, known())), DataError)
     name, form = match
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])

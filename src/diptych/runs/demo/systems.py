@@ -1,6 +1,7 @@
 """The tasks and the pre-training recipe of each system in the demo. Systems share the drawn world and its regions."""
 
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import nearest
+from diptych.runtime.plugins import unknown_name
 from diptych.systems import RECIPES, SYSTEMS, find_recipe
 from diptych.systems.recipe import Recipe
 
@@ -10,7 +11,7 @@ DEFAULT = "unified-vlp"
 def tasks_of(system: str) -> tuple[str, ...]:
     """Return caption and vqa, or vqa and nlvr for a system without a decoder. Raises RecipeError."""
     if system not in SYSTEMS:
-        raise RecipeError(f"no system {system!r}; {nearest(system, SYSTEMS)}")
+        raise unknown_name(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return tuple(task for task in ("caption", "vqa", "nlvr") if f"{system}/small/{task}" in RECIPES)[:2]
 
 

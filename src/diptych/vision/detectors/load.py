@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.plugins import unknown_name
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import Selection
@@ -70,7 +71,7 @@ def open_requested(request: DetectorRequest, given: Mapping[str, object], files:
     matches = [one for one in known if fnmatchcase(request.name, one[0])]
     if not matches:
         names = ", ".join(pattern.replace("*", "NAME") for pattern, _, _ in known)
-        raise RecipeError(
+        raise unknown_name(
             f"no detector {request.name!r}; wanted a folder with {DETECTOR} (of a detector, a store or a model), "
             f"hub:NAME@COMMIT, or one of {names}"
         )
@@ -96,7 +97,7 @@ def load_detector(folder: Path, selection: Selection | int | None = None) -> Det
     kind = DETECTORS.get(str(described["kind"]))
     if kind is None:
         known = nearest(str(described["kind"]), DETECTORS)
-        raise CheckpointError(f"{folder / DETECTOR} is of an unknown kind; {known}")
+        raise unknown_name(f"{folder / DETECTOR} is of an unknown kind; {known}", CheckpointError)
     try:
         detector = cast(Detector, kind.load().from_folder(folder, described))
     except (KeyError, TypeError, ValueError) as error:

@@ -1,0 +1,3 @@
+"""The task of items with one label each, under this name in `Record.more`."""
+
+CLASSIFY = "classify"

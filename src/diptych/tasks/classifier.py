@@ -1,0 +1,265 @@
+"""Tasks that classify an image with a text by labels of the data: `classifier` makes their `TaskSpec`.
+
+Items are in `Record.more` under the task's name, each a text and its label as the only answer.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from diptych.core import Batch, Record, TaskItem, Vocabulary
+from diptych.metrics.auroc import accuracy, class_auroc
+from diptych.metrics.bootstrap import resampled_interval
+from diptych.objectives import ClassifyStatement, Schedule, together
+from diptych.objectives.settings import Objectives
+from diptych.runtime.errors import DataError
+from diptych.tasks import interface
+from diptych.tasks.answers import Answers
+from diptych.tasks.baselines import text_probabilities
+from diptych.tasks.scores import Baselines, Score, Scores, score_of
+from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining
+from diptych.tasks.verdicts import Judged, Verdicts, VerdictTask
+
+SHOWN = 5  # likeliest labels that an answer lists
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score of classified items. Its intervals, blind baseline and gain are made from `of` by resampling."""
+
+    name: str
+    # (probabilities (items, classes), number of the right class of each item) -> 0 to 1, or NaN for no score
+    of: Callable[[NDArray[np.float64], NDArray[np.int64]], float]
+
+
+ACCURACY, AUROC = Metric("accuracy", accuracy), Metric("AUROC", class_auroc)
+
+
+class LabelObjectives(Objectives):
+    """Fine-tuning of a classifier by labels of the data."""
+
+    kind: Literal["labels"] = "labels"
+    """Kind of objectives."""
+    head: str = "classify"
+    """Head that classifies; it has the name of the task."""
+
+    def schedule(self, vocabulary: Vocabulary) -> Schedule:
+        return together(ClassifyStatement(self.head))
+
+
+@dataclass(frozen=True)
+class Labels(Verdicts):
+    """Scoring and baselines of a classifier. A prediction's result is the probability of each label."""
+
+    metrics: tuple[Metric, ...] = (ACCURACY, AUROC)
+
+    @property
+    def scoring(self) -> TaskScoring:
+        return replace(super().scoring, shown=tuple(metric.name for metric in self.metrics))
+
+    def build(self, given: TaskOptions) -> VerdictTask:
+        if given.answers is None:
+            raise DataError(f"this model has no labels: fine-tune it first, `diptych finetune {self.task}`")
+        return LabelTask(self, given.tokens, given.max_words, given.answers.names)
+
+    def items(
+        self, predicted: Mapping[str, Any], records: Iterable[Record]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
+        """Return probabilities (items, classes), the right classes, and images of all items with a known label."""
+        known = self.known(records)
+        if not known:
+            raise DataError(f"no record has {self.noun} with labels to score; choose another split with --split")
+        given = [predicted[one.key] for _, one in known]
+        labels = sorted({one.label for _, one in known}.union(*given))
+        chances = np.array([[one.get(label, 0.0) for label in labels] for one in given], dtype=np.float64)
+        right = np.array([labels.index(one.label) for _, one in known], dtype=np.int64)
+        return chances, right, [picture for picture, _ in known]
+
+    def values(self, predicted: Mapping[str, Any], records: Sequence[Record]) -> dict[str, float]:
+        """Return each score that the records have, from 0 to 1."""
+        chances, right, _ = self.items(predicted, records)
+        values = {metric.name: metric.of(chances, right) for metric in self.metrics}
+        return {name: value for name, value in values.items() if not np.isnan(value)}
+
+    def score(
+        self, predicted: Mapping[str, Any], records: Sequence[Record], baselines: Baselines | None = None
+    ) -> Scores:
+        baselines = baselines or Baselines()
+        chances, right, pictures = self.items(predicted, records)
+        there = self.values(predicted, records)
+        scores = tuple(
+            baselines.score(metric.name, resampled_interval(partial(_of_rows, metric, chances, right), pictures))
+            for metric in self.metrics
+            if metric.name in there
+        )
+        drawn = f"intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {self.noun}"
+        left = [
+            f"{one.name} is left out: it needs items of several labels" for one in self.metrics if one.name not in there
+        ]
+        return Scores(self.task, scores, len(set(pictures)), len(right), notes=(drawn, *left, *baselines.notes))
+
+    def gain(self, first: Mapping[str, Any], second: Mapping[str, Any], records: Sequence[Record]) -> Score:
+        """Return the paired difference in the first metric, second minus first."""
+        (theirs, right, pictures), (ours, same, _) = (self.items(one, records) for one in (first, second))
+        metric = self.metrics[0]
+
+        def difference(rows: NDArray[np.int64]) -> float:
+            return _of_rows(metric, ours, same, rows) - _of_rows(metric, theirs, right, rows)
+
+        return score_of(metric.name, resampled_interval(difference, pictures))
+
+    def baselines(self, records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
+        """Return the blind baseline of the texts, with the probabilities of a bigram classifier."""
+        made = super().baselines(records, training)
+        if made.predicted is None:
+            return made
+        scored, learnt = ([one for _, one in self.known(some)] for some in (records, training))
+        codes = self.codes((*scored, *learnt))
+        known, queries = ([self.as_question(one, codes[one.label]) for one in some] for some in (learnt, scored))
+        chances = [*text_probabilities(known, queries).values()]
+        given = {
+            one.key: {label: chance.get(code, 0.0) for label, code in codes.items()}
+            for one, chance in zip(scored, chances, strict=True)
+        }
+        by_rule = {key: {label: 1.0} for key, label in made.predicted.items()}
+        both = self.values(given, records), self.values(by_rule, records)
+        blind = {name: max(one[name] for one in both if name in one) for name in {**both[0], **both[1]}}
+        main = self.metrics[0].name
+        better = given if both[0].get(main, 0.0) >= both[1].get(main, 0.0) else by_rule
+        return Baselines(blind, {}, made.notes, better)
+
+    def answered(self, predicted: Mapping[str, Any]) -> dict[str, str]:
+        return {f"{key}/{self.task}": max(one, key=one.__getitem__) for key, one in predicted.items()}
+
+
+@dataclass(frozen=True)
+class LabelTask(VerdictTask):
+    """Classify each text with its image by the model's list of labels."""
+
+    names: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        return self.names
+
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
+        """Return the probability of each label."""
+        rows = zip(batch.keys, self.probabilities(model, batch).tolist(), strict=True)
+        return [{"key": key, self.verdicts.key: dict(zip(self.names, row, strict=True))} for key, row in rows]
+
+    def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
+        """Return each score, times 100."""
+        assert isinstance(self.verdicts, Labels)
+        predicted = {prediction["key"]: prediction[self.verdicts.key] for prediction in predictions}
+        return {name: 100 * value for name, value in self.verdicts.values(predicted, records).items()}
+
+
+def _of_rows(metric: Metric, chances: NDArray[np.float64], right: NDArray[np.int64], rows: NDArray[np.int64]) -> float:
+    return metric.of(chances[rows], right[rows])
+
+
+def _judged(task: str, record: Record) -> Iterator[Judged]:
+    for one in record.more.get(task, ()):
+        yield Judged(one.key, one.text, one.answers[0].strip() if one.answers else None)
+
+
+def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
+    """Collect the labels that `at_least` items have, in order; at most the `most` frequent ones."""
+    counts = Counter(one.label for record in records for one in _judged(task, record) if one.label)
+    frequent = sorted(sorted(label for label, n in counts.items() if n >= at_least), key=lambda one: -counts[one])
+    if len(names := sorted(frequent[:most])) < 2:
+        raise DataError(
+            f"the training records have {len(names)} labels of {task}{''.join(f' ({name})' for name in names)}, and a "
+            "classifier needs two; give texts with labels, such as "
+            f'{{"image": "a.jpg", "more": {{"{task}": [{{"text": "...", "answers": ["LABEL"]}}]}}}}'
+        )
+    return Answers(tuple(names), task=task)
+
+
+class ClassifyRequest(interface.TaskRequest):
+    text: Annotated[interface.Text, interface.Form("Text", "what a day", argument="texts", each=True)] = Field(
+        description="Text that belongs to the picture, such as 'what a day'."
+    )
+
+
+class Classified(interface.TaskAnswer):
+    text: str
+    label: str = Field(description="The likeliest label of the training data.")
+    probability: float = Field(description="Probability of the label.")
+    labels: interface.ShareTable = Field(description="The likeliest labels with their probabilities.")
+
+
+def _classify(
+    task: str, model: interface.TaskModel, requests: Sequence[tuple[Record, ClassifyRequest]]
+) -> list[Classified]:
+    records = []
+    for number, (record, request) in enumerate(requests):
+        interface.require_text("a text", request.text, "what a day")
+        records.append(replace(record, more={**record.more, task: (TaskItem(str(number), request.text),)}))
+    answers = []
+    for (record, request), one in zip(requests, model.ask(records), strict=True):
+        ranked = sorted(one["probabilities"].items(), key=lambda pair: -pair[1])
+        answers.append(
+            Classified(
+                picture=record.key,
+                precision=model.precision(len(requests)),
+                text=request.text,
+                label=ranked[0][0],
+                probability=ranked[0][1],
+                labels=interface.ShareTable(title="The likeliest labels", rows=tuple(ranked[:SHOWN])),
+            )
+        )
+    return answers
+
+
+def _view(request: ClassifyRequest, message: Classified) -> interface.PageView:
+    verdict = f"{message.label}, {interface.percent(message.probability)} sure"
+    return interface.PageView(summary=f"{request.text}: {message.label}", verdicts=(verdict,), tables=(message.labels,))
+
+
+def classifier(
+    name: str, *, title: str, learns: str, verb: str, help: str, does: str, noun: str = "texts",
+    metrics: tuple[Metric, ...] = (ACCURACY, AUROC), batch: int = 64, max_words: int = 24,
+) -> TaskSpec:  # fmt: skip
+    """Make the task that classifies an image with a text by the labels of the training data.
+
+    - name: of the task, of its items in `Record.more`, and of its head.
+    - title, learns, noun: of a report; "a model that learns to ..."; what is scored, in the plural.
+    - verb, help, does: of the command line, the service and its page; "It ..." on a model's card.
+    - metrics: the main one first, by which validation chooses weights.
+    """
+    labels = Labels(name, noun, "probabilities", {}, partial(_judged, name), metrics)
+    return TaskSpec(
+        name=name,
+        title=title,
+        learns=learns,
+        field=name,
+        head=name,
+        build=labels.build,
+        training=TaskTraining(
+            watched=metrics[0].name,
+            objectives=(LabelObjectives,),
+            small=Small(LabelObjectives(head=name), batch, max_words),
+            answers=partial(labels_of, name),
+        ),
+        scoring=labels.scoring,
+        interface=interface.TaskInterface(
+            verb=verb,
+            help=help,
+            words=interface.InterfaceWords(
+                does=does,
+                example=f'print(model.predict("{name}", "photo.jpg", text="what a day").label)',
+            ),
+            request=ClassifyRequest,
+            response=Classified,
+            answer=partial(_classify, name),
+            lines=lambda answer, alone: [answer.label if alone else f"{answer.label}: {answer.text}"],
+            view=_view,
+        ),
+    )

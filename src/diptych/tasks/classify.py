@@ -1,0 +1,14 @@
+"""Classification of an image with a text, such as a meme, by labels of the data (Hateful Memes, arXiv 2005.04790)."""
+
+from diptych.core.labels import CLASSIFY as NAME
+from diptych.runtime.verbs import TASK_VERBS
+from diptych.tasks.classifier import classifier
+
+CLASSIFY = classifier(
+    NAME,
+    title="Classes",
+    learns="classify",
+    verb="classify",
+    help=TASK_VERBS["classify"].help,
+    does="classifies a picture with a text by labels of its training data",
+)
