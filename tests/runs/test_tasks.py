@@ -17,7 +17,7 @@ TOKENS = Tokens.train(["a dog"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_recipe_has_a_task_and_a_score_that_shall_rise(name: str) -> None:
     recipe = RECIPES[name]()
-    assert make_task(recipe, TOKENS, Answers(("<unk>", "yes"))).samples(Record("a")) == []
+    assert make_task(recipe, TOKENS, Answers(("<unk>", "yes"), task=recipe.task)).samples(Record("a")) == []
     assert TASKS[recipe.task].training.watched
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
@@ -115,9 +115,10 @@ class Learner:
         self.schedule.check(model.provides, self.recipe.system, type(model))
         return model
 
-    def samples(self, record: Record) -> list[Sample]:
-        """Return the training samples of a record."""
-        return self.task.samples(record)
+    @property
+    def samples(self) -> ToSamples:
+        """What makes the training samples of a record; loading processes unpickle it."""
+        return self.task.samples
 
     def _schedule(self) -> Schedule:
         return self.recipe.objectives.schedule(self.tokens.vocabulary)
@@ -245,10 +246,10 @@ class RewardedLearner(Learner):
         reward = corpus if self.objectives.references == "paper" else BatchCider(self.tokens)
         return self.objectives.rewarded(self.tokens.vocabulary, reward, self.recipe.decoding.max_words)
 
-    def samples(self, record: Record) -> list[Sample]:
-        """Return one sample per image if all references are scored at once, else one per reference."""
-        samples = self.task.samples(replace(record, captions=human_captions(record)))
-        return samples[:1] if self.objectives.references == "paper" else samples
+    @property
+    def samples(self) -> ToSamples:
+        """One sample per image if all references are scored at once, else one per reference."""
+        return partial(_of_people, self.task, 1 if self.objectives.references == "paper" else None)
 
     def _text_notes(self) -> Iterator[str]:
         """Yield warnings: images without references, and a high learning rate. Captions are not cut."""
@@ -263,6 +264,10 @@ class RewardedLearner(Learner):
                 f"warning: learning rate {rate:g} is {rate / usual:.0f} times that of {self.recipe.name} ({usual:g}); "
                 "at such rates self-critical training forgets what the model had learnt"
             )
+
+
+def _of_people(task: Task, most: int | None, record: Record) -> list[Sample]:
+    return task.samples(replace(record, captions=human_captions(record)))[:most]
 
 
 def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers | None, out: Path) -> Learner:
