@@ -95,12 +95,21 @@ class Skips:
     def worded(self, entries: JsonValue, kind: type[V], text_of: Callable[[V], str], what: str) -> tuple[str, ...]:
         """Return the texts with words of a JSON list's entries; count empty ones as `what`."""
 
-        def one(entry: V, value: JsonValue) -> str:
-            if not (text := text_of(entry)).strip():
-                self.add(what, value.where())
-            return text
+        texts: tuple[str, ...] = self.captions(entries, kind, lambda one: (text_of(one), None), what)["captions"]
+        return texts
 
-        return tuple(text for text in self.each(entries, kind, one) if text.strip())
+    def captions(
+        self, entries: JsonValue, kind: type[V], of: Callable[[V], tuple[str, Any]], what: str
+    ) -> dict[str, Any]:
+        """Return the texts with words, and their ids, as fields of `Record`; count empty texts as `what`."""
+
+        def one(entry: V, value: JsonValue) -> tuple[str, Any]:
+            text, name = of(entry)
+            if not text.strip():
+                self.add(what, value.where())
+            return text, name
+
+        return named_captions(pair for pair in self.each(entries, kind, one) if pair[0].strip())
 
     def __str__(self) -> str:
         parts = ((what, f"{count:,}", SEPARATOR.join(self.places[what])) for what, count in self.counts.items())
@@ -339,6 +348,13 @@ def number_of_name(key: str) -> int | None:
 def image_id_of(name: str, number: int | None) -> int | None:
     """Return `Record.image_id` of an image with this number; None if that is the number in its name."""
     return None if number == number_of_name(key_of_name(name)) else number
+
+
+def named_captions(captions: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of `Record` for captions and the ids, texts or numbers, that their file gave them."""
+    listed = list(captions)
+    ids = tuple(str(one) if isinstance(one, int | str) else "" for _, one in listed)
+    return {"captions": tuple(text for text, _ in listed), "caption_ids": ids if any(ids) else ()}
 
 
 def key_of(split: str, image_id: int) -> str:
