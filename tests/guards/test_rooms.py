@@ -11,7 +11,7 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-MOST_LINES = 39_900  # of code; 39,650 before checks of what packages return and owners of names (issue W)
+MOST_LINES = 40_050  # of code; 39,900 before reading an LMDB that is cut short, and limits of bad entries (issue Y)
 
 
 def test_all_is_in_at_most_seventeen_rooms() -> None:
