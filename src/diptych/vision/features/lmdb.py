@@ -124,8 +124,8 @@ class Database:
     def read(self, name: str) -> Raw:
         where, value = f"{self.path}, {name}", self._value(name.encode())
         if value is None:
-            found = "nothing there" if self._open.cut is None else "an LMDB that is cut short before it"
-            refuse(where, found, "regions, as its list of names has it", AGAIN)
+            shown = "nothing there" if self._open.cut is None else "an LMDB that is cut short before it"
+            refuse(where, shown, "regions, as its list of names has it", AGAIN)
         if value.startswith(ZIP):
             return read_npz(io.BytesIO(value), where)
         if value.startswith(PICKLE):
