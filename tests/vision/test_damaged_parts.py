@@ -20,6 +20,8 @@ from PIL import Image
 from diptych.core import Record
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
+from diptych.data.store.store import Store
+from diptych.runs.extraction import extract_regions
 from diptych.runtime.errors import DataError
 from diptych.vision.archives import damaged_members, members
 from diptych.vision.detectors.given import GivenRegions
@@ -216,3 +218,26 @@ def test_a_picture_inside_an_npz_of_its_own_costs_itself(tmp_path: Path) -> None
     assert len(detector.detect([], [Record(second.stem)])[0])
     with pytest.raises(DataError, match=r"npz"):
         detector.detect([], [Record(first.stem)])
+
+
+def test_many_damaged_features_are_an_error_unless_allowed(tmp_path: Path) -> None:
+    """More than 10 and 1%; the store keeps the others, and images without features are no damage."""
+    records = []
+    for number in range(24):
+        records.append(Record(f"{number:02d}", size=(10, 10)))
+        content = np.full((2, 4), number if number > 11 else np.nan, np.float32)
+        if number < 23:
+            boxes = np.array([[0, 0, 9, 9]] * 2, np.float32)
+            np.savez(tmp_path / f"{number:02d}.npz", features=content, boxes=boxes, width=10, height=10)
+
+    def extracted(first: int, **options: bool) -> tuple[int, int]:
+        some = records[first:]
+        done = extract_regions(some, GivenRegions.of(tmp_path, some), tmp_path / f"store {first}", **options)  # type: ignore[arg-type]
+        return done.written, len(done.failed)
+
+    assert extracted(2) == (11, 11), "10 are damaged, and one has none"
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"12 of 24 entries make no sense, wanted at most 10 or 1% .* --skip-bad"):
+            extracted(0)
+        assert len(Store(tmp_path / "store 0")) == 11
+    assert extracted(0, skip_bad=True) == (0, 13)

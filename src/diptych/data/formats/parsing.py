@@ -81,12 +81,8 @@ class Skips:
     def check(self) -> None:
         """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, make no sense."""
         for bad, number in self._read.values():
-            if bad > MOST_BAD and bad > number * BAD_SHARE and not self.allowed:
-                raise DataError(
-                    f"{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
-                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or read the others with --skip-bad "
-                    "(Python: skip_bad=True)"
-                )
+            if not self.allowed:
+                refuse_many(bad, number, self.places.get(BAD, []))
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
         """Return the texts with words of a JSON list; count empty ones as `what`."""
@@ -117,6 +113,16 @@ class Skips:
 
 
 _TEXT: Any = Words
+
+
+def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> None:
+    """Raise DataError if more than MOST_BAD entries, and more than BAD_SHARE of them, make no sense."""
+    if bad > MOST_BAD and bad > number * BAD_SHARE:
+        raise DataError(
+            f"{where}{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
+            f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or read the others with --skip-bad (Python: "
+            "skip_bad=True)"
+        )
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
