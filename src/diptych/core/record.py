@@ -21,6 +21,7 @@ ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # the same, with tags that name objects
 ToldText = Annotated[str, "label"]  # text that no model reads; mirroring still swaps left and right in it
 Corners = Annotated[tuple[float, float, float, float], "box"]  # x1, y1, x2, y2 as fractions of the image
+Fingerprint = tuple[int, int, int] | tuple[int, int]
 CellRow = Annotated[str, "cells"]  # one row of a mask, from left to right
 
 
@@ -128,8 +129,9 @@ class Record:
     image_id: int | None = field(default=None, repr=False)
     # The names that the data set gave the captions, in their order; "": none. Captions after the last have none.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
-    # Content hash and difference hash of the image (diptych.vision.fingerprints), once it was opened for extraction.
-    fingerprint: tuple[int, int] | None = field(default=None, repr=False, metadata=ONE_SOURCE)
+    # Content hash of the image, difference hash, and that of its mirrored copy, which stores made before 0.1 lack
+    # (diptych.vision.fingerprints), once it was opened for extraction.
+    fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
