@@ -3,7 +3,7 @@
 Images are compared by their fingerprints (`diptych.vision.fingerprints`): equal content hashes are the same image,
 difference hashes that differ in at most NEAR of 64 bits are near copies, as are those of mirrored test images. Of 300
 drawn test images saved as JPEGs of quality 75 all but 2 stay within 4 bits, and none is within 7 bits of another image
-among 3,000; of 600 none is within 8 bits of the mirrored copy of another.
+among 3,000. Of 600 none is within 8 bits of the mirrored copy of another.
 """
 
 from __future__ import annotations

@@ -176,11 +176,13 @@ def read_text(path: Path) -> str:
     """Return the text of a file without its byte order mark. Raises DataError."""
     try:
         with _readable(path):
-            return bytes_of(path).decode("utf-8-sig")
+            content = bytes_of(path)
+            return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        now = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise DataError(
             f"{path}: found bytes that are not UTF-8 (at byte {error.start}), wanted UTF-8 text; convert it, "
-            f"for instance: iconv -f latin1 -t utf-8 {path.name}"
+            f"for instance: iconv -f {now} -t utf-8 {path.name}"
         ) from None
 
 
@@ -359,7 +361,8 @@ def image_id_of(name: str, number: int | None) -> int | None:
 def named_captions(captions: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return the fields of `Record` for captions and the ids, texts or numbers, that their file gave them."""
     listed = list(captions)
-    ids = tuple(str(one) if isinstance(one, int | str) else "" for _, one in listed)
+    whole = (int(one) if isinstance(one, float) and one.is_integer() else one for _, one in listed)
+    ids = tuple(str(one) if isinstance(one, int | str) and not isinstance(one, bool) else "" for one in whole)
     return {"captions": tuple(text for text, _ in listed), "caption_ids": ids if any(ids) else ()}
 
 

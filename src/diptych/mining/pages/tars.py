@@ -14,6 +14,7 @@ from typing import IO, Self
 from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.texts import LONGEST
 from diptych.runtime.files import parse_json
+from diptych.vision.archives import text_keys
 from diptych.vision.image_files import ENDINGS
 
 HERE = "file:"  # prefix of addresses of images on this disk or in a tar
@@ -49,9 +50,10 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
     places = sorted(at for at in blocks if at - tarfile.BLOCKSIZE not in blocks)  # the first block of each
     damaged = [f"a tar damaged at byte {at}: its whole files after that are read" for at in places[:NAMED]]
     faults = [*damaged, *["a tar damaged at further places"] * len(places[NAMED:]), *faults]
+    keys = text_keys(pictures, texts)
     for stem, name in pictures.items():
         caption, page = about.get(stem, (None, ""))
-        text = texts.get(stem) or caption
+        text = texts.get(keys.get(stem, stem)) or caption
         yield inputs.InputLine(_address(path, key, name), () if text is None else (text,), page)
     for fault in faults if faults or pictures else ["no pictures in the tar"]:
         yield inputs.InputLine(bad=fault)
