@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from diptych.mining.pages.texts import Vocabularies, english
 from diptych.mining.settings import Fetch, MiningSettings
 from diptych.storybook import web
 from diptych.storybook.web.plan import WORDS
-from diptych.storybook.web.serve import Live
+from diptych.storybook.web.serve import Server
 
 
 def cpu(job: Callable[[], Any], rounds: int) -> float:
@@ -132,7 +133,8 @@ def fetch(folder: Path, rounds: int) -> dict[str, float]:
     """CPU of client and server together, so the share is nearer to 1 than the clients' alone would be."""
     import aiohttp
 
-    with Live(folder) as server:
+    with Server(folder) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
         addresses = [
             f"http://{path.relative_to(folder / 'files').as_posix()}" for path in sorted(folder.glob("files/*/img/*"))
         ]
@@ -160,6 +162,7 @@ def fetch(folder: Path, rounds: int) -> dict[str, float]:
                     assert not [one.reason for one in found if one.reason]
 
         least, taken = cpu(lambda: asyncio.run(bare()), rounds), cpu(lambda: asyncio.run(ours()), rounds)
+        server.shutdown()
     return {"pictures": len(addresses), "floor_a_second": round(len(addresses) / least),
             "ours_a_second": round(len(addresses) / taken), "share_of_floor": round(least / taken, 3)}  # fmt: skip
 

@@ -288,6 +288,11 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     ),
     ("export", ("unified-vlp, caption, storybook-detector", "eager, fp32", "ms a picture"), "The same, eager"),
     ("scst_step", ("128 wide", "milliseconds_a_step"), "A step of SCST, small, 320 drawn captions: ms"),
+    (
+        "fingerprints",
+        ("of an image", "640 x 480", "fingerprint_ms"),
+        "The fingerprint of an image of 640 x 480 in extraction: ms",
+    ),
     ("cider", ("ratio", "reward"), "CIDEr-D as a reward: times as fast as pycocoevalcap"),
     ("loader", ("samples_per_second", "diptych, 2 threads"), "The loader, 2,048 features a region: samples a second"),
     (

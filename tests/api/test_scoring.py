@@ -1,6 +1,7 @@
 """Scores from Python, with their counts, and paired comparisons."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from diptych.models.decoding import DecodingOptions
 from diptych.runs.evaluation.augment import augment
 from diptych.runs.folder import open_model
 from diptych.runs.reports.tables import score_table
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.serving.model_facts import model_facts
 from tests.api.conftest import TINY
 
@@ -42,6 +43,19 @@ def test_a_model_is_scored_and_compared_on_the_same_images(captioner: Run, world
     assert None not in (cider.blind, cider.ceiling)
     same = compare(captioner.folder, model, Store(captioner.folder / "store"))
     assert (same.name, same.value, same.low, same.high) == ("CIDEr", 0, 0, 0)
+
+
+def test_data_with_many_bad_entries_is_scored_only_where_that_is_allowed(captioner: Run, world: Path) -> None:
+    records = [one for one in Dataset.read(world).records if one.split == "test"]
+    assert records[0].image is not None
+    folder = records[0].image.parent
+    lines = [{"image": one.image.name, "captions": one.captions, "split": "test"} for one in records if one.image]
+    bad = [{"image": lines[0]["image"], "captions": 5}] * 11
+    (folder / "own.jsonl").write_text("\n".join(map(json.dumps, [*lines, *bad])))
+    for score in (partial(evaluate, captioner.folder), partial(compare, captioner.folder, captioner.folder)):
+        with pytest.raises(DataError, match=r"11 of 17 entries make no sense.*skip_bad=True"):
+            score(folder / "own.jsonl")
+        score(folder / "own.jsonl", skip_bad=True)
 
 
 def test_few_items_are_shown_with_their_count_and_a_warning(captioner: Run) -> None:

@@ -1,16 +1,17 @@
 """Fingerprints of images: which are equal, which are near, and what a list of them keeps."""
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from diptych.core import Record
 from diptych.data.check import check
-from diptych.data.leakage import FILE, NEAR, Fingerprints, SeenImages, leakage, near_copies, prints_of
+from diptych.data.leakage import FILE, NEAR, Fingerprints, SeenImages, copies_across, leakage, near_copies, prints_of
 from diptych.data.store.loader import Loader
 from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.store import Store, StoreWriter
@@ -61,6 +62,19 @@ def test_images_without_an_edge_are_no_copies_of_each_other() -> None:
     red, blue = (Image.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
     assert seen(red).leakage(Fingerprints.of([image_fingerprint(np.asarray(blue))], 0)).near == 0
     assert seen(red).leakage(Fingerprints.of([image_fingerprint(np.asarray(red))], 0)).exact == 1
+
+
+def test_a_mirrored_copy_is_a_near_one() -> None:
+    """Also saved again as a JPEG, of another size; of 600 drawn images none is near the mirrored copy of another."""
+    trained = seen(*map(noise, range(5)))
+    content = io.BytesIO()
+    ImageOps.mirror(noise(3)).resize((81, 72)).save(content, "JPEG", quality=80)
+    copies = [ImageOps.mirror(noise(0)), Image.open(content), ImageOps.mirror(noise(7)), ImageOps.flip(noise(1))]
+    prints = [image_fingerprint(np.asarray(one)) for one in copies]
+    assert [trained.leakage(Fingerprints.of([one], 0)).near for one in prints] == [1, 1, 0, 0]
+    assert trained.leakage(Fingerprints.of([one[:2] for one in prints], 0)).near == 0, "of stores made before"
+    splits = {"train": {"a": image_fingerprint(np.asarray(noise(0)))}, "test": {"b": prints[0], "c": prints[2][:2]}}
+    assert list(copies_across(splits, ("val", "test"))) == [(("b", "test"), ("a", "train"))]
 
 
 def test_lists_are_joined_kept_and_checked(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ BY_BEARTYPE = "ignore:Do not use the `random` module"  # which looks at random i
 SIDES = 64  # boxes are multiples of it, which a mirror gives back without rounding
 # Of JSON lines the image's name is the key; what extraction and relations add is not written there.
 NOT_IN_LINES = {"key", "split", "image", "relations", "regions", "fingerprint"}
-PLAIN = {"key", "split", "kind", "by", "attributes"}  # strings that are no words of a person
+PLAIN = {"key", "split", "kind", "by", "attributes", "caption_ids"}  # strings that are no words of a person
 HINTS = get_type_hints(Record, include_extras=True)
 TEXTS = st.lists(st.sampled_from(("left", "RIGHT", "dog", "[0]", "été", "x")), min_size=1, max_size=4).map(" ".join)
 
@@ -85,7 +85,8 @@ def records() -> st.SearchStrategy[Record]:
 def whole(record: Record) -> Record:
     """With regions, and what a model wrote as one of the captions."""
     generated = tuple(replace(one, text=record.captions[0]) for one in record.generated)
-    return replace(record, generated=generated, regions=seen(1).regions)
+    ids = tuple(f"{number}" for number, _ in enumerate(record.captions))
+    return replace(record, generated=generated, caption_ids=ids, regions=seen(1).regions)
 
 
 def same(one: Record, other: Record) -> None:
@@ -146,7 +147,11 @@ def lines_of(record: Record) -> list[dict[str, Any]]:
         for name, items in record.more.items()
     }
     lines: list[dict[str, Any]] = [
-        {"captions": list(record.captions), "generated": [asdict(one) for one in record.generated]},
+        {
+            "captions": list(record.captions),
+            "caption_ids": list(record.caption_ids),
+            "generated": [asdict(one) for one in record.generated],
+        },
         *({"question": one.text, "answers": list(one.answers)} for one in record.questions),
         *({"expression": one.text, "box": pixels(one.box)} for one in record.expressions),
         *(asdict(c) | {"choices": list(c.answers), "answers": [], "answer": c.answer} for c in record.choices),

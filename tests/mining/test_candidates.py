@@ -138,6 +138,18 @@ def test_the_picture_that_a_page_shares_leads_a_list_and_two_figures() -> None:
     assert chosen(two, '<meta name="twitter:image" content="/two.jpg">') == ["http://a.test/two.jpg"]
 
 
+def test_an_itemprop_of_every_picture_chooses_none_of_them() -> None:
+    """As on a newspaper's page, whose first picture, above the text, is in no figure."""
+    items = "".join(
+        f'<figure class="item"><img itemprop="contentUrl" src="/up/{name}.jpg" alt="a kite {name}"></figure>{TEXT}'
+        for name in "abcd"
+    )
+    first = '<div class="media"><img itemprop="contentUrl" src="/first.jpg" alt="a red kite over the sea"></div>'
+    assert chosen(NEWS % (first + items)) == ["http://a.test/first.jpg"]
+    one = '<img itemprop="contentUrl" src="/k.jpg" alt="a kite"><figure><img src="/l.jpg" alt="a boat"></figure>'
+    assert chosen(NEWS % one) == ["http://a.test/k.jpg"]
+
+
 LD = '<script type="application/ld+json">%s</script>'
 
 

@@ -187,6 +187,40 @@ def test_a_packed_tar_that_is_damaged_is_told(tmp_path: Path) -> None:
     assert sum(why.startswith("a tar cut short") for why in told) > len(told) / 2
 
 
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_a_damaged_place_of_a_tar_costs_what_is_there(mode: str, tmp_path: Path) -> None:
+    content, headers = io.BytesIO(), list[int]()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for number in range(12):
+            for ending in ("png", "txt"):
+                member = tarfile.TarInfo(f"{number}.{ending}")
+                member.size = 700
+                headers.append(tar.offset)
+                tar.addfile(member, io.BytesIO(b"a dog " * 200))
+    whole = content.getvalue()
+
+    def read(damage: dict[int, bytes]) -> tuple[list[str], list[str]]:
+        damaged = bytearray(whole)
+        for at, new in damage.items():
+            damaged[at : at + len(new)] = new
+        (tmp_path / "x.tar").write_bytes(damaged if mode == "w" else gzip.compress(damaged))
+        lines = list(tar_lines(tmp_path / "x.tar", "key"))
+        there = {line.address for line in lines if not line.bad}
+        assert [len(body) for _, body in tar_pictures(tmp_path / "x.tar", "key", there)] == [700] * len(there)
+        return [line.address.rpartition("/")[2] for line in lines if not line.bad], [
+            one.bad for one in lines if one.bad
+        ]
+
+    assert read({}) == ([f"{number}.png" for number in range(12)], [])
+    for at in (0, 6, 12) if mode == "w" else (6, 12):  # a packed file without a header is not known as a tar
+        for new in (b"\xff" * 512, b"?" * 1100, b"\x00" * 100):
+            pictures, bad = read({headers[at]: new})
+            assert len(pictures) == 11
+            assert bad == [f"a tar damaged at byte {headers[at]}: its whole files after that are read"]
+    pictures, bad = read({headers[at]: b"\xff" * 512 for at in range(2, 12, 2)})
+    assert (len(pictures), bad[3:]) == (7, ["a tar damaged at further places"] * 2)
+
+
 def test_a_tar_is_never_held_whole(tmp_path: Path) -> None:
     count, size = 20, 2**20
     with tarfile.open(tmp_path / "x.tar", "w:gz") as tar:

@@ -1,13 +1,17 @@
 """Names of images in another form than on the disk, and folders of images with a table of the hub."""
 
+import io
+import tarfile
 from pathlib import Path
 from unicodedata import normalize
 
 import pytest
 from PIL import Image
 
+from diptych.core import Record
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
+from diptych.mining.pages.tars import tar_lines
 from diptych.runtime.errors import DataError
 
 
@@ -79,3 +83,83 @@ def test_a_metadata_csv_is_read_as_the_lines_are(tmp_path: Path) -> None:
         assert (second.key, second.captions) == ("2.png", ("a corner", "a blue corner"))
         assert skips.counts == {"entries that make no sense": 2, "empty captions": 1}
         assert "metadata.csv line 4: found no fields, wanted 3: file_name, text, n" in skips.first[BAD]
+
+
+CAPTIONED: dict[str, tuple[str, tuple[str, ...]]] = {  # what a file of each format calls two of three captions
+    "captions.json": (
+        '{"images": [{"id": 1, "file_name": "1.jpg"}], "annotations": [{"id": 91, "image_id": 1, "caption": "a dog"}, '
+        '{"id": 92, "image_id": 1, "caption": " "}, {"id": "b", "image_id": 1, "caption": "a cat"}]}',
+        ("91", "b"),
+    ),
+    "dataset_coco.json": (
+        '{"images": [{"filename": "1.jpg", "split": "val", "sentences": [{"raw": "a dog", "sentid": 91}, {"raw": ""}, '
+        '{"raw": "a cat"}]}]}',
+        ("91", ""),
+    ),
+    "region_descriptions.json": (
+        '[{"id": 1, "regions": [{"phrase": "a dog", "region_id": 91}, {"phrase": ""}, {"phrase": "a cat", '
+        '"region_id": 93}]}]',
+        ("91", "93"),
+    ),
+    "Flickr8k.token.txt": ("1.jpg#0\ta dog\n1.jpg#1\t\n1.jpg#2\ta cat\n", ("1.jpg#0", "1.jpg#2")),
+    "own.jsonl": ('{"image": "1.jpg", "captions": ["a dog", "", "a cat"], "caption_ids": [91, 92, "b"]}', ("91", "b")),
+    "lines.jsonl": (
+        '{"image": "1.jpg", "captions": ["a dog"]}\n{"image": "1.jpg", "captions": ["a cat"], "caption_ids": ["b"]}',
+        ("", "b"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAPTIONED)
+def test_ids_of_captions_are_kept(name: str, tmp_path: Path) -> None:
+    content, ids = CAPTIONED[name]
+    (tmp_path / name).write_text(content)
+    (record,) = read(tmp_path / name, need_pictures=False)
+    assert (record.captions, record.caption_ids) == (("a dog", "a cat"), ids)
+
+
+def test_ids_that_are_not_one_a_caption_cost_their_line(tmp_path: Path) -> None:
+    whole = '{"image": "1.jpg", "captions": ["a dog"]}\n'
+    (tmp_path / "own.jsonl").write_text(whole + '{"image": "2.jpg", "captions": ["a cat"], "caption_ids": [1, 2]}')
+    skips = Skips()
+    (record,) = read(tmp_path / "own.jsonl", need_pictures=False, skips=skips)
+    assert (record.key, "found 2 ids, wanted one for each of 1 captions" in skips.first[BAD]) == ("1.jpg", True)
+
+
+def test_ids_of_captions_stay_with_them_where_records_are_joined() -> None:
+    without, named = Record("a", captions=("x", "y")), Record("a", captions=("z",), caption_ids=("7",))
+    assert without.joined(named).caption_ids == ("", "", "7")
+    assert [named.joined(without).caption_id(number) for number in range(3)] == ["7", "", ""]
+    assert named.joined(without).joined(named).caption_ids == ("7", "", "", "7")
+
+
+def test_keys_with_dots_follow_webdatasets_rule(tmp_path: Path) -> None:
+    """Where the whole names are not those of a pair, the part before the first dot is the key, if it is one pair's."""
+    names = [
+        ("1.input.jpg", "1.outputs.txt"), ("2.a.jpg", "2.a.txt"), ("2.b.jpg", "2.b.txt"), ("v1.5/3.jpg", "v1.5/3.txt"),
+    ]  # fmt: skip
+    alone = ["4.a.jpg", "4.b.jpg", "4.c.txt", "5.jpg", "6.txt"]
+    content = io.BytesIO()
+    Image.effect_noise((400, 400), 90).convert("RGB").save(content, "JPEG")
+    with tarfile.open(tmp_path / "0.tar", "w") as tar:
+        for name in (*(one for pair in names for one in pair), *alone):
+            body = content.getvalue() if name.endswith("jpg") else f"a dog of {name}".encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            tar.addfile(member, io.BytesIO(body))
+    skips = Skips()
+    records = read(tmp_path, skips=skips)
+    wanted = {image: f"a dog of {text}" for image, text in names}
+    assert {str(one.image).partition("0.tar/")[2]: one.captions[0] for one in records} == wanted
+    assert skips.counts == {"pictures without a caption": 3, "captions without a picture": 2}
+    lines = [one for one in tar_lines(tmp_path / "0.tar", "k") if one.texts]
+    assert {one.address.partition("0.tar/")[2]: one.texts[0] for one in lines} == wanted
+
+
+def test_utf_16_is_named_with_its_remedy_and_whole_numbers_are_ids(tmp_path: Path) -> None:
+    line = '{"image": "1.jpg", "captions": ["a dog", "a cat", "x"], "caption_ids": [5.0, true, 1.5]}'
+    (tmp_path / "own.jsonl").write_text(line, "utf-16")
+    with pytest.raises(DataError, match=r"iconv -f utf-16 -t utf-8 own\.jsonl"):
+        read(tmp_path / "own.jsonl", need_pictures=False)
+    (tmp_path / "own.jsonl").write_text(line)
+    assert read(tmp_path / "own.jsonl", need_pictures=False)[0].caption_ids == ("5", "", "")

@@ -30,9 +30,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_keys(one: Record) -> Record:
-    """Public forms number questions and expressions in their own way."""
+    """Public forms number captions, questions and expressions in their own way."""
     return replace(
         one,
+        caption_ids=(),
         questions=tuple(replace(question, key="") for question in one.questions),
         expressions=tuple(replace(expression, key="") for expression in one.expressions),
     )

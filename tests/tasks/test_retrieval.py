@@ -55,6 +55,16 @@ def test_the_table_is_that_of_pairs_one_by_one():
     assert {name: 100 * value for name, value in recalls(ranks).items()}.items() <= scored.items()
     assert predict_records(TASK, model, RECORDS) == found
     assert len(found[0]["first"]) == min(10, len(gallery.captions))
+    assert not {"caption_id", "first_ids"} & {name for one in found for name in one}
+
+
+def test_rankings_name_captions_as_their_data_did():
+    records = [replace(RECORDS[0], caption_ids=("91",)), *RECORDS[1:]]
+    gallery = RetrievalGallery.of(records)
+    table = np.eye(len(gallery.keys), len(gallery.captions), dtype=np.float32) + 1
+    found = rankings(gallery, table)
+    assert found[0]["first_ids"][:2] == ["91", ""]
+    assert [one.get("caption_id") for one in found if one["asks"] == "pictures"][:2] == ["91", None]
 
 
 def toy_batch(one: Record, text: str):

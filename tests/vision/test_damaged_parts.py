@@ -7,6 +7,7 @@ import json
 import pickle
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from PIL import Image
 from diptych.core import Record
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
+from diptych.data.store.store import Store
+from diptych.runs.extraction import extract_regions
 from diptych.runtime.errors import DataError
 from diptych.vision.archives import damaged_members, members
 from diptych.vision.detectors.given import GivenRegions
+from diptych.vision.features.files import open_features
 from tests.vision.test_bad_features import JSON, VLP, copied
 from tests.vision.test_features import FILES, IDS, PREFIX
 
@@ -121,6 +125,43 @@ def test_an_entry_of_an_lmdbs_list_that_is_no_name_costs_itself(bad: Any, tmp_pa
     assert any("1 entries that are no names" in note for note in detector.files.notes)
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_lmdb_that_is_cut_gives_its_whole_entries(listed: bool, tmp_path: Path) -> None:
+    """At any place: what is read is what was written, or refused by name."""
+    names, folder = [f"{number}" for number in range(40)], tmp_path / "a"
+    with lmdb.open(str(folder), map_size=2**24) as environment:
+        for name in names:  # entries that fill a part of a page, and such that fill several
+            with environment.begin(write=True) as held:
+                rows = np.full((1 + int(name) % 3, 90 if int(name) % 2 else 700), int(name), np.float32)
+                info = {"features": rows, "bbox": np.array([[0, 0, 9, 9]] * len(rows)), "num_boxes": len(rows)}
+                size = {"image_width": 10, "image_height": 10}
+                held.put(name.encode(), pickle.dumps(info | size))
+        if listed:
+            with environment.begin(write=True) as held:
+                held.put(b"keys", pickle.dumps([name.encode() for name in names]))
+    whole = (folder / "data.mdb").read_bytes()
+    read, refused = list[int](), list[str]()
+    for at in range(2 * 4096, len(whole), 5 * 4096 + 999):
+        cut = tmp_path / f"{at}"
+        cut.mkdir()
+        (cut / "data.mdb").write_bytes(whole[:at])
+        try:
+            files = open_features(cut)
+        except DataError as error:
+            refused.append(str(error))
+            continue
+        assert any("it is cut short" in note for note in files.notes)
+        found = []
+        for name in names:
+            with suppress(DataError):
+                found.append((name, files.read(Record(name), lambda raw: raw.features)))
+        assert all((features == int(name)).all() for name, features in found)
+        read.append(len(found))
+    assert all("it is cut short and no entry is whole" in error for error in refused)
+    assert read == sorted(read)
+    assert read[-1] >= 35
+
+
 def test_a_damaged_file_of_many_costs_itself(tmp_path: Path) -> None:
     """A part of an h5 release, the first of many files by which a folder is recognised, a line that names a zip."""
     folder = copied(VLP, tmp_path)
@@ -177,3 +218,26 @@ def test_a_picture_inside_an_npz_of_its_own_costs_itself(tmp_path: Path) -> None
     assert len(detector.detect([], [Record(second.stem)])[0])
     with pytest.raises(DataError, match=r"npz"):
         detector.detect([], [Record(first.stem)])
+
+
+def test_many_damaged_features_are_an_error_unless_allowed(tmp_path: Path) -> None:
+    """More than 10 and 1%; the store keeps the others, and images without features are no damage."""
+    records = []
+    for number in range(24):
+        records.append(Record(f"{number:02d}", size=(10, 10)))
+        content = np.full((2, 4), number if number > 11 else np.nan, np.float32)
+        if number < 23:
+            boxes = np.array([[0, 0, 9, 9]] * 2, np.float32)
+            np.savez(tmp_path / f"{number:02d}.npz", features=content, boxes=boxes, width=10, height=10)
+
+    def extracted(first: int, **options: bool) -> tuple[int, int]:
+        some = records[first:]
+        done = extract_regions(some, GivenRegions.of(tmp_path, some), tmp_path / f"store {first}", **options)  # type: ignore[arg-type]
+        return done.written, len(done.failed)
+
+    assert extracted(2) == (11, 11), "10 are damaged, and one has none"
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"12 of 24 entries make no sense, wanted at most 10 or 1% .* --skip-bad"):
+            extracted(0)
+        assert len(Store(tmp_path / "store 0")) == 11
+    assert extracted(0, skip_bad=True) == (0, 13)

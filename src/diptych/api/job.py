@@ -103,7 +103,13 @@ class TrainingJob:
         features = None if self.options.features is None else Path(self.options.features)
         stores = {
             name: store_of(
-                opened, path, self.out / f"store{'-' * bool(name)}{name}", detector, make_console(), features
+                opened,
+                path,
+                self.out / f"store{'-' * bool(name)}{name}",
+                detector,
+                make_console(),
+                features,
+                self.options.skip_bad,
             )
             for name, (path, opened) in self.data.items()
         }

@@ -27,7 +27,7 @@ from diptych.tasks.scores import Score, Scores
 @torch_unchanged()
 def evaluate(
     model: Any, data: Data, *, split: str = "test", task: str | None = None, features: AnyPath | None = None,
-    without_images: bool = False,
+    without_images: bool = False, skip_bad: bool = False,
 ) -> Scores:  # fmt: skip
     """Score a model on a split: values times 100 with 95% intervals, a blind baseline and a ceiling where they exist.
 
@@ -37,17 +37,20 @@ def evaluate(
         split: whose records are scored; several joined by +.
         task: default: the one that the model was trained for.
         features: file or folder of region features, for a model that was trained on given ones.
+        skip_bad: read data in which more than 10 and 1% of the entries make no sense.
         without_images: score with blank regions, and the paired gain of the same model with images.
 
     Raises RecipeError, DataError and CheckpointError.
     """
     folder = folder_of(model)
-    with scored_store(data, folder, Options(features=features)) as store:
+    with scored_store(data, folder, Options(features=features, skip_bad=skip_bad)) as store:
         return score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
 
 
 @torch_unchanged()
-def compare(first: Any, second: Any, data: Data, *, split: str = "test", task: str | None = None) -> Score:
+def compare(
+    first: Any, second: Any, data: Data, *, split: str = "test", task: str | None = None, skip_bad: bool = False
+) -> Score:
     """Compare two models on the same images: the score of the second minus that of the first, times 100.
 
     Its 95% interval is of a paired bootstrap over images (Koehn, EMNLP 2004): the two differ where it excludes 0.
@@ -64,8 +67,9 @@ def compare(first: Any, second: Any, data: Data, *, split: str = "test", task: s
             "by task=..., or evaluate each by itself"
         )
     alike = folders[0].contract == folders[1].contract  # regions are found once for both
+    given = Options(skip_bad=skip_bad)
     with ExitStack() as stack:
-        stores = [stack.enter_context(scored_store(data, one, Options(), split)) for one in folders[: 2 - alike]]
+        stores = [stack.enter_context(scored_store(data, one, given, split)) for one in folders[: 2 - alike]]
         predicted = [
             predict(model, store, split, task, console=make_console())
             for model, store in zip(folders, 2 * stores, strict=False)
@@ -91,4 +95,6 @@ def scored_store(data: Data, model: ModelFolder, options: Options, split: str | 
         opened = [record for record in opened if record.split in splits_in(split)] or opened
     features = None if options.features is None else Path(options.features)
     with TemporaryDirectory() as scratch:
-        yield store_of(opened, path, Path(scratch) / "store", str(model.folder), make_console(), features)
+        yield store_of(
+            opened, path, Path(scratch) / "store", str(model.folder), make_console(), features, options.skip_bad
+        )

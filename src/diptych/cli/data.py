@@ -242,7 +242,7 @@ def extract(
     )  # fmt: skip
     opened = with_image_feature(opened, image_feature)
     hold(out, "store")
-    done = extract_regions(records, opened, out, console(), batch_size, processes, engine.value, device)
+    done = extract_regions(records, opened, out, console(), batch_size, processes, engine.value, device, skip_bad)
     print(json.dumps({"store": str(out), **vars(done)}) if as_json else f"{done.summary()}; {out}")
 
 

@@ -153,6 +153,7 @@ def compare(
     data: Path = Option(..., help="Store to score on, or data of your own, whose regions are extracted first."),
     split: str = Option("test", help="Split whose records are scored."),
     task: str | None = Option(None, help="Task to score, if it is not the one the models were last trained for."),
+    skip_bad: SkipBad = False,
     revision: list[str] | None = Option(None, help="Revision of A and B on the hub; given twice: of A, then of B."),
     as_json: AsJson = False,
 ) -> None:
@@ -163,7 +164,7 @@ def compare(
     if len(given) > 2:
         raise RecipeError(f"found --revision {len(given)} times, wanted one of both models, or one of A and one of B")
     one, other = (open_folder(name, revision=of) for name, of in ((first, given[0]), (second, given[-1])))
-    gain = compare_models(one, other, data, split=split, task=task)
+    gain = compare_models(one, other, data, split=split, task=task, skip_bad=skip_bad)
     if as_json:
         print(json.dumps({"score": gain.name, **gain.to_json()}))
         return

@@ -21,6 +21,7 @@ ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # the same, with tags that name objects
 ToldText = Annotated[str, "label"]  # text that no model reads; mirroring still swaps left and right in it
 Corners = Annotated[tuple[float, float, float, float], "box"]  # x1, y1, x2, y2 as fractions of the image
+Fingerprint = tuple[int, int, int] | tuple[int, int]
 CellRow = Annotated[str, "cells"]  # one row of a mask, from left to right
 
 
@@ -126,8 +127,11 @@ class Record:
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
     # The number that the data set gave the image, where its name is not that number.
     image_id: int | None = field(default=None, repr=False)
-    # Content hash and difference hash of the image (diptych.vision.fingerprints), once it was opened for extraction.
-    fingerprint: tuple[int, int] | None = field(default=None, repr=False, metadata=ONE_SOURCE)
+    # The names that the data set gave the captions, in their order; "": none. Captions after the last have none.
+    caption_ids: tuple[str, ...] = field(default=(), repr=False)
+    # Content hash of the image, difference hash, and that of its mirrored copy, which stores made before 0.1 lack
+    # (diptych.vision.fingerprints), once it was opened for extraction.
+    fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
@@ -135,6 +139,10 @@ class Record:
     def content(self) -> int | str:
         """What copies of the image under other keys share: its content hash; the key where that is not known."""
         return self.key if self.fingerprint is None else self.fingerprint[0]
+
+    def caption_id(self, number: int) -> str:
+        """Return the name that the data set gave a caption; "" if it gave none."""
+        return self.caption_ids[number] if number < len(self.caption_ids) else ""
 
     def best_regions(self, most: int) -> "Record":
         """Keep only the `most` regions of highest confidence."""
@@ -166,7 +174,9 @@ class Record:
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:
         for one in fields(self):
             first, second = getattr(self, one.name), getattr(other, one.name)
-            if isinstance(first, Mapping):
+            if one.name == "caption_ids":
+                yield one.name, (first + ("",) * (len(self.captions) - len(first)) if second else first) + second
+            elif isinstance(first, Mapping):
                 yield one.name, {name: first.get(name, ()) + second.get(name, ()) for name in {**first, **second}}
             elif one.default == () and one.metadata != ONE_SOURCE:
                 yield one.name, first + second

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
 from diptych.data.faults import known_faults
 from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, CheckFinding, CheckReport, Severity
@@ -99,7 +100,7 @@ class _Checker:
         self.keys: dict[str, str] = {}  # key -> split
         self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
         self.files: dict[str, str] = {}  # key -> sha256 of the image
-        self.prints: dict[str, dict[str, tuple[int, int]]] = {}  # split -> key -> fingerprint of the image
+        self.prints: dict[str, dict[str, Fingerprint]] = {}  # split -> key -> fingerprint of the image
         self.contents: dict[str, tuple[str, str]] = {}  # sha256 of an image -> key and split of its first record
 
     def add(self, kind: str, example: str, severity: Severity | None = None) -> None:
@@ -284,7 +285,7 @@ def _leak(*splits: str) -> Severity:
     return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
-def _content(record: Record) -> tuple[str | None, str | None, tuple[int, int] | None]:
+def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None]:
     """Return the sha256 of the image's file, what is wrong with it, and its fingerprint; None where it is not known."""
     if record.image is None:
         return None, None if record.regions is not None else "the record names no image", None

@@ -12,7 +12,7 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.data.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.data.formats.format import LIST_THEM
-from diptych.data.formats.parsing import Skips
+from diptych.data.formats.parsing import Skips, refuse_many
 from diptych.data.formats.table import read
 from diptych.data.store.store import DETECTOR, INDEX, Store, iterate
 from diptych.runs.detectors import open_detector
@@ -33,7 +33,7 @@ NAMED = 5  # failures that are printed; failures.jsonl has all
 
 def extract_regions(
     records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
-    processes: int | None = None, engine: str = LOCAL, device: str = "auto",
+    processes: int | None = None, engine: str = LOCAL, device: str = "auto", skip_bad: bool = False,
 ) -> Extraction:  # fmt: skip
     """Detect the regions of every image and save them with the detector, which models trained on them will contain.
 
@@ -61,6 +61,9 @@ def extract_regions(
     if given is not None and given.bytes_read:
         rate = given.bytes_read / max(perf_counter() - started, 1e-9)
         tell(console, f"{_bytes(given.bytes_read)} of features converted, {_bytes(rate)}/s")
+    if given is not None and not skip_bad:  # the store keeps the others
+        number = done.written + done.already_there + len(done.failed)
+        refuse_many(len(given.damaged), number, list(given.damaged.values()), f"{given.folder}: ")
     return done
 
 
@@ -94,7 +97,7 @@ def open_data(
 
 def store_of(
     opened: Store | Sequence[Record], data: Path, folder: Path, detector: str | None, console: Console,
-    features: Path | None = None,
+    features: Path | None = None, skip_bad: bool = False,
 ) -> Store:  # fmt: skip
     """Return a store; of records extract the regions into a store in `folder` first.
 
@@ -124,7 +127,7 @@ def store_of(
                if isinstance(finder, GivenRegions)
                else f"give it such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
-    done = extract_regions(records, finder, folder, console)
+    done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
     tell(console, f"{done.summary()}; {folder}: {splits}")
@@ -178,6 +181,8 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
             known = replace(known, image=there.image)  # it may have moved
         if known is not None and there.image_id is None:  # stores of earlier versions have none
             known = replace(known, image_id=None)
+        if known is not None and not there.caption_ids:  # as above
+            known = replace(known, caption_ids=())
         if known is not None:  # a store adds these
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):

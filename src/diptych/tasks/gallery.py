@@ -40,6 +40,7 @@ class GalleryCaption:
     key: str
     text: str
     picture: int  # row of its image
+    id: str = ""  # name that the data set gave it
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class RetrievalGallery:
         if not kept:
             raise DataError(f"none of {len(worded)} pictures has a caption to search with; choose another --split")
         captions = [
-            GalleryCaption(f"{worded[row].key}#{number}", text, at)
+            GalleryCaption(f"{worded[row].key}#{number}", text, at, worded[row].caption_id(number))
             for at, row in enumerate(kept)
             for number, text in enumerate(worded[row].captions)
             if text.strip()

@@ -175,17 +175,20 @@ def rankings(
     results = []
     for row in range(len(gallery.keys)) if pictures is None else pictures:
         scores = _kept(np.asarray(table[row]), None if among is None else among[0][row])
-        first = [gallery.captions[at].key for at in _best(scores)]
+        best = [gallery.captions[at] for at in _best(scores)]
+        first: dict[str, Any] = {"first": [caption.key for caption in best]}
+        first |= {"first_ids": [caption.id for caption in best]} if any(caption.id for caption in best) else {}
         ranks = _ranks(gallery, scores, partial(gallery.right_captions, row))
         key = gallery.keys[row]
-        results.append({"key": key, "asks": "captions", **ranks, "first": first, "picture": key})
+        results.append({"key": key, "asks": "captions", **ranks, **first, "picture": key})
     for column in range(len(gallery.captions)) if captions is None else captions:
         caption = gallery.captions[column]
         scores = _kept(np.asarray(table[:, column]), None if among is None else among[1][column])
-        first = [gallery.keys[at] for at in _best(scores)]
+        keys = [gallery.keys[at] for at in _best(scores)]
         ranks = _ranks(gallery, scores, partial(gallery.right_pictures, column))
         query = {"picture": gallery.keys[caption.picture], "caption": caption.text}
-        results.append({"key": caption.key, "asks": "pictures", **ranks, "first": first, **query})
+        query |= {"caption_id": caption.id} if caption.id else {}
+        results.append({"key": caption.key, "asks": "pictures", **ranks, "first": keys, **query})
     return results
 
 

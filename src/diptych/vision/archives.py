@@ -9,6 +9,7 @@ import os
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -112,6 +113,22 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
         if not damaged and any(file.read(tarfile.BLOCKSIZE)):
             damaged.append(f"{archive}: found no member at {tar.offset} bytes, wanted one; get the archive again")
     return entries, damaged
+
+
+def text_keys(images: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
+    """Return the key of each image's text: names without their endings, such as `7` of 7.jpg and 7.txt.
+
+    Of names with more dots (7.input.jpg, 7.outputs.txt) those with the same part before the first dot belong together,
+    which is WebDataset's rule, where one image and one text are left with it.
+    """
+    images, texts = list(images), set(texts)
+    keys = {key: key for key in images if key in texts}
+    left: dict[str, tuple[list[str], list[str]]] = {}
+    for kind, names in enumerate(([one for one in images if one not in keys], sorted(texts - keys.keys()))):
+        for name in names:
+            folder, slash, file = name.rpartition("/")
+            left.setdefault(f"{folder}{slash}{file.partition('.')[0]}", ([], []))[kind].append(name)
+    return keys | {one[0]: other[0] for one, other in left.values() if len(one) == len(other) == 1}
 
 
 def read_member(archive: Path, name: str) -> bytes:

@@ -1,26 +1,37 @@
-"""Fingerprints of images: two 64-bit numbers that find equal images and near copies without the images themselves."""
+"""Fingerprints of images: three 64-bit numbers that find equal images and near copies without the images themselves."""
 
 import hashlib
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.vision.image_files import Pixels
 
 
-def image_fingerprint(pixels: Pixels) -> tuple[int, int]:
-    """Return the content hash and the difference hash of an image (H, W, 3), each from 0 to 2**64 - 1.
+def image_fingerprint(pixels: Pixels) -> tuple[int, int, int]:
+    """Return the content hash of an image (H, W, 3), and the difference hashes of it and of its mirrored copy.
+
+    Each is from 0 to 2**64 - 1.
 
     The content hash is of the decoded pixels, so another name, another lossless format or other metadata do not change
     it. Near copies (another size, saved again as a JPEG) have difference hashes that differ in a few bits.
     """
     content = hashlib.sha256(repr(pixels.shape).encode())
     content.update(np.ascontiguousarray(pixels).data)
-    return int.from_bytes(content.digest()[:8]), dhash(Image.fromarray(pixels))
+    cells = _cells(Image.fromarray(pixels))
+    return int.from_bytes(content.digest()[:8]), _differences(cells), _differences(cells[:, ::-1])
 
 
 def dhash(image: Image.Image) -> int:
     """Return the difference hash (Krawetz): for each of 8 x 8 grey cells a bit: brighter than its left neighbour."""
-    grey = np.asarray(image.convert("L").resize((9, 8), Image.Resampling.LANCZOS), dtype=np.int16)
-    bits = (grey[:, 1:] > grey[:, :-1]).ravel()
+    return _differences(_cells(image))
+
+
+def _cells(image: Image.Image) -> NDArray[np.int16]:
+    return np.asarray(image.convert("L").resize((9, 8), Image.Resampling.LANCZOS), dtype=np.int16)
+
+
+def _differences(cells: NDArray[np.int16]) -> int:
+    bits = (cells[:, 1:] > cells[:, :-1]).ravel()
     return int.from_bytes(np.packbits(bits).tobytes())

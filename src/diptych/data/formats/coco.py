@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, Skips, image_id_of
+from diptych.data.formats.parsing import Once, Skips, image_id_of, named_captions
 from diptych.data.formats.values import Box, Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
 
 LEFT = "annotations of images that were left out"
@@ -41,6 +41,7 @@ class CocoImage(Struct):
 class _Caption(Struct):
     image_id: int
     caption: Words
+    id: Any = None
 
 
 class _Instance(Struct):
@@ -65,18 +66,18 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     """
     listed, notes = file.json.lists("images", "annotations")
     images = CocoImages(listed, wanted.skips)
-    captions: dict[int, list[str]] = {number: [] for number in images.by_id}
+    captions: dict[int, list[tuple[str, Any]]] = {number: [] for number in images.by_id}
 
     def take(note: _Caption, value: JsonValue) -> None:
         if (image := images.of(note.image_id, value)) is None:
             return
         if words := note.caption.strip():
-            captions[image.id].append(words)
+            captions[image.id].append((words, note.id))
         else:
             wanted.skips.add("empty captions", value.where())
 
     wanted.skips.each(notes, _Caption, take)
-    return images.records(_near(wanted, file, images), lambda one: {"captions": tuple(captions[one.id])})
+    return images.records(_near(wanted, file, images), lambda one: named_captions(captions[one.id]))
 
 
 def read_instances(wanted: Wanted, file: Source) -> list[Record]:

@@ -6,14 +6,14 @@ from pathlib import Path, PurePath
 
 from diptych.core import Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, each_line, first_line, key_of_name, read_text
+from diptych.data.formats.parsing import Once, each_line, first_line, key_of_name, named_captions, read_text
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import ENDINGS
 
 LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 HEAD = "image,caption"  # first line of Kaggle's version
 TOKEN = "token"  # in the names of the release's own files
-_TOKEN_LINE = re.compile(r"([^\t]+)#\d+(?:\t(.*))?")
+_TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 _WANTED = {True: "`NAME,caption`, in quotes where it has a comma", False: "`NAME#NUMBER TAB caption`"}
 
 
@@ -24,12 +24,12 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     images on no list are counted in `wanted.skips` and left out. Raises DataError where no caption is left.
     """
     path, skips, once = table.path, wanted.skips, Once("picture")
-    splits, captions, from_kaggle = _listed(path.parent), ByImage[str](), _is_kaggles(path)
+    splits, captions, from_kaggle = _listed(path.parent), ByImage[tuple[str, str]](), _is_kaggles(path)
 
     def take(line: str, where: str) -> None:
         if from_kaggle and line.strip().lower() == HEAD:
             return
-        name, words = _of_csv(line.strip()) if from_kaggle else _of_token(line.strip())
+        name, words, caption_id = (_of_csv if from_kaggle else _of_token)(line.strip())
         if not name or words is None:
             raise DataError(f"{where}: wanted {_WANTED[from_kaggle]}; correct the line")
         if PurePath(name).suffix.lower() not in ENDINGS:
@@ -41,7 +41,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
         else:
             if name not in captions:
                 once.check(key_of_name(name), where)
-            captions.add(name, words, where)
+            captions.add(name, (words, caption_id), where)
 
     def check_listed(name: str) -> None:
         if name not in captions:
@@ -52,7 +52,8 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     if not len(captions):
         raise DataError(f"{path}: found no caption of any picture, wanted lines of {_WANTED[from_kaggle]}; {skips}")
     return captions.records(
-        wanted, lambda name, texts, where: wanted.record(name, where, split=splits.get(name), captions=texts)
+        wanted,
+        lambda name, texts, where: wanted.record(name, where, split=splits.get(name), **named_captions(texts)),
     )
 
 
@@ -78,15 +79,16 @@ def _listed(folder: Path) -> dict[str, str]:
     return splits
 
 
-def _of_token(line: str) -> tuple[str, str | None]:
+def _of_token(line: str) -> tuple[str, str | None, str]:
+    """Return the image's name, the caption and its id, `NAME#NUMBER`."""
     match = _TOKEN_LINE.fullmatch(line)
-    return (match[1].strip(), (match[2] or "").strip()) if match else ("", None)
+    return (match[1].strip(), (match[3] or "").strip(), match[1].strip() + match[2]) if match else ("", None, "")
 
 
-def _of_csv(line: str) -> tuple[str, str | None]:
-    """Return name and caption; None as the caption of a line without exactly two fields."""
+def _of_csv(line: str) -> tuple[str, str | None, str]:
+    """Return name, caption and no id; None as the caption of a line without exactly two fields."""
     try:
         fields = next(csv.reader([line], strict=True))
     except csv.Error:
-        return "", None
-    return fields[0].strip(), fields[1].strip() if len(fields) == 2 else None
+        return "", None, ""
+    return fields[0].strip(), fields[1].strip() if len(fields) == 2 else None, ""

@@ -12,7 +12,8 @@
 
 Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the image's `objects`. `split` is optional.
 Several lines may have the same image. `more` has the words of further tasks by their names; an entry may have `boxes`
-too. `image_id` and `question_id` are kept as names of the image and the question, for evaluation servers.
+too. `image_id`, `question_id` and `caption_ids` (one a caption) are kept as names of the image, the question and the
+captions, for evaluation servers and results.
 
 Captions that a model wrote are marked (`diptych augment`):
 
@@ -34,7 +35,7 @@ from diptych.core.record import WORDED
 from diptych.data.formats import values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, picture_at
+from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import picture_size
 
@@ -57,6 +58,7 @@ class _Generated(Struct):
 
 class _CaptionsOfLine(Struct):
     captions: list[Any]
+    caption_ids: list[Any] = []
     generated: list[_Generated] = []
 
 
@@ -114,6 +116,7 @@ class _Rationales(Struct):
     rationale: values.Option
 
 
+_TEXT: Any = values.Words
 KINDS = ("captions", "question", "expression", "statement", "label", "objects", "more")
 
 
@@ -192,14 +195,26 @@ class _LineReader:
 
     def _with_captions(self, record: Record, value: values.JsonValue) -> Record:
         line = value.read(_CaptionsOfLine)
-        captions = self.skips.filled(value.inner("captions"), "empty captions")
+        if line.caption_ids and len(line.caption_ids) != len(line.captions):
+            value.refuse(
+                f"{len(line.caption_ids)} ids", f"one for each of {len(line.captions)} captions", "caption_ids"
+            )
+        texts = value.inner("captions")
+
+        def one(at: int) -> tuple[str, Any]:
+            if not (text := texts.inner(at).read(_TEXT)).strip():
+                self.skips.add("empty captions", texts.inner(at).where())
+            return text, line.caption_ids[at] if line.caption_ids else None
+
+        listed = self.skips.every(range(len(line.captions)), one, "text")
+        named = named_captions(pair for pair in listed if pair[0].strip())
         if not line.captions:
             self.skips.add("lines with no captions", value.where("captions"))
-        for at, one in enumerate(line.generated):
-            if one.text not in captions:
-                value.refuse(f"`{one.text}`", "one of the line's captions", f"generated[{at}].text")
-        by_models = tuple(GeneratedCaption(one.text, one.by, one.score) for one in line.generated)
-        return replace(record, captions=record.captions + captions, generated=record.generated + by_models)
+        for number, marked in enumerate(line.generated):
+            if marked.text not in named["captions"]:
+                value.refuse(f"`{marked.text}`", "one of the line's captions", f"generated[{number}].text")
+        by_models = tuple(GeneratedCaption(each.text, each.by, each.score) for each in line.generated)
+        return record.joined(Record(record.key, generated=by_models, **named))
 
     def _with_boxes(self, record: Record, value: values.JsonValue) -> Record:
         size = self._size(record, value)

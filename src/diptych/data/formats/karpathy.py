@@ -15,6 +15,7 @@ SPLITS = {"restval": "train"}  # the rest of COCO's validation set, which is com
 
 class _Sentence(Struct):
     raw: Words
+    sentid: Any = None
 
 
 class _KarpathyImage(Struct):
@@ -40,11 +41,11 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
         where = value.where()
         path = image.filename if image.filepath is UNSET else f"{image.filepath}/{image.filename}"
         with once.of(path, where):
-            captions = wanted.skips.worded(
-                value.inner("sentences"), _Sentence, lambda one: one.raw.strip(), "empty captions"
+            captions = wanted.skips.captions(
+                value.inner("sentences"), _Sentence, lambda one: (one.raw.strip(), one.sentid), "empty captions"
             )
             key = key_of_name(path if names[image.filename] > 1 else image.filename)
             split, image_id = SPLITS.get(image.split, image.split), image_id_of(image.filename, image.cocoid)
-            return wanted.record(path, where, key=key, split=split, captions=captions, image_id=image_id)
+            return wanted.record(path, where, key=key, split=split, image_id=image_id, **captions)
 
     return wanted.skips.each(listed, _KarpathyImage, take)

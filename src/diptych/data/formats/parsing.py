@@ -81,12 +81,8 @@ class Skips:
     def check(self) -> None:
         """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, make no sense."""
         for bad, number in self._read.values():
-            if bad > MOST_BAD and bad > number * BAD_SHARE and not self.allowed:
-                raise DataError(
-                    f"{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
-                    f"first: {SEPARATOR.join(self.places[BAD])}); correct them, or read the others with --skip-bad "
-                    "(Python: skip_bad=True)"
-                )
+            if not self.allowed:
+                refuse_many(bad, number, self.places.get(BAD, []))
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
         """Return the texts with words of a JSON list; count empty ones as `what`."""
@@ -95,12 +91,21 @@ class Skips:
     def worded(self, entries: JsonValue, kind: type[V], text_of: Callable[[V], str], what: str) -> tuple[str, ...]:
         """Return the texts with words of a JSON list's entries; count empty ones as `what`."""
 
-        def one(entry: V, value: JsonValue) -> str:
-            if not (text := text_of(entry)).strip():
-                self.add(what, value.where())
-            return text
+        texts: tuple[str, ...] = self.captions(entries, kind, lambda one: (text_of(one), None), what)["captions"]
+        return texts
 
-        return tuple(text for text in self.each(entries, kind, one) if text.strip())
+    def captions(
+        self, entries: JsonValue, kind: type[V], of: Callable[[V], tuple[str, Any]], what: str
+    ) -> dict[str, Any]:
+        """Return the texts with words, and their ids, as fields of `Record`; count empty texts as `what`."""
+
+        def one(entry: V, value: JsonValue) -> tuple[str, Any]:
+            text, name = of(entry)
+            if not text.strip():
+                self.add(what, value.where())
+            return text, name
+
+        return named_captions(pair for pair in self.each(entries, kind, one) if pair[0].strip())
 
     def __str__(self) -> str:
         parts = ((what, f"{count:,}", SEPARATOR.join(self.places[what])) for what, count in self.counts.items())
@@ -108,6 +113,16 @@ class Skips:
 
 
 _TEXT: Any = Words
+
+
+def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> None:
+    """Raise DataError if more than MOST_BAD entries, and more than BAD_SHARE of them, make no sense."""
+    if bad > MOST_BAD and bad > number * BAD_SHARE:
+        raise DataError(
+            f"{where}{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
+            f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or read the others with --skip-bad (Python: "
+            "skip_bad=True)"
+        )
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -161,11 +176,13 @@ def read_text(path: Path) -> str:
     """Return the text of a file without its byte order mark. Raises DataError."""
     try:
         with _readable(path):
-            return bytes_of(path).decode("utf-8-sig")
+            content = bytes_of(path)
+            return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        now = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise DataError(
             f"{path}: found bytes that are not UTF-8 (at byte {error.start}), wanted UTF-8 text; convert it, "
-            f"for instance: iconv -f latin1 -t utf-8 {path.name}"
+            f"for instance: iconv -f {now} -t utf-8 {path.name}"
         ) from None
 
 
@@ -339,6 +356,14 @@ def number_of_name(key: str) -> int | None:
 def image_id_of(name: str, number: int | None) -> int | None:
     """Return `Record.image_id` of an image with this number; None if that is the number in its name."""
     return None if number == number_of_name(key_of_name(name)) else number
+
+
+def named_captions(captions: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of `Record` for captions and the ids, texts or numbers, that their file gave them."""
+    listed = list(captions)
+    whole = (int(one) if isinstance(one, float) and one.is_integer() else one for _, one in listed)
+    ids = tuple(str(one) if isinstance(one, int | str) and not isinstance(one, bool) else "" for one in whole)
+    return {"captions": tuple(text for text, _ in listed), "caption_ids": ids if any(ids) else ()}
 
 
 def key_of(split: str, image_id: int) -> str:

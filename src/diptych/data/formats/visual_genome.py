@@ -23,9 +23,10 @@ class _GenomeImage(Struct, kw_only=True):
 
 class _Region(Struct):
     phrase: Words
+    region_id: Any = None
 
-    def words(self) -> str:
-        return self.phrase.strip()
+    def words(self) -> tuple[str, Any]:
+        return self.phrase.strip(), self.region_id
 
 
 class _Described(_GenomeImage):
@@ -52,7 +53,7 @@ def read_regions(wanted: Wanted, regions: Source) -> list[Record]:
     """
 
     def fields(value: JsonValue) -> dict[str, Any]:
-        return {"captions": wanted.skips.worded(value.inner("regions"), _Region, _Region.words, "empty phrases")}
+        return wanted.skips.captions(value.inner("regions"), _Region, _Region.words, "empty phrases")
 
     return _records(wanted, regions.json, _Described, fields)
 

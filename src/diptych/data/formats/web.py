@@ -10,7 +10,7 @@ from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
-from diptych.vision.archives import damaged_members, members, read_member
+from diptych.vision.archives import damaged_members, members, read_member, text_keys
 from diptych.vision.image_files import ENDINGS
 
 CAPTION = ".txt"
@@ -47,17 +47,18 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
             elif dot and f".{ending.lower()}" in ENDINGS:
                 images[key] = name
 
+        keys = text_keys(images, captions)
         for key, name in images.items():
-            if key not in captions:
+            if key not in keys:
                 skips.add("pictures without a caption", f"{shard / name}")
-        captioned = [(key, name, shard / captions[key]) for key, name in images.items() if key in captions]
-        for key, name, text in skips.every(captioned, lambda one: (*one[:2], _words(one[2])), "caption"):
+        captioned = [(key, name, captions[keys[key]]) for key, name in images.items() if key in keys]
+        for key, name, text in skips.every(captioned, partial(_with_words, shard), "caption"):
             if text:
                 full = f"{shard.stem}/{key}"
                 records.append(Record(full, wanted.split_of(full), shard / name, captions=(text,)))
             else:
                 skips.add("empty captions", f"{shard / name}")
-        for key in captions.keys() - images.keys():
+        for key in sorted(captions.keys() - set(keys.values())):
             skips.add("captions without a picture", f"{shard / captions[key]}")
     if not records:
         raise DataError(f"{folder}: found no picture with a caption, wanted KEY.jpg with KEY.txt in tars or folders")
@@ -70,9 +71,13 @@ def _whole(damaged: list[str], name: str) -> str:
     return name
 
 
-def _words(file: Path) -> str:
-    content = read_member(file.parent, file.name) if file.parent.is_file() else bytes_of(file)
+def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
+    return one[0], one[1], _words(shard, one[2])
+
+
+def _words(shard: Path, name: str) -> str:
+    content = read_member(shard, name) if shard.is_file() else bytes_of(shard / name)
     try:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: found bytes that are not UTF-8 (at byte {error.start}); remove it") from None
+        raise DataError(f"{shard / name}: found bytes that are not UTF-8 (at byte {error.start}); remove it") from None

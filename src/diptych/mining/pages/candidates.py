@@ -14,6 +14,7 @@ Meta = dict[str, str | None]
 SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
 LONGEST_JSON = 500_000  # letters of a JSON-LD script
 MOST_NODES = 2_000  # of JSON-LD, and of the depth that Python reads
+MANY = 3  # images with an `itemprop` of their own
 MOST_EMPTY = 8  # tags without text between an image and its <noscript>
 CLIMB = 2  # ancestors of an image that may have the same picture next to them, in a <noscript> or not
 _BACKGROUND = re.compile(r"url\(\s*[\"']?([^\"')]{1,2000})", re.I)
@@ -139,7 +140,7 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
             root = twin
         if name := names[root]:
             groups.setdefault(name, []).append(number)
-    pictures = []
+    pictures, by_tag = [], list[Features]()
     for name, copies in groups.items():
         seen = [features(nodes[one], nodes[one].attributes, one, places[one], around) for one in copies]
         real = [one for one in copies if names[one] == name]
@@ -147,7 +148,11 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
         texts, one = [], merged(seen)
         if name in shared.addresses:
             one.values["shared"], texts = 1, shared.texts
+        elif "shared" in one.values:
+            by_tag.append(one)
         pictures.append(PagePicture(copies, best, places[best], one, texts))
+    for one in by_tag if len(by_tag) >= MANY else ():  # `itemprop` of every image of an article chooses none
+        del one.values["shared"]
     mark_lists([one.seen for one in pictures])
     return pictures
 

@@ -8,29 +8,32 @@ import zlib
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, Self
 
 from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.texts import LONGEST
 from diptych.runtime.files import parse_json
+from diptych.vision.archives import text_keys
 from diptych.vision.image_files import ENDINGS
 
 HERE = "file:"  # prefix of addresses of images on this disk or in a tar
 MOST_MEMBERS = 300_000  # of a tar; img2dataset writes 30,000
-DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
 GZIP, BZIP = b"\x1f\x8b", b"BZh"  # the first bytes of them
+NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of classes that tarfile does not export
+NAMED = 3  # damaged places of a tar that are named
+DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
 
 
 def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
-    """The images of a tar, and at the end a bad line if it is damaged. `key` distinguishes tars of one name."""
+    """The images of a tar, and at the end a bad line for each damaged place. `key` distinguishes tars of one name."""
     pictures: dict[str, str] = {}
     texts: dict[str, str] = {}
     about: dict[str, tuple[str | None, str]] = {}  # caption and page
-    fault = ""
+    faults, skipped = list[str](), list[int]()
     try:
-        for number, (name, file) in enumerate(_members(path)):
+        for number, (name, file) in enumerate(_members(path, skipped)):
             if number == MOST_MEMBERS:
-                fault = f"a tar of more than {MOST_MEMBERS:,} files: what follows is left out"
+                faults.append(f"a tar of more than {MOST_MEMBERS:,} files: what follows is left out")
                 break
             stem, _, ending = name.rpartition(".")
             ending = ending.lower()
@@ -41,30 +44,47 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
             elif ending == "json":
                 about[stem] = _about(file.read())
     except DAMAGE as error:
-        fault = f"a tar cut short or damaged: {type(error).__name__}"
+        faults.append(f"a tar cut short or damaged: {type(error).__name__}")
+    blocks = set(skipped)
+    places = sorted(at for at in blocks if at - tarfile.BLOCKSIZE not in blocks)  # the first block of each
+    damaged = [f"a tar damaged at byte {at}: its whole files after that are read" for at in places[:NAMED]]
+    faults = [*damaged, *["a tar damaged at further places"] * len(places[NAMED:]), *faults]
+    keys = text_keys(pictures, texts)
     for stem, name in pictures.items():
         caption, page = about.get(stem, (None, ""))
-        text = texts.get(stem) or caption
+        text = texts.get(keys.get(stem, stem)) or caption
         yield inputs.InputLine(_address(path, key, name), () if text is None else (text,), page)
-    if fault or not pictures:
-        yield inputs.InputLine(bad=fault or "no pictures in the tar")
+    for fault in faults if faults or pictures else ["no pictures in the tar"]:
+        yield inputs.InputLine(bad=fault)
 
 
 def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, bytes]]:
     """Address and bytes of the wanted images, as far as the tar is whole."""
     with suppress(*DAMAGE):
-        for name, file in _members(path):
+        for name, file in _members(path, []):
             if (address := _address(path, key, name)) in wanted:
                 yield address, file.read()
 
 
-def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of the files up to `warc.MOST_BODY` bytes."""
+def _members(path: Path, skipped: list[int]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and content of the files up to `warc.MOST_BODY` bytes. Blocks that are no headers are passed over."""
+
+    class Noting(tarfile.TarInfo):
+        @classmethod
+        def fromtarfile(cls, opened: tarfile.TarFile) -> Self:
+            at: int = opened.offset
+            try:
+                return super().fromtarfile(opened)
+            except tarfile.HeaderError as error:
+                skipped.extend([at] if type(error).__name__ in NO_HEADER else [])
+                raise
+
     with path.open("rb") as file:
         head = file.read(3)
     # Not xz: 14 bytes of its header make it ask for 4 GiB.
     mode: Literal["r:gz", "r:bz2", "r:"] = "r:gz" if head[:2] == GZIP else "r:bz2" if head == BZIP else "r:"
-    with tarfile.open(path, mode) as tar:
+    with tarfile.open(path, mode, ignore_zeros=mode == "r:", tarinfo=Noting) as tar:
+        tar.ignore_zeros = True
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # else all stay in memory
             content = tar.extractfile(member) if member.isfile() and member.size <= warc.MOST_BODY else None

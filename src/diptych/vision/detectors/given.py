@@ -30,7 +30,7 @@ from diptych.runtime.files import text_of
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import write_detector
-from diptych.vision.features.files import FeatureFiles, open_features, state_of
+from diptych.vision.features.files import FeatureFiles, NoFeatures, open_features, state_of
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
 from diptych.vision.features.raw import Raw, refuse
 from diptych.vision.image_files import picture_size
@@ -63,6 +63,7 @@ class GivenRegions:
         self.feature_size, self.class_names, self.folder = feature_size, tuple(class_names), folder
         self.whole_boxes = whole_boxes
         self.bytes_read = 0
+        self.damaged: dict[str, str] = {}  # images whose features make no sense, with the reasons
         self.name: str | None = None if folder is None else name_of(folder)
         self.known: FeatureProfile | None = None  # the saved profile, where there is no folder
 
@@ -131,7 +132,13 @@ class GivenRegions:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         regions = []
         for record in records:
-            regions.append(self.files.read(record, partial(self._one, record=record)))
+            try:
+                regions.append(self.files.read(record, partial(self._one, record=record)))
+            except NoFeatures:
+                raise
+            except DataError as error:
+                self.damaged[record.key] = str(error)
+                raise
         return regions
 
     def _one(self, raw: Raw, record: Record) -> Regions:

@@ -20,9 +20,10 @@ import numpy as np
 from diptych.runtime import unpickle
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json
+from diptych.vision.features.lmdb_pages import CutDatabase
 from diptych.vision.features.npy import of_info
 from diptych.vision.features.npz import read_npz
-from diptych.vision.features.raw import Array, Listing, Raw, Unit, needed, refuse
+from diptych.vision.features.raw import NAMED, Array, Listing, Raw, Unit, needed, refuse
 
 LISTS = (b"__keys__", b"keys")
 ZIP, PICKLE = b"PK", b"\x80"
@@ -41,10 +42,14 @@ class OpenDatabase:
         except (lmdb.Error, OSError) as error:
             raise DataError(f"{path}: found no LMDB that can be read ({error}), wanted one; {AGAIN}") from None
         # The file is mapped: reading a page beyond its end would crash the process.
-        wanted = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
-        there = (path / "data.mdb").stat().st_size
+        page, there = self.environment.stat()["psize"], (path / "data.mdb").stat().st_size
+        wanted = (self.environment.info()["last_pgno"] + 1) * page
+        self.cut, self.fault = None, ""
         if there < wanted:
-            refuse(str(path), f"an LMDB of {there} bytes", f"{wanted}, by its own header; it is cut short", AGAIN)
+            self.cut = CutDatabase(path / "data.mdb", page)
+            self.fault = f"found an LMDB of {there} bytes, wanted {wanted}, by its own header; it is cut short"
+            if not self.cut.keys():
+                raise DataError(f"{path}: {self.fault} and no entry is whole; {AGAIN}")
 
     @classmethod
     def of(cls, path: Path) -> OpenDatabase:
@@ -67,6 +72,8 @@ class Database:
 
     def _value(self, key: bytes) -> bytes | None:
         lmdb = needed("lmdb", "an LMDB")
+        if self._open.cut is not None:
+            return self._open.cut.get(key)
         try:
             with self._open.environment.begin() as transaction:
                 value = transaction.get(key)
@@ -75,10 +82,23 @@ class Database:
         return None if value is None else bytes(value)
 
     def names(self) -> Iterable[str]:
+        names = list(self._names())
+        if (cut := self._open.cut) is not None:
+            lost = [name for name in names if cut.get(name.encode()) is None]
+            first = f" ({', '.join(lost[:NAMED])})" if lost else ""
+            self.problems.append(
+                f"{self.path}: {self._open.fault}: {len(names) - len(lost)} entries are read, {len(lost)} more are "
+                f"known to be cut off{first}; {AGAIN}"
+            )
+        return names
+
+    def _names(self) -> Iterable[str]:
         for key in LISTS:
             value = self._value(key)
             if value is not None:
                 return self._listed(value, key.decode())
+        if (cut := self._open.cut) is not None:
+            return [key.decode("utf-8", "replace") for key in (*cut.keys(), *cut.cut()) if key not in LISTS]
         with self._open.environment.begin() as transaction:
             names = [bytes(key).decode("utf-8", "replace") for key in transaction.cursor().iternext(values=False)]
         if not names:
@@ -104,7 +124,8 @@ class Database:
     def read(self, name: str) -> Raw:
         where, value = f"{self.path}, {name}", self._value(name.encode())
         if value is None:
-            refuse(where, "nothing there", "regions, as its list of names has it", AGAIN)
+            shown = "nothing there" if self._open.cut is None else "an LMDB that is cut short before it"
+            refuse(where, shown, "regions, as its list of names has it", AGAIN)
         if value.startswith(ZIP):
             return read_npz(io.BytesIO(value), where)
         if value.startswith(PICKLE):

@@ -1,0 +1,86 @@
+"""Entries of an LMDB that is cut short, read from the pages that are whole.
+
+The library maps the file, and reading a page beyond its end would crash the process. Pages and nodes are as LMDB 0.9
+writes them (lmdb.h, mdb.c): a page begins with its number, 2 unused bytes, flags and the bounds of its free space; a
+node with the size of its data, flags and the length of its key. Data that does not fit in a page is in overflow pages.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+PAGE, NODE, NUMBER = struct.Struct("<QHHHH"), struct.Struct("<HHHH"), struct.Struct("<Q")
+LEAF, OVERFLOW, META = 0x02, 0x04, 0x08
+ELSEWHERE, OF_A_TREE = 0x01, 0x06  # of nodes: data is in overflow pages; data is a database or has duplicates
+
+
+@dataclass(frozen=True)
+class CutDatabase:
+    """The entries of `data.mdb` that are whole; of a key that is there several times, that of the last page."""
+
+    path: Path
+    page: int  # bytes of a page
+
+    @cached_property
+    def _content(self) -> mmap:
+        with self.path.open("rb") as file:
+            return mmap(file.fileno(), 0, access=ACCESS_READ)
+
+    @cached_property
+    def _places(self) -> tuple[dict[bytes, tuple[int, int]], set[bytes]]:
+        """Begin and size of the data of each key, and the keys whose data is cut off."""
+        places, cut, number, end = dict[bytes, tuple[int, int]](), set[bytes](), 0, len(self._content) // self.page
+        while number < end:
+            flags, many = self._kind(number)
+            for key, begin, size in self._nodes(number) if flags & LEAF else ():
+                if begin is None:
+                    cut.add(key)
+                else:
+                    places[key] = begin, size
+            number += many if flags & OVERFLOW else 1
+        return places, cut - places.keys()
+
+    def _kind(self, number: int) -> tuple[int, int]:
+        """Return a page's flags, 0 for one that is not in its place, and the number of its overflow pages."""
+        own, _, flags, low, high = PAGE.unpack_from(self._content, number * self.page)
+        return (flags, max(1, low | high << 16)) if own == number and not flags & META else (0, 1)
+
+    def _nodes(self, number: int) -> Iterator[tuple[bytes, int | None, int]]:
+        """Yield key, begin and size of the data of a leaf's nodes; begin is None for data that is cut off."""
+        start = number * self.page
+        _, _, _, low, high = PAGE.unpack_from(self._content, start)
+        if not PAGE.size <= low <= high <= self.page:
+            return
+        for (place,) in struct.iter_unpack("<H", self._content[start + PAGE.size : start + low - low % 2]):
+            if not high <= place <= self.page - NODE.size:
+                continue
+            small, great, flags, length = NODE.unpack_from(self._content, start + place)
+            size, at = small | great << 16, place + NODE.size + length
+            stored = NUMBER.size if flags & ELSEWHERE else size
+            if flags & OF_A_TREE or at + stored > self.page:
+                continue
+            key, begin = self._content[start + place + NODE.size : start + at], start + at
+            if flags & ELSEWHERE:
+                (first,) = NUMBER.unpack_from(self._content, begin)
+                begin = first * self.page + PAGE.size
+                whole = begin + size <= len(self._content) and self._kind(first)[0] & OVERFLOW
+                yield key, begin if whole else None, size
+            else:
+                yield key, begin, size
+
+    def get(self, key: bytes) -> bytes | None:
+        begin, size = self._places[0].get(key, (0, -1))
+        return self._content[begin : begin + size] if size >= 0 else None
+
+    def keys(self) -> list[bytes]:
+        """Return the keys of names; the list of free pages has numbers as keys."""
+        return [key for key in self._places[0] if b"\0" not in key]
+
+    def cut(self) -> list[bytes]:
+        """Return the keys that are there without their data."""
+        return sorted(key for key in self._places[1] if b"\0" not in key)
