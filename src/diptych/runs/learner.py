@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -21,6 +21,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.models import SystemModel
 from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture
+from diptych.runs.predict import pixel_reader, readable
 from diptych.runs.tasks import in_split, make_task, pixels_of
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems import RECIPES, SYSTEMS
@@ -106,6 +107,16 @@ class Learner:
         heads = {"word", *self.schedule.heads}
         heads |= {"answer"} if answers is not None and answers.task == OF_VQA else set()
         return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)), diptych=version("diptych"))
+
+    @cached_property
+    def held_out_records(self) -> tuple[list[Record], tuple[str, ...]]:
+        """The validation records with the regions that the model reads, and the keys of damaged ones."""
+        return readable(self.store, self.held_out, self.recipe.model.max_regions, self.with_pixels)
+
+    @property
+    def with_pixels(self) -> Callable[[Record], Record] | None:
+        """What adds its pixels to a record; None if the model reads none."""
+        return pixel_reader(self.recipe)
 
     def build(self) -> SystemModel:
         """Return a new model, whose random weights are drawn by the recipe's seed."""

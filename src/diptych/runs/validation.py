@@ -10,7 +10,7 @@ from diptych.data.store.loader import Loader
 from diptych.models import SystemModel
 from diptych.objectives import Schedule
 from diptych.runs.learner import Learner
-from diptych.runs.predict import left_out, pixel_reader, readable
+from diptych.runs.predict import left_out
 from diptych.tasks.calibration import Calibration
 from diptych.tasks.run import predict_records
 from diptych.tasks.spec import LIKELIHOOD
@@ -21,11 +21,10 @@ Validate = Callable[[nn.Module, int], dict[str, float]]
 
 def validation(learner: Learner, console: Console) -> Validate | None:
     """Return what measures a model on the held-out records; None if there are none, or it is switched off."""
-    recipe, store, task = learner.recipe, learner.store, learner.task
-    if recipe.training.validate_every is None or not learner.held_out:
+    task, training = learner.task, learner.spec.training
+    if learner.recipe.training.validate_every is None or not learner.held_out:
         return None
-    spec = learner.spec
-    if spec.pretrains:
+    if learner.spec.pretrains:
         batches = learner.held_out_batches()
 
         def validate(module: nn.Module, _: int) -> dict[str, float]:
@@ -36,12 +35,12 @@ def validation(learner: Learner, console: Console) -> Validate | None:
             return {LIKELIHOOD: likelihood}
 
         return validate
-    with_pixels = pixel_reader(recipe)
-    records, damaged = readable(store, learner.held_out, recipe.model.max_regions, with_pixels)
+    records, damaged = learner.held_out_records
     if damaged:
         console.print(left_out(damaged, "validation"), markup=False)
-    if spec.training.validation is not None:
-        task, records = spec.training.validation(task, records)
+    if training.validation is not None:
+        task, records = training.validation(task, records)
+    with_pixels = learner.with_pixels
     return lambda module, _: task.score(predict_records(task, module, records, with_pixels=with_pixels), records)
 
 
@@ -61,9 +60,8 @@ def _likelihood(module: nn.Module, batches: Loader, schedule: Schedule) -> float
 
 def calibration(learner: Learner, model: SystemModel) -> Calibration | None:
     """Fit the temperature of answers on the held-out records, where the task has one."""
-    calibrate, recipe = learner.spec.training.calibrate, learner.recipe
+    calibrate, with_pixels = learner.spec.training.calibrate, learner.with_pixels
     if calibrate is None or learner.answers is None or not learner.held_out:
         return None
-    with_pixels = pixel_reader(recipe)
-    records, _ = readable(learner.store, learner.held_out, recipe.model.max_regions, with_pixels)
+    records, _ = learner.held_out_records
     return calibrate(learner.task, lambda task: predict_records(task, model, records, with_pixels=with_pixels), records)
