@@ -43,7 +43,8 @@ REPOSITORY = Path(__file__).parent.parent
 
 MOST_MEMORY = 2.5  # GB of a worker at its peak; 2 is wanted
 MUCH_MEMORY = 1.3e9  # bytes, from which on it is worth a fifth of a second to give some back
-_peaks: list[float] = []
+_peaks: list[tuple[float, str]] = []  # of each process, and the module that it rose in
+_risen = ""  # the module that the peak of this process rose in
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -81,9 +82,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _memory_is_given_back() -> Iterator[None]:
+def _memory_is_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
     """glibc keeps freed blocks: 4 GB of them where a module of large models went before."""
+    global _risen  # noqa: PLW0603
+    before = peak()
     yield
+    _risen = request.module.__name__ if peak() > before else _risen
     if psutil.Process().memory_info().rss > MUCH_MEMORY:
         gc.collect()
         with suppress(AttributeError, OSError):
@@ -97,7 +101,7 @@ def peak() -> float:
 
 
 def pytest_testnodedown(node: pytest.Session) -> None:
-    _peaks.append(getattr(node, "workeroutput", {}).get("peak", 0.0))
+    _peaks.append(tuple(getattr(node, "workeroutput", {}).get("peak", (0.0, ""))))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,17 +109,17 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     yield
     gc.unfreeze()  # at the interpreter's end libraries count what was not freed
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["peak"] = peak()
+        session.config.workeroutput["peak"] = [peak(), _risen]
         return
-    _peaks.append(peak())
-    if max(_peaks) > MOST_MEMORY:
+    _peaks.append((peak(), _risen))
+    if max(_peaks)[0] > MOST_MEMORY:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    most = max([peak(), *_peaks])
+    most, where = max([(peak(), _risen), *_peaks])
     wrong = most > MOST_MEMORY
-    said = f"{'FAILED: ' if wrong else ''}memory of a worker at its peak: {most:.2f} GB, at most {MOST_MEMORY}"
+    said = f"{'FAILED: ' if wrong else ''}memory of a worker at its peak: {most:.2f} GB, at most {MOST_MEMORY}; {where}"
     terminalreporter.write_line(said, red=wrong)
 
 
