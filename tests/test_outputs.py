@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,20 @@ def test_a_folder_is_claimed_if_it_is_new_or_empty_or_of_the_same_kind(tmp_path:
         outputs.claim(tmp_path, "run")
     with pytest.raises(OutputError, match="is there and is no folder"):
         outputs.claim(tmp_path / ".env", "run")
+
+
+def test_ranks_claim_a_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another rank makes it between two looks at it."""
+    out, there = tmp_path / "out", os.path.lexists
+
+    def meanwhile(path: Path) -> bool:
+        monkeypatch.undo()
+        outputs.claim(out, "run")
+        return there(path)
+
+    monkeypatch.setattr("diptych.runtime.outputs.os.path.lexists", meanwhile)
+    outputs.claim(out, "run")
+    assert (out / MARKER).read_text() == "diptych run\n"
 
 
 def test_a_claimed_folder_goes_where_nothing_was_written(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def test_text_alone_costs_its_own_length() -> None:
             rows[name] += inputs[0].shape[:-1].numel()
 
         vlbert.get_submodule(name).register_forward_pre_hook(count)
-    assert rows_cut(run, wanted) > 0
+    assert rows_cut(vlbert, run, wanted) > 0
     of_pairs = sum(len(sample.text) + 5 + 3 for sample in pairs)  # [CLS], the whole picture, [END]
     of_texts = sum(len(sample.text) + 1 for sample in alone)  # [END]
     assert rows == {"encoder.layers.0.inner": of_pairs + of_texts, "regions.out": 3 * 6}

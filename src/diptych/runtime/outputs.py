@@ -56,7 +56,7 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
             raise OutputError(
                 f"{folder} is {what}, wanted a folder that Diptych wrote as {kind}, or a new or empty one"
             )
-    elif os.path.lexists(folder):
+    elif os.path.lexists(folder) and not folder.is_dir():  # another rank may have made it meanwhile
         raise OutputError(f"{folder} is there and is no folder; give a new or empty folder")
 
 

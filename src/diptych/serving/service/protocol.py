@@ -103,10 +103,11 @@ class Patient(HttpToolsProtocol):
         return sum(min(count, PER_CLIENT) for count in by_address.values()) > CONNECTIONS
 
     def _own(self) -> "list[Patient]":
-        """The connections of the same address, if there may be too many of them."""
+        """The open connections of the same address, if there may be too many of them."""
         if len(self.connections) <= PER_CLIENT:
             return []
-        return [one for one in self.connections if isinstance(one, Patient) and one.address == self.address]
+        ours = (one for one in self.connections if isinstance(one, Patient) and one.address == self.address)
+        return [one for one in ours if not one.transport.is_closing()]
 
     def on_message_complete(self) -> None:
         self._head = 0
