@@ -1,6 +1,7 @@
 """Rooms, names and lists that must not grow again (docs/decisions/0010-rooms.md)."""
 
 import ast
+import re
 import runpy
 from collections import defaultdict
 from collections.abc import Iterator
@@ -109,3 +110,13 @@ def _words(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.Match, set[object]
             case ast.Match(cases=cases):
                 inside = (part for case in cases for part in ast.walk(case.pattern))
                 yield node, {part.value for part in inside if isinstance(part, ast.Constant)}
+
+
+def test_runs_ask_their_start_and_guess_nothing() -> None:
+    """`Start` knows where weights come from; objectives and models have attributes for what they do."""
+    files = [path for room in ("runs", "cli") for path in (PACKAGE / room).rglob("*.py")]
+    assert not [path for path in files if re.search(r"\b\w*start is (not )?None", path.read_text())]
+    of_runs = (node for path in files if path.is_relative_to(PACKAGE / "runs") for node in ast.walk(TREES[path]))
+    calls = [node for node in of_runs if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    asked = {(ast.unparse(one.func), len(one.args)): ast.unparse(one) for one in calls}
+    assert not [text for (name, count), text in asked.items() if name == "hasattr" or (name, count) == ("getattr", 3)]

@@ -43,6 +43,11 @@ class Objectives(BaseModel):
         return False
 
     @property
+    def texts_equal_by(self) -> Literal["papers", "content"]:
+        """What retrieval scores as a copy of a right text or image: wrong (papers), or right (content)."""
+        return "content"
+
+    @property
     def of_pictures(self) -> list[str]:
         """Image tasks that take turns with whole batches. If there are any, text alone needs a stage of its own."""
         return []

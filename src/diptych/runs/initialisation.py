@@ -15,20 +15,20 @@ from diptych.systems import SYSTEMS
 
 def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
     """Load weights of BERT or another system, by the system's entry in `SYSTEMS` (`init` of a recipe)."""
-    start = SYSTEMS[system].start
-    if start is None:
+    begin = SYSTEMS[system].start
+    if begin is None:
         raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
     with read_as_weights(source):
-        return start(model, source)
+        return begin(model, source)
 
 
 def initialise_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
     """Load the network that reads pixels from a detector folder or weights file (`network_init` of a recipe)."""
-    start = SYSTEMS[system].start_network
-    if start is None or not model.config.reads_pixels:
+    begin = SYSTEMS[system].start_network
+    if begin is None or not model.config.reads_pixels:
         raise RecipeError("network_init is of a network that reads pixels: the model has none; set model.network too")
     with read_as_weights(source):
-        return start(model, source, colours)
+        return begin(model, source, colours)
 
 
 def vocabulary_settings(settings: Sequence[str]) -> list[str]:

@@ -73,6 +73,10 @@ class RetrievalObjectives(Objectives):
         return self
 
     @property
+    def texts_equal_by(self) -> Equals:
+        return self.equal_texts
+
+    @property
     def reads_pairs(self) -> bool:
         return True
 

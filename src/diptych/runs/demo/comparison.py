@@ -18,7 +18,7 @@ from diptych.runs.distributed import ending_children, workers
 from diptych.runs.folder import open_model
 from diptych.runs.predict import predict
 from diptych.runs.run import FinishedRun, run
-from diptych.runs.start import fit_to
+from diptych.runs.start import Start
 from diptych.runtime.files import text_of, write_atomically
 from diptych.systems import find_recipe
 
@@ -88,12 +88,10 @@ def run_cell(cell: Cell) -> ComparisonRow:
 def train_cell(cell: Cell, store: Store) -> FinishedRun:
     """Train a cell, without reading the test split: learning rates are chosen by this."""
     torch.set_num_threads(1)
-    start = open_model(Path(cell.start)) if cell.start is not None else None
-    recipe = find_recipe(f"{cell.system}/small/{cell.task}")
-    if start is not None:
-        recipe = fit_to(recipe, start)
+    model = open_model(Path(cell.start)) if cell.start else None
+    recipe, _ = Start.of(model).fit(find_recipe(f"{cell.system}/small/{cell.task}"), named=False)
     own = (f"optimizer.lr={cell.lr}", f"training.seed={cell.seed}", f"data.records={cell.labels}")
-    return run(recipe.override([*cell.settings, *own]), store, cell.folder, start, Console(quiet=True))
+    return run(recipe.override([*cell.settings, *own]), store, cell.folder, model, Console(quiet=True))
 
 
 def read_predictions(cell: Cell) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.tasks import in_split, pixels_of, shown_to
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import bar
-from diptych.tasks.gallery import Cells, RetrievalGallery, joined, open_table
+from diptych.tasks.gallery import Cells, Equals, RetrievalGallery, joined, open_table
 from diptych.tasks.matching import Retrieval, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.scores import Scores
@@ -113,7 +113,7 @@ def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> Retrie
         record = store.record(indices[row])
         return record if pixels is None else pixels.added_to(record)
 
-    equals: Any = "content" if model.recipe is None else getattr(model.recipe.objectives, "equal_texts", "content")
+    equals: Equals = "content" if model.recipe is None else model.recipe.objectives.texts_equal_by
     return RetrievalGallery.of([store.words(index) for index in indices], read, equals)
 
 

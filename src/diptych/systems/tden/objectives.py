@@ -75,6 +75,10 @@ class TdenObjectives(Objectives):
     def reads_pairs(self) -> bool:
         return self.matching is not None and self.matching_on == "cross"
 
+    @property
+    def texts_equal_by(self) -> Literal["papers", "content"]:
+        return self.equal_texts
+
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         read = self._read(vocabulary)
         across = self.reads_pairs
