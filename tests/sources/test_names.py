@@ -162,4 +162,6 @@ def test_utf_16_is_named_with_its_remedy_and_whole_numbers_are_ids(tmp_path: Pat
     with pytest.raises(DataError, match=r"iconv -f utf-16 -t utf-8 own\.jsonl"):
         read(tmp_path / "own.jsonl", need_pictures=False)
     (tmp_path / "own.jsonl").write_text(line)
-    assert read(tmp_path / "own.jsonl", need_pictures=False)[0].caption_ids == ("5", "", "")
+    skips = Skips()
+    assert read(tmp_path / "own.jsonl", need_pictures=False, skips=skips)[0].caption_ids == ("5", "", "")
+    assert skips.counts == {"caption ids that are neither a text nor a whole number": 2}

@@ -35,7 +35,15 @@ from diptych.core.record import WORDED
 from diptych.data.formats import values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
+from diptych.data.formats.parsing import (
+    Skips,
+    answer_kind,
+    each_json_line,
+    image_id_of,
+    named_captions,
+    picture_at,
+    text_of_id,
+)  # fmt: skip
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import picture_size
 
@@ -204,7 +212,9 @@ class _LineReader:
         def one(at: int) -> tuple[str, Any]:
             if not (text := texts.inner(at).read(_TEXT)).strip():
                 self.skips.add("empty captions", texts.inner(at).where())
-            return text, line.caption_ids[at] if line.caption_ids else None
+            if (given := line.caption_ids[at] if line.caption_ids else None) is not None and not text_of_id(given):
+                self.skips.add("caption ids that are neither a text nor a whole number", value.where("caption_ids"))
+            return text, given
 
         listed = self.skips.every(range(len(line.captions)), one, "text")
         named = named_captions(pair for pair in listed if pair[0].strip())

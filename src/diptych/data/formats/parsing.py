@@ -358,11 +358,17 @@ def image_id_of(name: str, number: int | None) -> int | None:
     return None if number == number_of_name(key_of_name(name)) else number
 
 
+def text_of_id(given: Any) -> str | None:
+    """Return an id as a text; None for what is neither a text nor a whole number."""
+    if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):
+        return None
+    return str(int(given) if isinstance(given, float) else given) if isinstance(given, int | float | str) else None
+
+
 def named_captions(captions: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return the fields of `Record` for captions and the ids, texts or numbers, that their file gave them."""
     listed = list(captions)
-    whole = (int(one) if isinstance(one, float) and one.is_integer() else one for _, one in listed)
-    ids = tuple(str(one) if isinstance(one, int | str) and not isinstance(one, bool) else "" for one in whole)
+    ids = tuple(text_of_id(given) or "" for _, given in listed)
     return {"captions": tuple(text for text, _ in listed), "caption_ids": ids if any(ids) else ()}
 
 
