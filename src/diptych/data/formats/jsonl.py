@@ -35,15 +35,7 @@ from diptych.core.record import WORDED
 from diptych.data.formats import values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import (
-    Skips,
-    answer_kind,
-    each_json_line,
-    image_id_of,
-    named_captions,
-    picture_at,
-    text_of_id,
-)  # fmt: skip
+from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import picture_size
 
@@ -212,7 +204,9 @@ class _LineReader:
         def one(at: int) -> tuple[str, Any]:
             if not (text := texts.inner(at).read(_TEXT)).strip():
                 self.skips.add("empty captions", texts.inner(at).where())
-            if (given := line.caption_ids[at] if line.caption_ids else None) is not None and not text_of_id(given):
+            if (given := line.caption_ids[at] if line.caption_ids else None) is not None and not values.text_of_id(
+                given
+            ):
                 self.skips.add("caption ids that are neither a text nor a whole number", value.where("caption_ids"))
             return text, given
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from unicodedata import normalize
 
 from diptych.core import Record
-from diptych.data.formats.values import CORRECT, LOOKED_AT, JsonValue, Words
+from diptych.data.formats.values import CORRECT, LOOKED_AT, JsonValue, Words, text_of_id
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import is_there
@@ -356,13 +356,6 @@ def number_of_name(key: str) -> int | None:
 def image_id_of(name: str, number: int | None) -> int | None:
     """Return `Record.image_id` of an image with this number; None if that is the number in its name."""
     return None if number == number_of_name(key_of_name(name)) else number
-
-
-def text_of_id(given: Any) -> str | None:
-    """Return an id as a text; None for what is neither a text nor a whole number."""
-    if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):
-        return None
-    return str(int(given) if isinstance(given, float) else given) if isinstance(given, int | float | str) else None
 
 
 def named_captions(captions: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -139,3 +139,10 @@ def corner_box(
         numbers = ", ".join(f"{number:g}" for number in shown or corners)
         refuse(where, f"the box [{numbers}]", f"one with an extent inside {width} x {height} pixels")
     return box
+
+
+def text_of_id(given: Any) -> str | None:
+    """Return an id as a text; None for what is neither a text nor a whole number."""
+    if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):
+        return None
+    return str(int(given) if isinstance(given, float) else given) if isinstance(given, int | float | str) else None
