@@ -16,13 +16,13 @@ from random import Random
 from typing import Any
 
 import h5py
-import lmdb
 import numpy as np
 import pytest
 
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.given import GivenRegions
+from tests.vision.databases import opened
 from tests.vision.test_features import BUTD, FILES, IDS, PREFIX, VLP, read
 
 
@@ -105,14 +105,14 @@ class Evil:
 
 def emptied(folder: Path) -> None:
     shutil.rmtree(folder)
-    with lmdb.open(str(folder)) as environment, environment.begin(write=True) as held:
+    with opened(folder) as environment, environment.begin(write=True) as held:
         held.put(b"a", b"b")
         held.delete(b"a")
 
 
 def lmdb_with(**values: bytes) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
-        with lmdb.open(str(folder)) as environment, environment.begin(write=True) as held:
+        with opened(folder) as environment, environment.begin(write=True) as held:
             for name, value in values.items():
                 held.put(IDS[0].encode() if name == "row" else name.encode(), value)
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -26,6 +25,7 @@ from diptych.runtime.errors import DataError
 from diptych.vision.archives import damaged_members, members
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.features.files import open_features
+from tests.vision.databases import opened
 from tests.vision.test_bad_features import JSON, VLP, copied
 from tests.vision.test_features import FILES, IDS, PREFIX
 
@@ -117,7 +117,7 @@ def test_an_arrow_stream_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None
 @pytest.mark.parametrize("bad", [None, 5, [b"x"], {}])
 def test_an_entry_of_an_lmdbs_list_that_is_no_name_costs_itself(bad: Any, tmp_path: Path) -> None:
     folder = copied("mmf/detectron.lmdb", tmp_path)
-    with lmdb.open(str(folder)) as environment, environment.begin(write=True) as held:
+    with opened(folder) as environment, environment.begin(write=True) as held:
         held.put(b"keys", pickle.dumps([bad, *(name.encode() for name in IDS)]))
         held.put(IDS[0].encode(), b"\x80\x04X")
     detector = GivenRegions.of(folder, [Record(name) for name in IDS])
@@ -129,7 +129,7 @@ def test_an_entry_of_an_lmdbs_list_that_is_no_name_costs_itself(bad: Any, tmp_pa
 def test_an_lmdb_that_is_cut_gives_its_whole_entries(listed: bool, tmp_path: Path) -> None:
     """At any place: what is read is what was written, or refused by name."""
     names, folder = [f"{number}" for number in range(40)], tmp_path / "a"
-    with lmdb.open(str(folder), map_size=2**24) as environment:
+    with opened(folder, map_size=2**24) as environment:
         for name in names:  # entries that fill a part of a page, and such that fill several
             with environment.begin(write=True) as held:
                 rows = np.full((1 + int(name) % 3, 90 if int(name) % 2 else 700), int(name), np.float32)

@@ -8,13 +8,13 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import lmdb
 import numpy as np
 import pytest
 
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.given import GivenRegions
+from tests.vision.databases import opened
 from tests.vision.test_bad_features import JSON
 from tests.vision.test_features import FILES, IDS
 
@@ -67,7 +67,7 @@ def test_a_second_file_has_the_whole_one(tmp_path: Path) -> None:
 def lmdb_twice(folder: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(FILES / "mmf/detectron.lmdb", folder / name)
-    with lmdb.open(str(folder / "a")) as environment, environment.begin(write=True) as held:
+    with opened(folder / "a") as environment, environment.begin(write=True) as held:
         for key in [bytes(key) for key in held.cursor().iternext(values=False) if key != b"keys"]:
             held.put(key, b"\x80\x04X")
 
