@@ -11,7 +11,7 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-MOST_LINES = 40_550  # of code; 39,828 before runs in objects (100), attacks (50) and doors (556; issues W, R)
+MOST_LINES = 40_575  # of code; 39,828 before runs in objects (100), attacks (50), doors (556), [UNK] (25; W, R, P)
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:
