@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from diptych.api.dataset import Dataset
 from diptych.api.run import Run
@@ -290,3 +291,29 @@ def test_the_verbs_train_and_compare_by_the_same_functions(
     words = ["finetune", "caption", "--data", str(world), "--model", "a", "--out", "c", "--epochs", "1", "--steps", "3"]
     assert run_verb(words, debug=False) == 2
     assert "give one of the two" in capsys.readouterr().err
+
+
+def test_words_and_images_unlike_the_first_model_s_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """On 12 plain images the sample's familiarity refused images that the run itself had trained on."""
+    colours = {"red": "red", "green": "green", "blue": "blue"}
+    rows = [
+        {"image": Image.new("RGB", (64, 64), colour), "caption": f"a {colour} square", "split": split}
+        for colour in colours
+        for n, split in enumerate(("train", "val"))
+    ]
+    for number, row in enumerate(rows):
+        row["image"].putpixel((number, number), (0, 0, 0))
+    run = finetune("caption", Dataset.from_rows(rows), "sample", steps=1, batch_size=2)
+    said = capsys.readouterr().err
+    assert "has no tokens for" in said
+    assert "square (3)" in said
+    assert "--from-scratch" in said
+    assert run.model.caption(rows[0]["image"]).familiar is None
+
+
+def test_rows_that_are_no_data_set_yet_are_refused_with_the_way_out() -> None:
+    rows: Any = [{"image": "a.png", "caption": "a kite"}]
+    with pytest.raises(
+        DataError, match=r"found list, wanted a path, store or Dataset: Dataset\.from_rows\(data\) makes one"
+    ):
+        finetune("caption", rows, "sample")

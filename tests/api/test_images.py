@@ -94,6 +94,8 @@ def test_a_turned_photograph_is_upright_in_memory_too(model: diptych.Model, fold
     assert (opened.size, opened) == ((40, 48), model.caption(tmp_path / "turned.png"))
 
 
+CLOSED = io.BytesIO()
+CLOSED.close()
 REFUSED: dict[str, tuple[Any, str]] = {
     "number": (3.5, r"found builtins\.float; wanted a path"),
     "nothing": (None, r"found builtins\.NoneType; wanted a path"),
@@ -113,6 +115,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "missing": ("nowhere/none.png", "no picture at nowhere/none.png"),
     "folder": (Path(), r"\. is a folder, not an image; give its files"),
     "empty row": ({"bytes": None, "path": None}, r"found builtins\.dict; wanted"),
+    "row": ({"image": "a.png"}, r"found builtins\.dict with image \(row\['image'\] is .*\); wanted a path"),
+    "empty path": ("", "found an empty path; wanted a path"),
+    "file address": ("file:///a.png", "found an address that begins with file://; wanted a path, an http"),
+    "data address": ("data:image/png;base64," + 9999 * "A", "found an address that begins with data:; wanted a path"),
+    "long name": (9999 * "a", "aaa cannot be a path: File name too long; wanted"),
+    "zero byte": ("a\0.png", "null byte"),
+    "closed file": (CLOSED, "an open file cannot be read: .*closed.*; open it with mode 'rb'"),
     "URL": ("http://127.0.0.1:9/a.png", "cannot fetch http://127.0.0.1:9/a.png: .*; download it"),
     "URL without a host": ("https://", "cannot fetch https://: .*; download it"),
 }

@@ -106,6 +106,12 @@ def test_texts_and_images_are_paired(model: diptych.Model, photo: Path) -> None:
         model.ask(photo, " ")
 
 
+def test_opening_a_model_and_its_detector_leaves_the_generator_alone(folder: Path, photo: Path) -> None:
+    before = torch.get_rng_state()
+    diptych.load(folder).caption(photo)
+    assert torch.get_rng_state().equal(before)
+
+
 def test_a_drawn_caption_has_its_seed_and_leaves_the_generator_alone(model: diptych.Model, photo: Path) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

@@ -89,3 +89,11 @@ def test_python_warns_once_a_call(noise: Path) -> None:
 def test_the_warning_counts(pictures: list[Any], said: str) -> None:
     with pytest.raises(UnfamiliarWarning, match=f"^{said} what this model was trained on; expect nonsense$"):
         raise UnfamiliarWarning.of(pictures)
+
+
+def test_a_task_that_is_not_learnt_is_named_before_images_are_read(tmp_path: Path, run: Callable[..., Any]) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    done = run("ask", str(tmp_path), "what colour?", "--model", "sample")
+    assert done.code == 1
+    assert "has not learnt vqa" in done.error
+    assert "broken.png" not in done.error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -24,6 +25,7 @@ WANTED = (
     "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "
     "of shape (H, W, 3) or (3, H, W), uint8 or floats from 0 to 1"
 )
+SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # of an address that is not fetched
 MOST_BYTES = 64 * 2**20  # of a fetched image
 BATCH = 16  # images that are read and computed together
 SECONDS = 20  # without an answer, until a fetch is given up
@@ -48,10 +50,7 @@ def readable(image: Any) -> Readable:
         case str() if image.startswith(("http://", "https://")):
             made = read_picture(_fetched(image), image)
         case str() | os.PathLike():
-            made = Path(image)
-            if made.is_dir():
-                files = f"sorted(Path({str(image)!r}).iterdir())"
-                raise DataError(f"{image} is a folder, not an image; give its files: {files}")
+            made = _path_of(os.fspath(image))
         case bytes() | bytearray() | memoryview():
             made = read_picture(bytes(image), "the content")
         case Mapping() if image.get("bytes") or image.get("path"):
@@ -67,12 +66,35 @@ def readable(image: Any) -> Readable:
         case _ if hasattr(image, "read"):
             made = read_picture(_content(image), str(getattr(image, "name", "an open file")))
         case _:
-            raise DataError(f"found {type(image).__module__}.{type(image).__qualname__}; wanted {WANTED}")
+            kind = f"{type(image).__module__}.{type(image).__qualname__}"
+            if isinstance(image, Mapping) and not image.keys() & {"bytes", "path"}:
+                kind += f" with {', '.join(map(str, image))[:100] or 'nothing'} (row['image'] is the image of a row)"
+            raise DataError(f"found {kind}; wanted {WANTED}")
     return made
 
 
+def _path_of(image: str) -> Path:
+    """Return a path. Raises DataError for a folder, an empty text, and an address that is not fetched."""
+    scheme = SCHEME.match(image)
+    if not image or scheme is not None:
+        what = "an empty path" if scheme is None else f"an address that begins with {scheme[0]}"
+        raise DataError(f"found {what}; wanted {WANTED}")
+    path = Path(image)
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise DataError(f"{image[:100]} cannot be a path: {error.strerror}; wanted {WANTED}") from error
+    if is_folder:
+        files = f"sorted(Path({image!r}).iterdir())"
+        raise DataError(f"{image} is a folder, not an image; give its files: {files}")
+    return path
+
+
 def _content(file: Any) -> bytes:
-    content = file.read()
+    try:
+        content = file.read()
+    except (OSError, ValueError) as error:  # closed, or open for writing
+        raise DataError(f"an open file cannot be read: {error}; open it with mode 'rb'") from error
     if not isinstance(content, bytes) or not content:
         content = "text" if content else "no bytes"
         raise DataError(f"an open file gave {content}; open it with mode 'rb', and rewind it with .seek(0)")

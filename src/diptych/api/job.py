@@ -196,6 +196,10 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
         return data.folder, data
     if isinstance(data, Dataset):
         return (data.source, Store(data.source)) if data.source is not None else (Path(data.name), list(data.records))
+    if not isinstance(data, str | os.PathLike):
+        raise DataError(
+            f"found {type(data).__name__}, wanted a path, store or Dataset: Dataset.from_rows(data) makes one of rows"
+        )
     path = Path(data)
     features = None if options.features is None else Path(options.features)
     return path, open_data(path, make_console(), options.split_seed, features, options.skip_bad)

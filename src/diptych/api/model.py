@@ -18,7 +18,7 @@ from diptych.api.results import Answer, Caption, ChosenAnswer, Explained, Found,
 from diptych.core import Record
 from diptych.runs.folder import open_model, packaged
 from diptych.runtime.configs import validated
-from diptych.runtime.devices import choose_device, choose_prediction
+from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
 from diptych.runtime.errors import CheckpointError, UnsupportedError
 from diptych.runtime.plugins import load_plugins
 from diptych.serving.predictor import Predictor
@@ -30,6 +30,7 @@ from diptych.tasks.two_towers import TowerGallery, embed_sentences
 SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
 
 
+@torch_unchanged()
 def load(
     source: str | os.PathLike[str],
     *,

@@ -226,6 +226,7 @@ def _ask(
         from diptych.api.model import load
 
         opened = load(model, features=features, device=device, precision=precision, revision=revision)
+        opened.predictor.task_model(spec).build()  # before any image is read
         answers = _from_model(spec, opened.predictor, pictures, fields, show if interface.explains else None, refuse)
     lines: list[str] = []
     if show is not None and _has_box(interface):

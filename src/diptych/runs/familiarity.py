@@ -26,6 +26,7 @@ from diptych.storybook.detector.detector import KIND
 FILE = "familiarity.safetensors"
 CENTRES, ROUNDS = 256, 10  # of k-means
 FEWEST, MOST = 300, 4000  # images of train and val that are measured: fewer fix no quantile
+STRANGE = 0.05  # of new training images: with more, what was known before does not describe them
 QUANTILE = 0.005  # of training images that the threshold takes for unlike them
 NEAREST = 0.01  # distances below count as this one: an image may be a centre itself
 
@@ -76,20 +77,22 @@ def described(regions: Regions) -> tuple[Float[Tensor, "F"], Float[Tensor, ""]]:
     return normalize(regions.features.float().mean(0), dim=0).cpu(), regions.scores.float().mean().cpu()
 
 
-def measured(store: Store, splits: Sequence[str], most: int) -> Familiarity | None:
+def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity | None = None) -> Familiarity | None:
     """Measure the best `most` regions of the images of these splits.
 
-    None for fewer than 300, and for detectors whose signals were not measured.
+    Fewer than 300 images are not measured: `before`, of the model that training began from, is kept if it knows them.
+    None where it does not, and for detectors whose signals were not measured.
     """
     if store.contract.extractor != KIND:
         return None
     numbers = sorted({number for split in splits for number in store.split(split)})
     step = max(1, len(numbers) // MOST)
     records = (store.record(number).best_regions(most) for number in numbers[::step])
-    seen = [described(one.regions) for one in records if one.regions is not None and len(one.regions)]
-    if len(seen) < FEWEST:
-        return None
-    means, scores = zip(*seen, strict=True)
+    regions = [one.regions for one in records if one.regions is not None and len(one.regions)]
+    if len(regions) < FEWEST:
+        strange = sum(not before.knows(one) for one in regions) if before else 0
+        return before if strange <= max(1, STRANGE * len(regions)) else None
+    means, scores = zip(*map(described, regions), strict=True)
     return Familiarity.measure(torch.stack(means), torch.stack(scores))
 
 

@@ -118,7 +118,7 @@ def _save(learner: Learner, start: Start, result: Result, console: Console) -> M
         scores = {**(scores or {}), UNCALIBRATED: fitted.before, CALIBRATED: fitted.after}
         tell(console, f"{fitted.line} (fitted on {fitted.questions} questions of {recipe.data.validation})")
     splits, most = (recipe.data.split, recipe.data.validation), recipe.model.max_regions
-    familiarity = None if store.hides_images else measured(store, splits, most) or start.familiarity
+    familiarity = None if store.hides_images else measured(store, splits, most, start.familiarity)
     made = ModelFolder(
         out, model, learner.architecture, learner.tokens, store.contract, recipe, answers,
         detector=store.detector() or start.detector, validation=scores, familiarity=familiarity,

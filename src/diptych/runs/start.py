@@ -20,12 +20,12 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.initialisation import initialise, initialise_network, vocabulary_settings
 from diptych.runs.learner import Learner
 from diptych.runs.run_folder import RunFolder
-from diptych.runs.words import tokens_of_run
+from diptych.runs.words import tokens_of_run, unknown_words
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.systems import RECIPES, SYSTEMS, hindrance
 from diptych.systems.recipe import Recipe
-from diptych.tasks import TaskSpec
+from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
@@ -190,7 +190,14 @@ class Trained(Start):
         return self.model.tokens
 
     def notes(self, recipe: Recipe, store: Store) -> Iterator[str]:
-        yield from ()
+        spec = find_task(recipe.task)
+        if unknown := unknown_words(self.model.tokens, store, recipe.data.split, {spec.field, *spec.also}):
+            shown = ", ".join(f"{word[:30]} ({count})" for word, count in unknown.most_common(5))
+            yield (
+                f"warning: {self.source} has no tokens for words of the training texts: {shown}; "
+                "it reads and writes them as [UNK]; to learn your words, start without a model: --from-scratch "
+                f"--recipe {recipe.name}"
+            )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
         yield from _load(model, self.model, learner.answers)

@@ -1,10 +1,15 @@
 """The words of a run: its tokeniser, and the texts that one is learnt from."""
 
+import math
+import re
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from diptych.core import Record, names_for_tags
-from diptych.core.record import READ
+from diptych.core.record import READ, WORDED
 from diptych.data.store.corpus import Lines
 from diptych.data.store.store import Store, iterate, splits_in
 from diptych.data.store.tokens import FILE as TOKENS
@@ -17,6 +22,8 @@ from diptych.tasks.caption import pretraining_texts
 
 VOCABULARY_SIZE = 8000
 VOCABULARY_LINES = 20_000  # lines of a text corpus that a vocabulary is trained on, with all captions
+RECORDS_COUNTED = 5000  # records whose words are looked up in a given vocabulary; more would delay a large run
+WORD = re.compile(r"\w+")
 TOKENS_CHECK = "tokenizer.check"  # checksum of a run's tokeniser
 
 
@@ -40,6 +47,19 @@ def training_texts(store: Store, validation: str = "val") -> list[str]:
             more += words_of(Record(record.key, more=record.more))
     known = {word for text in texts for word in text.split()} if more else set()
     return texts + [text for text in more if not known.issuperset(text.split())]
+
+
+def unknown_words(tokens: Tokens, store: Store, split: str, fields: Collection[str]) -> Counter[str]:
+    """Count the out-of-vocabulary words in these fields of the records; empty if they are less than 1% of the words."""
+    numbers = [number for one in splits_in(split) for number in store.split(one)]
+    counts: Counter[str] = Counter()
+    for number in numbers[:: math.ceil(len(numbers) / RECORDS_COUNTED) or 1]:
+        read = store.words(number)
+        other: dict[str, Any] = {name: () for name in WORDED if name not in fields}
+        kept = replace(read, more={name: items for name, items in read.more.items() if name in fields}, **other)
+        counts.update(word for text in words_of(kept) for word in WORD.findall(text))
+    unknown = Counter({word: n for word, n in counts.items() if tokens.vocabulary.unknown in tokens.encode(word)})
+    return unknown if unknown.total() >= 0.01 * counts.total() else Counter()
 
 
 def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:

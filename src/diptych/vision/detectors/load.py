@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 from diptych.vision.detectors.detector import Detector
@@ -87,6 +88,7 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
             raise RecipeError(f"{name} is not for {what}; leave it out")
 
 
+@torch_unchanged()
 def load_detector(folder: Path, selection: Selection | int | None = None) -> Detector:
     """Open a folder that `Detector.save` wrote; it is self-contained, so it may be moved.
 
