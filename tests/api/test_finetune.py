@@ -313,11 +313,5 @@ def test_words_and_images_unlike_the_first_model_s_are_named(capsys: pytest.Capt
 
 def test_rows_that_are_no_data_set_yet_are_refused_with_the_way_out() -> None:
     rows: Any = [{"image": "a.png", "caption": "a kite"}]
-<<<<<<< HEAD
-    with pytest.raises(
-        DataError, match=r"found list, wanted a path, store or Dataset: Dataset\.from_rows\(data\) makes one"
-    ):
-=======
     with pytest.raises(DataError, match=r"found list, wanted a path, store or Dataset: Dataset\.from_rows\(data\)"):
->>>>>>> ha
         finetune("caption", rows, "sample")
