@@ -118,7 +118,7 @@ SAID = {
     "step": "Unified VLP of the published width, 2 layers, one thread, fp32, forward and backward. What the one "
     "keeps for the other is counted tensor by tensor, weights left out; attention scores among it (not on a GPU).",
     "processes": "A small model over gloo, on the two cores of one machine: more processes than cores wait for each "
-    "other in every step. It is no speed of a cluster.",
+    "other in every step. It does not show the speed of a cluster.",
     "store": "A store opens by its index alone. To find a split and to make a loader, the words of each record are "
     "parsed and tokenised once: that grows with the records, and so does the memory. 200,000 samples stay parsed; of a "
     "larger store most are parsed again when their turn comes, which is why the last rate is a quarter below the "

@@ -8,7 +8,7 @@ The rules, fixed before any run that counts was scored (docs/claims.md):
   learning back.
 - Budget: `SHARE` of a recipe's own steps in pre-training (ImageBERT's all: its matching is learnt after two thirds of
   them), with batches of `PRETRAIN_BATCH`, so that rows that are compared keep the paper's proportion of work;
-  `STEPS[task]` steps of fine-tuning, chosen on val so that questions and choices leave chance (docs/log.md).
+  `STEPS[task]` steps of fine-tuning, chosen on val so that questions and choices leave chance (experiments/LOG.md).
 - Choice: val, looked at `LOOKS` times, chooses the weights of fine-tuning. Pre-training keeps its last weights. Test is
   scored once, at the end.
 - Seeds: one for a whole chain; two arms are compared seed by seed.

@@ -15,20 +15,24 @@ from experiments.studies import page_of
 
 HEAD = """# The papers' claims, tested
 
-Made by `make docs` from `experiments/results/claims.json`. A row is a claim of a paper: the paper's own difference, and
-that of small models trained here, paired by seed, with Student's 95% interval. **seen**: the interval is above 0.
-**reversed**: below. **too close**: it holds 0, and lies within a point of it. **not seen**: it holds 0, and reaches
-further. **not run**: fewer than three seeds, or none. A verdict is of the direction alone: of what is **seen** most is
-far larger here than in the paper.
+Made by `make docs` from `experiments/results/claims.json`. Each row is a claim of a paper. It has the paper's
+difference, and the difference between small models trained here, paired by seed, with Student's 95% interval.
 
-Scores are times 100, CIDEr too, and differences are points of the claim's own score: a point of CIDEr is not one of
-accuracy. Plus speaks for the claim. `scores`: first the arm that should be higher, then the other (of a gain beside
-another gain, four); in brackets the best that sees no picture, in retrieval chance. "–" for the paper: it gives no
-number, or (ICLR version) one that is not in the copy read here.
+- **seen**: the interval is above 0. **reversed**: it is below 0.
+- **too close**: the interval contains 0 and lies within 1 point of it. **not seen**: it contains 0 and is wider.
+- **not run**: fewer than three seeds.
 
-The arms: networks 128 wide, of 3 layers (TDEN, XGPT: more); drawn scenes, of which pre-training reads 10,000 pairs;
-captions, expressions and retrieval learn from 300, questions from 1,000, VCR from 6,000, unless a row says else; test
-has 600. Steps and all else: `experiments/claims/arms.py`, `uv run python -m experiments.claims --list`.
+A verdict is about the direction only: most differences that are **seen** are far larger here than in the paper.
+
+Scores are multiplied by 100, CIDEr too. Differences are points of the claim's own score: a point of CIDEr is not a
+point of accuracy. A positive difference supports the claim. `scores` lists the arm that should be higher, then the
+other; four scores where a gain is compared with another gain. In brackets: the best score without the image; for
+retrieval, chance. "–" for the paper: it has no number, or only its ICLR version has one, which was not available.
+
+The arms (configurations) are networks of width 128 with 3 layers (TDEN, XGPT: more), on drawn scenes. Pre-training
+reads 10,000 pairs. Unless a row states another number, captions, expressions and retrieval train on 300 scenes,
+questions on 1,000 and VCR on 6,000. The test split has 600. Steps and all else: `experiments/claims/arms.py`,
+`uv run python -m experiments.claims --list`.
 
 How to read it. Three seeds see a difference only where it is 2.5 times the standard deviation of the differences by
 seed: of many papers' differences of less than a point no verdict can be had. The intervals are of seeds (which also

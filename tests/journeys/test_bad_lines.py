@@ -164,9 +164,9 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("drawn and searched", nothing, "caption 0.png --model demo --top-k 5 --beams 3", 2, "set beams=1, and captions=N"),
     ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no images in none"),
     ("empty question", nothing, "ask 0.png EMPTY --model demo", 1, "has not learnt vqa"),
-    ("a file where the run should be", file("out", b""), TUNED, 2, "out is there and is no folder; give a new or empty folder"),
-    ("a file where the store should be", file("out", b""), SEEN, 2, "out is there and is no folder; give a new or empty folder"),
-    ("a file where pictures should be shown", file("shown", b""), "caption 0.png --model demo --show shown", 2, "shown is there and is no folder; give a new or empty folder"),
+    ("a file where the run should be", file("out", b""), TUNED, 2, "out is there and is not a folder; give a new or empty folder"),
+    ("a file where the store should be", file("out", b""), SEEN, 2, "out is there and is not a folder; give a new or empty folder"),
+    ("a file where pictures should be shown", file("shown", b""), "caption 0.png --model demo --show shown", 2, "shown is there and is not a folder; give a new or empty folder"),
     ("file in a missing folder", nothing, "caption 0.png --model demo --out no/captions.txt", 1, "cannot write no/captions.txt"),
 ]  # fmt: skip
 

@@ -36,7 +36,7 @@ START_OF_SCAN = b"\xff\xda"  # JPEG's marker
 
 
 class UnknownFormat(DataError):
-    """A file that is no image, or has an unsupported format."""
+    """A file that is not an image, or has an unsupported format."""
 
 
 class TooManyPixels(DataError):

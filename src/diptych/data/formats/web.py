@@ -31,7 +31,7 @@ def fits(folder: Path) -> bool:
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read one record an image with a caption, in the order of the tars or folders, and of the keys in them.
+    """Read one record per image with a caption, in the order of the tars or folders, and of the keys in them.
 
     Images without captions, and captions without images or words, are counted in `wanted.skips`.
     """

@@ -57,7 +57,7 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# Steps and learning rate with all labelled scenes, by Muon with decay to 0 (docs/log.md).
+# Steps and learning rate with all labelled scenes, by Muon with decay to 0 (experiments/LOG.md).
 ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
 DEMO, RESULTS = "demo.json", "results.json"  # the settings of the folder; the results of a system
