@@ -83,7 +83,7 @@ def paper(samples_a_process: float | None) -> str:
     ]  # fmt: skip
     if samples_a_process is not None:
         rows.insert(6, ["processes that make batches", f"{rate / samples_a_process:.0f}",
-                        f"{samples_a_process:,.0f} samples a second each, measured here (loader, `wide`), if so many "
+                        f"{samples_a_process:,.0f} samples a second each, measured here (loader, `wide`), if N "
                         "do not wait for each other"])  # fmt: skip
     return table(["what", "figure", "from"], rows)
 
@@ -111,7 +111,7 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
 HEAD = """# How cost grows
 
 Made by `python -m benchmarks.scale page` of `benchmarks/results/scale.json`; the machine is shared, so CPU seconds and
-ratios count. No GPU was at hand: what is said of one is arithmetic, and its assumptions are named."""
+ratios count. No GPU was available: its figures are computed, with their assumptions."""
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}
 SAID = {

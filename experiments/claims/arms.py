@@ -208,7 +208,7 @@ def scores_of(arm: Arm, seed: int, place: Place) -> tuple[dict[str, float], dict
 
 
 def measured(arm: Arm, seed: int, place: Place, split: str = "test") -> dict[str, Any]:
-    """What `Score.to_json` keeps of each score of a split, scored once; kept beside the run."""
+    """What `Score.to_json` keeps of each score of a split, scored once; kept next to the run."""
     torch.set_num_threads(1)
     kept = Path(place.out) / key_of(arm.last, seed, place) / f"{arm.task}-{split}.json"
     if not kept.exists():

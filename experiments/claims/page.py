@@ -34,24 +34,32 @@ reads 10,000 pairs. Unless a row states another number, captions, expressions an
 questions on 1,000 and VCR on 6,000. The test split has 600. Steps and all else: `experiments/claims/arms.py`,
 `uv run python -m experiments.claims --list`.
 
-How to read it. Three seeds see a difference only where it is 2.5 times the standard deviation of the differences by
-seed: of many papers' differences of less than a point no verdict can be had. The intervals are of seeds (which also
-choose the labelled scenes and the 300 captions by which ImageBERT searches), with one detector and one test set. Arms
-of one seed read the same data in the same order, and begin with the same weights where they have the same heads. Claims
-share arms, so they err together, and no correction is made for so many: of what is nothing, about one in forty is
-**seen** by chance, and one in forty **reversed**. What is seen here is seen in a drawn world; it neither proves nor
-refutes what the papers measured on photographs. One claim is tested on a real set (`vlp-photographs`, on Flickr8k);
-`--scale real` tests on yours all that have no study of their own.
+How to read it:
 
-The rules (`experiments/claims/arms.py`) stood before any arm of theirs was scored, with three changes since (the log,
-2026-11-23). XGPT's in-domain stage had as many steps as the stage before, at the same rate; the paper has 11,000 of
-60,000 at a tenth of it. Of ImageBERT eleven arms of one seed were scored when a second reader found that the stages had
-the paper's proportion upside down and all arms the whole picture's feature. VL-BERT's questions have twice the steps of
-Unified VLP's: with as many their yes/no stayed at chance. What was scored before is dropped, and so are eleven arms of
-Unified VLP, under rules that left its questions at chance (the log, 2026-11-22). Three verdicts changed by it:
-`xgpt-in-domain` and `tden-encoder-over-shared-vqa` were reversed, `vlbert-referring-over-vqa` was not seen, and may be
-seen by luck now. Studies with a page of their own have settings of their own, and but for Flickr8k's were scored
-before; their differences are taken by seed like all others.
+- Three seeds show a difference only if it is 2.5 times the standard deviation of the differences by seed. Many
+  differences in the papers are less than a point; for these no verdict is possible.
+- The intervals are over seeds, with one detector and one test set. A seed also selects the labelled scenes, and the 300
+  captions by which ImageBERT searches.
+- Arms of one seed read the same data in the same order, with equal initial weights where they have the same heads.
+- Claims share arms, so their errors are correlated. There is no correction for multiple tests. Where there is no
+  effect, about one claim in forty is **seen** by chance, and one in forty **reversed**.
+- A claim seen here is seen on drawn scenes. It neither proves nor refutes what the papers measured on photographs. One
+  claim is tested on a real set (`vlp-photographs`, on Flickr8k). `--scale real` tests claims on your data, except those
+  with a study of their own.
+
+The rules (`experiments/claims/arms.py`) were fixed before any of their arms was scored, with three changes since (the
+log, 2026-11-23):
+
+- XGPT's in-domain stage had as many steps as the stage before, at the same rate. The paper has 11,000 of 60,000, at a
+  tenth of the rate.
+- Eleven ImageBERT arms of one seed were scored when a second reader found two faults: the stages had the inverse of the
+  paper's proportion, and all arms had the feature of the whole image.
+- VL-BERT's questions have twice the steps of Unified VLP's: with the same number, its yes/no stayed at chance.
+
+Scores from before were dropped, as were eleven arms of Unified VLP under rules that left its questions at chance (the
+log, 2026-11-22). The changes altered three verdicts. `xgpt-in-domain` and `tden-encoder-over-shared-vqa` were reversed;
+`vlbert-referring-over-vqa` was not seen, and may be seen by chance now. Studies with a page of their own have their own
+settings. Except for Flickr8k's, they were scored before. Their differences are paired by seed as well.
 
 ![Each claim's difference with its interval](claims.svg)
 
