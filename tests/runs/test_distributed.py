@@ -54,7 +54,7 @@ def test_the_work_is_done_elsewhere_and_handed_back() -> None:
 
 @pytest.mark.slow
 def test_its_error_is_raised_here(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no model folder"):
+    with pytest.raises(CheckpointError, match="not a model folder"):
         in_process(open_model, tmp_path)
 
 

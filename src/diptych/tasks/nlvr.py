@@ -101,7 +101,7 @@ NLVR = TaskSpec(
         verb="verify",
         help=TASK_VERBS["verify"].help,
         words=interface.InterfaceWords(
-            does="decides whether a statement is true of a picture",
+            does="decides whether a statement is true of an image",
             example='print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',
         ),
         request=VerifyRequest,
