@@ -1,5 +1,5 @@
 # Each target is a line of uv. CONTRIBUTING.md says which of the tests when; .ci/run runs tests and checks.
-.PHONY: setup check quick test room thorough smoke golden golden-write docs attack audit workflows
+.PHONY: readme setup check quick test room thorough smoke golden golden-write docs attack audit workflows
 
 # Rooms of tests that are quick but for those marked slow (over a second), learns or thorough.
 QUICK = core data runs recipes guards loading sources metrics tasks evaluation reports objectives
@@ -46,3 +46,7 @@ audit:
 
 workflows:
 	uvx check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+
+# README's commands as printed, in a fresh clone: 15 minutes; FAST=--fast: 4; PHOTOGRAPHS=FOLDER adds those on photographs
+readme:
+	python3 .ci/readme.py $(FAST) $(if $(PHOTOGRAPHS),--photographs $(PHOTOGRAPHS))

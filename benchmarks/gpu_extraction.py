@@ -31,7 +31,7 @@ TINY: dict[str, Any] = {"shorter": 64, "longer": 96, "before_nms": 20, "after_nm
 
 
 class LooksAtNothing:
-    """One region a picture, of one number."""
+    """One region per picture, of one number."""
 
     needs_pictures = True
     network: nn.Module | None = None

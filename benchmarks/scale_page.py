@@ -83,7 +83,7 @@ def paper(samples_a_process: float | None) -> str:
     ]  # fmt: skip
     if samples_a_process is not None:
         rows.insert(6, ["processes that make batches", f"{rate / samples_a_process:.0f}",
-                        f"{samples_a_process:,.0f} samples a second each, measured here (loader, `wide`), if so many "
+                        f"{samples_a_process:,.0f} samples a second each, measured here (loader, `wide`), if N "
                         "do not wait for each other"])  # fmt: skip
     return table(["what", "figure", "from"], rows)
 
@@ -111,14 +111,14 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
 HEAD = """# How cost grows
 
 Made by `python -m benchmarks.scale page` of `benchmarks/results/scale.json`; the machine is shared, so CPU seconds and
-ratios count. No GPU was at hand: what is said of one is arithmetic, and its assumptions are named."""
+ratios count. No GPU was available: its figures are computed, with their assumptions."""
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}
 SAID = {
     "step": "Unified VLP of the published width, 2 layers, one thread, fp32, forward and backward. What the one "
     "keeps for the other is counted tensor by tensor, weights left out; attention scores among it (not on a GPU).",
     "processes": "A small model over gloo, on the two cores of one machine: more processes than cores wait for each "
-    "other in every step. It is no speed of a cluster.",
+    "other in every step. It does not show the speed of a cluster.",
     "store": "A store opens by its index alone. To find a split and to make a loader, the words of each record are "
     "parsed and tokenised once: that grows with the records, and so does the memory. 200,000 samples stay parsed; of a "
     "larger store most are parsed again when their turn comes, which is why the last rate is a quarter below the "

@@ -3,7 +3,7 @@
     uv run --group dev python -m benchmarks.serve_hostile MODEL PICTURES
 
 MODEL is a folder that captions, PICTURES a folder. A hostile client sends its next request as soon as the last is
-answered: images that cost far more than their size, JSON of a million items, damaged images, and what is no HTTP. CPU
+answered: images that cost far more than their size, JSON of a million items, damaged images, and what is not HTTP. CPU
 milliseconds are those of the service and its decoders, for each image of a good client; rates depend on what else
 runs. The bar (issue R): good clients keep 80% of their images a second, and none of their requests fails but by 503
 with Retry-After. Writes benchmarks/results/serve_hostile.json.

@@ -8,17 +8,20 @@ from typing import Any
 from experiments.tables import markdown
 
 NAME = "attack"
-# What an attempt is called by the tool, and what the table says of it: its own row, and what holding means.
+# What an attempt is called by the tool, and its text in the table: its own row, and what holding means.
 KINDS = {
     "operation": ("killed before an operation of the disk", "given again: byte for byte as undisturbed"),
     "instant": ("killed at an instant", "given again: byte for byte as undisturbed"),
     "full disk": ("no room from an operation on", "a sentence; given again: as undisturbed"),
     "signal": ("SIGTERM or SIGINT, to the process or its group", "no traceback; given again: as undisturbed"),
-    "one lost": ("one of two ranks killed", "the other says so; given again: as undisturbed"),
+    "one lost": ("one of two ranks killed", "the other reports it; given again: as undisturbed"),
     "flipped bit": ("bits flipped, read by a command", "refused, or harmless"),
     "flipped bits": ("bits flipped, opened from Python", "refused, or harmless"),
     "command line": ("bad inputs on the command line", "a sentence, nothing half written"),
-    "pipes and devices": ("a pipe or a device for each path of the command line", "nobody waits; it stays what it was"),
+    "pipes and devices": (
+        "a pipe or a device for each path of the command line",
+        "no command hangs; the path is unchanged",
+    ),
     "fuzzed": ("damaged files and requests", "an error of Diptych's, or read"),
     "all combinations": ("outputs that are not the verb's own", "refused; nothing changed"),
     "costs": ("images that cost far more than their size", "a sentence or a result, in bounded time and memory"),
@@ -31,7 +34,7 @@ HEAD = """## [The attack](results/attack.md)
 
 `make attack` ([how](../CONTRIBUTING.md)) on one commit, each attempt drawn by its number. One that broke in an attack
 on a commit before, and was mended, is counted apart; here it was made again by its number, and held.
-What is not protected, and why, says [SECURITY.md](../SECURITY.md).
+[SECURITY.md](../SECURITY.md) lists what is not protected, and why.
 """
 
 

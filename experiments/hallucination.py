@@ -44,7 +44,7 @@ def hallucinations(
 
 
 def mentions(words: Tokens, names: Mapping[str, str], longest: int) -> list[str]:
-    """Return the kinds that a text names, in order; the longest name at a place counts (`hot dog` is no dog).
+    """Return the kinds that a text names, in order; the longest name at a place counts (`hot dog` is not a dog).
 
     `longest` is the number of words of the longest name.
     """

@@ -21,19 +21,19 @@ SHOWN_WITH = {"serve": {"With hostile clients": "serve_hostile"}}  # files that 
 GOAL = re.compile(r" ?\(goal ([\d.,]+(?:, at most [\d.]+)?)\)")
 HEAD = f"""# Results
 
-Made by `make docs` from `experiments/results/` (what is learnt) and `benchmarks/results/` (how fast): no figure is
-typed by hand. Scores are times 100. **Bold** is the best of what is compared; {AT_CHANCE} is at chance: the 95%
-interval reaches the blind baseline, or, where none was kept, the score is less than {NEAR:.0f} points above it. Blind
-is the score without the picture, the ceiling what a person gets against the others. Each title leads to
+Made by `make docs` from `experiments/results/` (scores) and `benchmarks/results/` (speed): no figure is typed by hand.
+Scores are multiplied by 100. **Bold** marks the best of the scores that are compared. {AT_CHANCE} marks chance: the 95%
+interval reaches the blind baseline. Where no interval was kept, the score is less than {NEAR:.0f} points above it.
+Blind is the score without the image. The ceiling is the score of one annotator against the others. Each title links to
 all figures of the study, with command, machine, date and commit.
 """
 SPEED_HEAD = """## Speed
 
-The machine is shared and noisy: what counts are the ratios within one file, all taken in one run. In a step each system
-runs as it ships: ours keeps its memory, the other gives it back after each step; beside it stands the other with its
-memory kept. The goals of steps and beam 5 were set for a processor with AVX512-BF16 and without AMX; each file names
-its own, and what the last without AMX gave (below the goals but for beam 5) stands in [the log](log.md). No GPU was at
-hand: its goals are not measured; `python -m benchmarks.gpu` is ready.
+The machine is shared and noisy, so compare ratios within one file: all its figures are from one run. In a step each
+system runs as it ships: Diptych keeps freed memory, the other returns it after each step. A second figure is of the
+other with its memory kept. The goals of steps and beam 5 were set for a processor with AVX512-BF16 and without AMX;
+each file names its processor. [The log](../experiments/LOG.md) has the figures of the last one without AMX (below the
+goals except for beam 5). No GPU was available: its goals are not measured. `python -m benchmarks.gpu` measures them.
 """
 
 
@@ -109,7 +109,8 @@ def _details(title: str, files: Mapping[str, str], found: Mapping[str, Any]) -> 
         where = ", ".join(f"{key} {number(value)}" for key, value in result["machine"].items())
         if name:
             yield from (f"## {name}", "")
-        yield from (f"`{result['command']}`", "", f"{result['date']}, commit {result['commit']}; {where}", "")
+        made = f"{result['date']}, commit {result['commit']}; {where}"
+        yield from (f"`{result['command']}`", "", textwrap.fill(made, 120, break_on_hyphens=False), "")
         yield from whole(result["figures"], 3 if name else 2)
 
 

@@ -1,34 +1,67 @@
-"""Make docs/serving.png, the picture of a running service's page.
+"""Make the images of README and docs from what Diptych shows in a browser.
 
 uv run --group dev python -m experiments.screenshots http://127.0.0.1:8000 docs/serving.png
+uv run --group dev python -m experiments.screenshots demo/report.html docs/report.png
 """
 
 import argparse
 import shutil
 from pathlib import Path
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
-EXAMPLE = 0  # its number among the examples
-WORD = "dress"  # of its caption; else the last word
+EXAMPLE = 0  # index of the example that is captioned
+WORD = "dress"  # word of its caption that is chosen; else the last one
+CARDS = 2  # test images of a report that are shown
+MARGIN = 10  # pixels around them
+
+
+def service(browser: Browser, address: str, out: Path) -> None:
+    """Caption an example on a service's page, and choose a word."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
+    page.goto(address)
+    page.locator("#examples button").nth(EXAMPLE).click()
+    expect(page.locator("#status")).to_contain_text("Done", timeout=60_000)
+    words = page.locator(".words button")
+    named = words.filter(has_text=WORD)
+    (named if named.count() else words).last.hover()
+    page.screenshot(path=out)
+
+
+def report(browser: Browser, file: Path, out: Path) -> None:
+    """Show the first test images of a demo's report, with its sentence about how they were chosen."""
+    page = browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme="light")
+    page.goto(file.resolve().as_uri())
+    section = page.locator("#pictures")
+    section.locator(f"article:nth-of-type(n + {CARDS + 1})").evaluate_all(
+        "cards => cards.forEach(card => card.remove())"
+    )
+    box = section.bounding_box()
+    assert box is not None
+    page.screenshot(
+        path=out,
+        full_page=True,
+        clip={
+            "x": box["x"] - MARGIN,
+            "y": box["y"] - MARGIN,
+            "width": box["width"] + 2 * MARGIN,
+            "height": box["height"] + 2 * MARGIN,
+        },
+    )
 
 
 def main() -> None:
-    """Caption an example, and choose a word."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("address")
-    parser.add_argument("out", type=Path)
+    """Show a service's page, or a report where the argument is a file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shown", help="Address of a service, or the report.html of a demo.")
+    parser.add_argument("out", type=Path, help="PNG file to write.")
     given = parser.parse_args()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
-        page.goto(given.address)
-        page.locator("#examples button").nth(EXAMPLE).click()
-        expect(page.locator("#status")).to_contain_text("Done", timeout=60_000)
-        words = page.locator(".words button")
-        named = words.filter(has_text=WORD)
-        (named if named.count() else words).last.hover()
-        page.screenshot(path=given.out)
+        if Path(given.shown).is_file():
+            report(browser, Path(given.shown), given.out)
+        else:
+            service(browser, given.shown, given.out)
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ STUDIES: dict[str, Study] = {
     ),
     "photographs": Study(
         "The recipes for photographs",
-        "As docs/photographs.md says, to their end (TDEN: a third of the steps), on one thread; they learn from "
+        "The recipes of docs/photographs.md, to their end (TDEN: a third of the steps), on one thread; they learn from "
         "drawn scenes that are made as hard as photographs (two captions of a scene joined, features and "
         "classes with noise): {asked / pictures} pictures, {asked / test} of test, one seed, with 95% intervals.",
         {"": "photographs"},
@@ -197,7 +197,7 @@ STUDIES: dict[str, Study] = {
         "What helps against “a red shirt and a black shirt”: Unified VLP taught by drawn scenes that are made as hard "
         "as photographs (two captions of a scene joined, features and classes with noise), {asked / pictures} "
         "pictures, {asked / steps} steps of {asked / batch}, one seed; {asked / test} pictures of test, in brackets "
-        "95% intervals. A caption of two sentences of one scene repeats words in any case, as the first row says.",
+        "95% intervals. A caption of two sentences of one scene repeats words in any case (see the first row).",
         {"": "looping"},
         ("learnt", "search"),
         (1, 2),
@@ -270,7 +270,7 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     (
         "serve_hostile",
         ("share of their images a second that good clients keep (goal 0.80)",),
-        "Share of their images a second that 43 clients keep beside 21 hostile ones (goal 0.80)",
+        "Share of their images a second that 43 clients keep while 21 hostile ones run (goal 0.80)",
     ),
     ("serve_memory", ("rise after the first tenth",), "Rise of its memory over 20,000 requests (goal 0.05)"),
     (
@@ -332,7 +332,7 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     ),
     ("mine_speed", ("fetch", "share_of_floor"), "Mining, fetching: share of the client in a bare loop (goal 0.5)"),
     ("mine_speed", ("memory", "all_mebibytes"), "Mining, two local processes: MiB (goal 600)"),
-    ("mine_speed", ("memory", "all_beside_tenth"), "The same beside a tenth of the shards (goal 1.1)"),
+    ("mine_speed", ("memory", "all_beside_tenth"), "The same, against a tenth of the shards (goal 1.1)"),
     ("mine_speed", ("keep", "peak_mebibytes"), "Mining, the best pairs of 10 million: MiB (goal 4,096)"),
     ("mine_speed", ("keep", "cpu_seconds"), "The same: CPU seconds"),
     ("detector", ("training_seconds",), "The small detector: seconds to train"),

@@ -42,7 +42,7 @@ TASKS: dict[str, tuple[int, int]] = {
     "nlvr": (1200, 64),
     "retrieval": (1600, 16),
 }
-PRETRAIN = (2400, 64)  # in batches of 32 questions are learnt much later afterwards (docs/log.md)
+PRETRAIN = (2400, 64)  # in batches of 32 questions are learnt much later afterwards (experiments/LOG.md)
 LOOKS = 8  # at val
 ZERO_SHOT = "retrieval, zero-shot"
 MATCHING = ("image-bert", "tden")  # whose pre-training teaches which text belongs to a picture

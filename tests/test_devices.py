@@ -25,7 +25,7 @@ AMD = "vendor_id : AuthenticAMD\nflags : fpu avx512_bf16"
 
 
 @pytest.mark.parametrize(("wanted", "message"), [
-    ("cpux", "is no device"), ("meta", "not supported"), ("cuda", "torch sees no GPU"), ("mps", "no Apple GPU"),
+    ("cpux", "is not a device"), ("meta", "not supported"), ("cuda", "torch sees no GPU"), ("mps", "no Apple GPU"),
 ])  # fmt: skip
 def test_devices(wanted: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -65,10 +65,10 @@ def test_bf16_where_the_processor_gains(
 
 
 def test_a_precision_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RecipeError, match=r"'bf17' is no precision.*bf16"):
+    with pytest.raises(RecipeError, match=r"'bf17' is not a precision.*bf16"):
         choose_precision("bf17", CPU)
     monkeypatch.setenv(devices.VARIABLE, "half")
-    with pytest.raises(RecipeError, match="DIPTYCH_PRECISION='half' is no precision"):
+    with pytest.raises(RecipeError, match="DIPTYCH_PRECISION='half' is not a precision"):
         choose_precision("auto", CPU)
 
 

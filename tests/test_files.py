@@ -1,4 +1,4 @@
-"""Files and folders are written whole or not at all, and what is no file is written to."""
+"""Files and folders are written whole or not at all, and what is not a file is written to."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_a_folder_is_claimed_if_it_is_new_or_empty_or_of_the_same_kind(tmp_path:
     (tmp_path / ".env").write_text("KEY=1")
     with pytest.raises(OutputError, match=r"not empty \(.env, a\)"):
         outputs.claim(tmp_path, "run")
-    with pytest.raises(OutputError, match="is there and is no folder"):
+    with pytest.raises(OutputError, match="is there and is not a folder"):
         outputs.claim(tmp_path / ".env", "run")
 
 

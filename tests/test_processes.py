@@ -40,7 +40,7 @@ def test_no_more_is_asked_for_than_is_under_way() -> None:
 
 
 def test_an_error_is_raised_here(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no picture at"):
+    with pytest.raises(DataError, match="no image at"):
         list(map_in_processes(open_picture, [tmp_path / "none.png"], 2))
 
 

@@ -115,4 +115,4 @@ def test_a_time_left_is_said_in_what_it_is_counted_in(seconds: float, words: str
 
 
 def test_a_heading_in_a_pipe_is_no_line_of_ten_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert in_a_pipe(monkeypatch, lambda: heading(make_console(), "learn to see")) == "learn to see\n"
+    assert in_a_pipe(monkeypatch, lambda: heading(make_console(), "train detector")) == "train detector\n"

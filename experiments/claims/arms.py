@@ -8,7 +8,7 @@ The rules, fixed before any run that counts was scored (docs/claims.md):
   learning back.
 - Budget: `SHARE` of a recipe's own steps in pre-training (ImageBERT's all: its matching is learnt after two thirds of
   them), with batches of `PRETRAIN_BATCH`, so that rows that are compared keep the paper's proportion of work;
-  `STEPS[task]` steps of fine-tuning, chosen on val so that questions and choices leave chance (docs/log.md).
+  `STEPS[task]` steps of fine-tuning, chosen on val so that questions and choices leave chance (experiments/LOG.md).
 - Choice: val, looked at `LOOKS` times, chooses the weights of fine-tuning. Pre-training keeps its last weights. Test is
   scored once, at the end.
 - Seeds: one for a whole chain; two arms are compared seed by seed.
@@ -208,7 +208,7 @@ def scores_of(arm: Arm, seed: int, place: Place) -> tuple[dict[str, float], dict
 
 
 def measured(arm: Arm, seed: int, place: Place, split: str = "test") -> dict[str, Any]:
-    """What `Score.to_json` keeps of each score of a split, scored once; kept beside the run."""
+    """What `Score.to_json` keeps of each score of a split, scored once; kept next to the run."""
     torch.set_num_threads(1)
     kept = Path(place.out) / key_of(arm.last, seed, place) / f"{arm.task}-{split}.json"
     if not kept.exists():

@@ -38,5 +38,5 @@ def over(better: Arm, worse: Arm) -> tuple[tuple[float, Arm], ...]:
 
 
 def gain_over(gain: tuple[Arm, Arm], other: tuple[Arm, Arm]) -> tuple[tuple[float, Arm], ...]:
-    """The first gain (better, worse) beside the second."""
+    """The first gain (better, worse) compared with the second."""
     return (1.0, gain[0]), (-1.0, gain[1]), (-1.0, other[0]), (1.0, other[1])

@@ -38,7 +38,7 @@ losses = {
 }
 table_3, table_4 = "Table 3", "Table 4"
 own_domain = (
-    "here the clean set is of the test's own domain, 30,000 captions beside 10,000; steps 2 to 1, as the paper's"
+    "here the clean set is of the test's own domain, 30,000 captions against 10,000; steps 2 to 1, as the paper's"
 )
 doubtful = "the paper's row of the clean set is that of another system, Unicoder-VL, in its Table 1, number by number"
 from_web = "here after the noisy stage alone"

@@ -15,39 +15,51 @@ from experiments.studies import page_of
 
 HEAD = """# The papers' claims, tested
 
-Made by `make docs` from `experiments/results/claims.json`. A row is a claim of a paper: the paper's own difference, and
-that of small models trained here, paired by seed, with Student's 95% interval. **seen**: the interval is above 0.
-**reversed**: below. **too close**: it holds 0, and lies within a point of it. **not seen**: it holds 0, and reaches
-further. **not run**: fewer than three seeds, or none. A verdict is of the direction alone: of what is **seen** most is
-far larger here than in the paper.
+Made by `make docs` from `experiments/results/claims.json`. Each row is a claim of a paper. It has the paper's
+difference, and the difference between small models trained here, paired by seed, with Student's 95% interval.
 
-Scores are times 100, CIDEr too, and differences are points of the claim's own score: a point of CIDEr is not one of
-accuracy. Plus speaks for the claim. `scores`: first the arm that should be higher, then the other (of a gain beside
-another gain, four); in brackets the best that sees no picture, in retrieval chance. "–" for the paper: it gives no
-number, or (ICLR version) one that is not in the copy read here.
+- **seen**: the interval is above 0. **reversed**: it is below 0.
+- **too close**: the interval contains 0 and lies within 1 point of it. **not seen**: it contains 0 and is wider.
+- **not run**: fewer than three seeds.
 
-The arms: networks 128 wide, of 3 layers (TDEN, XGPT: more); drawn scenes, of which pre-training reads 10,000 pairs;
-captions, expressions and retrieval learn from 300, questions from 1,000, VCR from 6,000, unless a row says else; test
-has 600. Steps and all else: `experiments/claims/arms.py`, `uv run python -m experiments.claims --list`.
+A verdict is about the direction only: most differences that are **seen** are far larger here than in the paper.
 
-How to read it. Three seeds see a difference only where it is 2.5 times the standard deviation of the differences by
-seed: of many papers' differences of less than a point no verdict can be had. The intervals are of seeds (which also
-choose the labelled scenes and the 300 captions by which ImageBERT searches), with one detector and one test set. Arms
-of one seed read the same data in the same order, and begin with the same weights where they have the same heads. Claims
-share arms, so they err together, and no correction is made for so many: of what is nothing, about one in forty is
-**seen** by chance, and one in forty **reversed**. What is seen here is seen in a drawn world; it neither proves nor
-refutes what the papers measured on photographs. One claim is tested on a real set (`vlp-photographs`, on Flickr8k);
-`--scale real` tests on yours all that have no study of their own.
+Scores are multiplied by 100, CIDEr too. Differences are points of the claim's own score: a point of CIDEr is not a
+point of accuracy. A positive difference supports the claim. `scores` lists the arm that should be higher, then the
+other; four scores where a gain is compared with another gain. In brackets: the best score without the image; for
+retrieval, chance. "–" for the paper: it has no number, or only its ICLR version has one, which was not available.
 
-The rules (`experiments/claims/arms.py`) stood before any arm of theirs was scored, with three changes since (the log,
-2026-11-23). XGPT's in-domain stage had as many steps as the stage before, at the same rate; the paper has 11,000 of
-60,000 at a tenth of it. Of ImageBERT eleven arms of one seed were scored when a second reader found that the stages had
-the paper's proportion upside down and all arms the whole picture's feature. VL-BERT's questions have twice the steps of
-Unified VLP's: with as many their yes/no stayed at chance. What was scored before is dropped, and so are eleven arms of
-Unified VLP, under rules that left its questions at chance (the log, 2026-11-22). Three verdicts changed by it:
-`xgpt-in-domain` and `tden-encoder-over-shared-vqa` were reversed, `vlbert-referring-over-vqa` was not seen, and may be
-seen by luck now. Studies with a page of their own have settings of their own, and but for Flickr8k's were scored
-before; their differences are taken by seed like all others.
+The arms (configurations) are networks of width 128 with 3 layers (TDEN, XGPT: more), on drawn scenes. Pre-training
+reads 10,000 pairs. Unless a row states another number, captions, expressions and retrieval train on 300 scenes,
+questions on 1,000 and VCR on 6,000. The test split has 600. Steps and all else: `experiments/claims/arms.py`,
+`uv run python -m experiments.claims --list`.
+
+How to read it:
+
+- Three seeds show a difference only if it is 2.5 times the standard deviation of the differences by seed. Many
+  differences in the papers are less than a point; for these no verdict is possible.
+- The intervals are over seeds, with one detector and one test set. A seed also selects the labelled scenes, and the 300
+  captions by which ImageBERT searches.
+- Arms of one seed read the same data in the same order, with equal initial weights where they have the same heads.
+- Claims share arms, so their errors are correlated. There is no correction for multiple tests. Where there is no
+  effect, about one claim in forty is **seen** by chance, and one in forty **reversed**.
+- A claim seen here is seen on drawn scenes. It neither proves nor refutes what the papers measured on photographs. One
+  claim is tested on a real set (`vlp-photographs`, on Flickr8k). `--scale real` tests claims on your data, except those
+  with a study of their own.
+
+The rules (`experiments/claims/arms.py`) were fixed before any of their arms was scored, with three changes since (the
+log, 2026-11-23):
+
+- XGPT's in-domain stage had as many steps as the stage before, at the same rate. The paper has 11,000 of 60,000, at a
+  tenth of the rate.
+- Eleven ImageBERT arms of one seed were scored when a second reader found two faults: the stages had the inverse of the
+  paper's proportion, and all arms had the feature of the whole image.
+- VL-BERT's questions have twice the steps of Unified VLP's: with the same number, its yes/no stayed at chance.
+
+Scores from before were dropped, as were eleven arms of Unified VLP under rules that left its questions at chance (the
+log, 2026-11-22). The changes altered three verdicts. `xgpt-in-domain` and `tden-encoder-over-shared-vqa` were reversed;
+`vlbert-referring-over-vqa` was not seen, and may be seen by chance now. Studies with a page of their own have their own
+settings. Except for Flickr8k's, they were scored before. Their differences are paired by seed as well.
 
 ![Each claim's difference with its interval](claims.svg)
 

@@ -84,7 +84,7 @@ CLAIMS: list[Claim] = [
     Claim(
         "vlbert-words-hurt-vcr",
         paper,
-        "masked words beside VCR's loss hurt it",
+        "masked words with VCR's loss hurt it",
         "section 4.2.1",
         Q_A,
         None,
@@ -113,7 +113,7 @@ CLAIMS: list[Claim] = [
     Claim(
         "vlbert-text",
         paper,
-        "text beside pairs helps",
+        "text in addition to pairs helps",
         "section 3.3 (ICLR version)",
         ACCURACY,
         None,

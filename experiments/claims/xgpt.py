@@ -60,7 +60,7 @@ CLAIMS: list[Claim] = [
         Claim(
             f"xgpt-{name}",
             paper,
-            f"{name.upper()} beside captioning helps",
+            f"{name.upper()} with captioning helps",
             table_2,
             CIDER,
             difference,

@@ -106,7 +106,7 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
         ({"question": "what is it"}, "row 1 .* has a question and no answer"),
         ({"image": "missing.png"}, "row 1: found no image missing.png"),
         ({"image": 7}, "row 1: found builtins.int; wanted a path"),
-        ({"image": b"no image"}, "row 1: the content is not a picture"),
+        ({"image": b"no image"}, "row 1: the content is not an image"),
         ({"image": "images/0.png", "split": "val"}, "found the splits train and val"),
     ],
 )  # fmt: skip
@@ -157,7 +157,7 @@ def test_images_of_coco_are_found_in_the_folder_of_the_files_name(images: list[P
         file.write_text(json.dumps(content))
         assert Dataset.read(file)[0].image.size == (12, 8)
     (tmp_path / "val2017").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"found no picture .*/0.png, wanted one; fetch it, or name its folder \(--im"):
+    with pytest.raises(DataError, match=r"found no image .*/0.png, wanted one; fetch it, or name its folder \(--im"):
         Dataset.read(tmp_path / "captions_val2017.json")
 
 

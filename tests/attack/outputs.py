@@ -93,7 +93,7 @@ def link(path: Path) -> None:
 
 
 def file_in_model(path: Path) -> None:
-    """The marker lists it with its hash, and it is no output of another verb for that."""
+    """The marker lists it with its hash, and it is not an output of another verb for that."""
     marked_model(path.parent / "owner")
     path.symlink_to("owner/config.json")
 

@@ -57,7 +57,7 @@ def test_systems_share_a_world_and_have_a_page_each(tmp_path: Path) -> None:
     seen = {shard: shard.stat().st_mtime_ns for shard in (out / "store").rglob("*.safetensors")}
     front, page = (out / "report.html"), (out / "vl-bert" / "report.html")
     assert '<a href="vl-bert/report.html">VL-BERT</a>' in front.read_text()
-    assert "Statements of 6 test pictures" in page.read_text()
+    assert "Statements of 6 test images" in page.read_text()
     assert "chosen for Unified VLP, not for this" in page.read_text()
 
     results = demo(out, TINY, quiet)
@@ -66,7 +66,7 @@ def test_systems_share_a_world_and_have_a_page_each(tmp_path: Path) -> None:
     assert seen
     assert all(shard.stat().st_mtime_ns == when for shard, when in seen.items() if "detector" not in shard.parts)
     assert 'aria-current="page">Unified VLP</a><a href="vl-bert/report.html">VL-BERT</a>' in front.read_text()
-    assert "Captions of 6 test pictures" in front.read_text()
+    assert "Captions of 6 test images" in front.read_text()
     assert '<a href="../report.html">Unified VLP</a>' in page.read_text()
 
 

@@ -159,7 +159,7 @@ def test_either_words_or_regions_are_hidden() -> None:
 
 @pytest.mark.parametrize("share", ["words", "region_features", "region_classes", "region_divergence"])
 def test_one_is_hidden_at_least(share: str) -> None:
-    """The code's random_word and _get_img_mask; the mark at a text's end is no word."""
+    """The code's random_word and _get_img_mask; the mark at a text's end is not a word."""
     shares = dict.fromkeys(("words", "matching", "region_features", "region_classes", "region_divergence"), 0.0)
     update = UniterObjectives(**{**shares, share: 1.0}, rate=1e-6).schedule(VOCABULARY).at(0)
     batch = collate(update.prepare([sample(number) for number in range(8)], Random(0)))

@@ -142,7 +142,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("COCO no width", coco(images=[{**IMAGES[0], "width": 0}]), COCO, 1, "images[0].width: found 0"),
     ("COCO width a text", coco(images=[{**IMAGES[0], "width": "64"}]), COCO, 1, "wanted a whole number"),
     ("COCO unknown id", coco(annotations=[{"id": 0, "image_id": 9, "caption": "x"}]), COCO, 1, "the image id 9"),
-    ("COCO missing picture", coco(images=[{**IMAGES[0], "file_name": "no.png"}]), COCO, 1, "images[0]: found no picture no.png"),
+    ("COCO missing picture", coco(images=[{**IMAGES[0], "file_name": "no.png"}]), COCO, 1, "images[0]: found no image no.png"),
     # features
     ("no features for any", lambda: shutil.rmtree("features"), GIVEN, 1, "found nothing at features, wanted features: npz"),
     ("given without a folder", nothing, "extract mine.jsonl --out out --detector given", 2, "--features PATH"),
@@ -164,9 +164,9 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("drawn and searched", nothing, "caption 0.png --model demo --top-k 5 --beams 3", 2, "set beams=1, and captions=N"),
     ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no images in none"),
     ("empty question", nothing, "ask 0.png EMPTY --model demo", 1, "has not learnt vqa"),
-    ("a file where the run should be", file("out", b""), TUNED, 2, "out is there and is no folder; give a new or empty folder"),
-    ("a file where the store should be", file("out", b""), SEEN, 2, "out is there and is no folder; give a new or empty folder"),
-    ("a file where pictures should be shown", file("shown", b""), "caption 0.png --model demo --show shown", 2, "shown is there and is no folder; give a new or empty folder"),
+    ("a file where the run should be", file("out", b""), TUNED, 2, "out is there and is not a folder; give a new or empty folder"),
+    ("a file where the store should be", file("out", b""), SEEN, 2, "out is there and is not a folder; give a new or empty folder"),
+    ("a file where pictures should be shown", file("shown", b""), "caption 0.png --model demo --show shown", 2, "shown is there and is not a folder; give a new or empty folder"),
     ("file in a missing folder", nothing, "caption 0.png --model demo --out no/captions.txt", 1, "cannot write no/captions.txt"),
 ]  # fmt: skip
 
@@ -205,9 +205,9 @@ def test_it_is_named_and_nothing_is_written(
 
 # one picture of three is wrong: it is left out by name, the others are kept
 LEFT_OUT: list[tuple[str, Callable[[], None], str, str]] = [
-    ("picture cut short", cut("1.png"), SEEN, "1.png: cannot read the picture"),
-    ("no picture", file("1.png", b"hello"), SEEN, "1.png is not a picture"),
-    ("empty picture", file("1.png", b""), SEEN, "1.png is not a picture"),
+    ("picture cut short", cut("1.png"), SEEN, "1.png: cannot read the image"),
+    ("no picture", file("1.png", b"hello"), SEEN, "1.png is not an image"),
+    ("empty picture", file("1.png", b""), SEEN, "1.png is not an image"),
     ("no npz", lambda: Path("features/1.npz").unlink(), GIVEN, "found no features of '1.png' in features"),
     ("npz cut short", cut("features/1.npz"), GIVEN, "features/1.npz: found no npz that can be read"),
     ("npz empty", file("features/1.npz", b""), GIVEN, "found no npz that can be read"),
@@ -263,11 +263,11 @@ PASSED_OVER: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("image empty", line(image=" "), SEEN, 2, "line 2: image: found an empty text"),
     ("split no text", line(split=1), SEEN, 2, "line 2: split: found a number"),
     ("two splits", lines(GOOD[0], {**GOOD[0], "split": "val"}), SEEN, 1, "line 2: split: found `val`, wanted `train`"),
-    ("missing picture", line(image="no.png"), SEEN, 2, "mine.jsonl line 2: found no picture no.png"),
+    ("missing picture", line(image="no.png"), SEEN, 2, "mine.jsonl line 2: found no image no.png"),
     ("picture elsewhere", line(image="../0.png"), SEEN, 2, "line 2: found the picture name '../0.png', wanted one inside"),
     ("absolute name", line(image="/etc/passwd"), SEEN, 2, "line 2: found the picture name '/etc/passwd'"),
-    ("a folder as picture", line(image="features"), SEEN, 2, "line 2: found no picture features"),
-    ("a name of 5,000 letters", line(image="a" * 5000), SEEN, 2, "line 2: found no picture"),
+    ("a folder as picture", line(image="features"), SEEN, 2, "line 2: found no image features"),
+    ("a name of 5,000 letters", line(image="a" * 5000), SEEN, 2, "line 2: found no image"),
     ("a name with a zero byte", line(image="0\0.png"), SEEN, 2, "line 2: found the picture name"),
     ("COCO id twice", coco(images=IMAGES * 2), COCO, 1, "found the image id 0 a second time"),
 ]  # fmt: skip

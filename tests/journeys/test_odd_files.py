@@ -83,7 +83,7 @@ def test_whatever_a_picture_reader_raises_is_that_records(
 
     monkeypatch.setattr(PngImageFile, "load", odd)
     monkeypatch.setattr("diptych.data.extract.shared_decoders", lambda: SimpleNamespace(open=open_pixels))
-    with pytest.raises(DataError, match="cannot read the picture"):
+    with pytest.raises(DataError, match="cannot read the image"):
         open_picture(pictures / "[red]x.png")
     done = extract(read(pictures), Looks(("dog",), {}), tmp_path / "store")
     assert done.written == 1

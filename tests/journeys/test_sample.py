@@ -52,7 +52,7 @@ def test_it_captions_its_pictures_as_their_scenes_are() -> None:
 def test_a_folder_of_that_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sample").mkdir()
-    with pytest.raises(CheckpointError, match="sample is no model folder"):
+    with pytest.raises(CheckpointError, match="sample is not a model folder"):
         diptych.load("sample")
 
 

@@ -75,7 +75,7 @@ def test_it_searches(run, world, pretrained, tmp_path) -> None:
     assert {"image retrieval R@1", "text retrieval R@10"} <= set(scores)
     assert scores["image retrieval R@1"]["blind"] == pytest.approx(100 / 12)
     result = run("evaluate", "--model", tmp_path / "found", "--data", world)
-    assert "of 12 pictures" in result.out
+    assert "of 12 images" in result.out
     model = library.load(tmp_path / "found").predictor.folder
     store = Store(world)
     gallery = TowerGallery.of_pictures(model.model, [store.record(index) for index in range(10)])

@@ -69,7 +69,7 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     records = [Store(world).record(index) for index in Store(world).split("test")]
     assert score_broken_off(predicted, records)["accuracy"].value == accuracy["value"]
     shown = run("evaluate", "--model", out, "--data", world)
-    assert f"{found['items']} sentences of 12 pictures" in shown.out
+    assert f"{found['items']} sentences of 12 images" in shown.out
     captions = run("evaluate", "--model", out, "--data", world, "--task", "caption", "--json")
     assert json.loads(captions.out)["task"] == "caption", captions.error
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")

@@ -64,7 +64,7 @@ TABLES: dict[str, tuple[str, str, Any, str]] = {
     "a length below zero": ("index", "length", -5, "length is below zero"),
     "more than there is": ("joined", "length", 10**18, "cut short or damaged"),
     "the body of another": ("joined", "sha256", "0" * 64, "another picture than was measured"),
-    "a verdict that is no rule": ("joined", "fails", ["__class__"], "fails is '__class__'"),
+    "a verdict that is not a rule": ("joined", "fails", ["__class__"], "fails is '__class__'"),
     "a kind of text that is none": ("joined", "texts", texts(kind="x" * 10**6), "kind is 'xxx"),
     "a score that is none": ("joined", "texts", texts(score=float("nan")), "a score is not finite"),
     "a text without words": ("joined", "texts", texts(text=None), "lacks its kind, its words"),
@@ -191,7 +191,7 @@ def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("column", "value", "match"),
     [
-        ("kept", 10**6, "kept is no text of its picture"),
+        ("kept", 10**6, "kept is not a text of its image"),
         ("sha256", None, "sha256 is missing in a row that is kept"),
         ("dropped_by", "__init__", "dropped_by is '__init__'"),
     ],

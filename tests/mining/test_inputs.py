@@ -128,7 +128,7 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_list_of_others_names_no_file_of_this_disk(tmp_path: Path) -> None:
-    """Nor does a text that is none, a nest of brackets or an address that is no text stop what stands beside it."""
+    """Nor does a text that is none, a nest of brackets or an address that is not a text stop what stands beside it."""
     (tmp_path / "private.png").write_bytes(b"mine")
     here = f"file:{tmp_path / 'private.png'}"
     lines = [{"url": here, "text": "a kite"}, {"url": "http://a.test/k.jpg", "text": 5}, {"url": [here], "text": ["x"]}]

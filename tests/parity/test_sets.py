@@ -20,7 +20,7 @@ def test_each_system_has_a_committed_set_of_under_1_5_mb() -> None:
 
 def test_the_folder_that_was_named_is_there() -> None:
     if GIVEN and "given" not in SETS:
-        pytest.skip(f"DIPTYCH_PARITY names {GIVEN}, which is no folder: only the committed sets were tried")
+        pytest.skip(f"DIPTYCH_PARITY names {GIVEN}, which is not a folder: only the committed sets were tried")
 
 
 def test_weights_that_torch_draws_otherwise_are_noticed(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
         with pytest.raises(CheckpointError, match=match):
             load_checkpoint(Tden, import_tden, path, words, **sizes)
 
-    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is no TDEN checkpoint of xmodaler")
+    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is not a TDEN checkpoint of xmodaler")
     lost = "encoder.layers.1.attention.self.key.weight"
     refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
     refused(

@@ -83,7 +83,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
         with pytest.raises(CheckpointError, match=match):
             load_checkpoint(VLBert, import_vl_bert, path, words, **sizes)
 
-    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is no VL-BERT checkpoint: it lacks vlbert")
+    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is not a VL-BERT checkpoint: it lacks vlbert")
     lost = "vlbert.encoder.layer.1.attention.self.key.weight"
     refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
     refused(theirs, "a width of 64, which 5 attention heads do not divide; give heads", heads=5)

@@ -105,10 +105,10 @@ def test_the_same_command_with_another_recipe_is_refused_with_the_difference(tmp
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [
-        ("{", "is no recipe"),
+        ("{", "is not a recipe"),
         ("[]", "recipe.json"),
         ('{"nam": 1}', "unknown key nam; did you mean name"),
-        (None, "is no recipe"),
+        (None, "is not a recipe"),
     ],
 )
 def test_a_damaged_recipe_file(tmp_path: Path, content: str | None, wanted: str) -> None:

@@ -60,7 +60,7 @@ def test_the_small_recipe_itself_is_as_long_as_ever(system: str) -> None:
 
 
 def test_image_bert_s_small_pretraining_goes_on_until_it_can_match() -> None:
-    """Its matching loss begins to fall after 1,400 steps (docs/log.md)."""
+    """Its matching loss begins to fall after 1,400 steps (experiments/LOG.md)."""
     training = find_recipe("image-bert/small/pretrain").training
     assert (training.steps, training.batch) == (2400, 64)
 

@@ -110,7 +110,7 @@ def test_pictures_are_inside_with_their_boxes(report: Report, written: Page) -> 
 
 def test_a_picture_that_is_gone_leaves_a_word(tmp_path: Path) -> None:
     shown = Page(page(Report("t", "l", gallery=(ShownPicture("k", tmp_path / "gone.png", (10, 10)),))))
-    assert "no picture" in shown.text
+    assert "no image" in shown.text
 
 
 def test_an_empty_report_is_a_page(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def evaluate(*arguments: str) -> None:
 def test_a_table_with_coverage(captions: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     evaluate(*captions, "--allow-missing")
     told = " ".join(capsys.readouterr().out.split())
-    assert "2 captions of 2 pictures, 66.7% of what was asked" in told
+    assert "2 captions of 2 images, 66.7% of the queries" in told
     assert "95% interval" in told
     assert "1 of 3 have no prediction" in told
     assert "1 predictions are empty and score 0" in told

@@ -54,7 +54,7 @@ def test_the_work_is_done_elsewhere_and_handed_back() -> None:
 
 @pytest.mark.slow
 def test_its_error_is_raised_here(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no model folder"):
+    with pytest.raises(CheckpointError, match="not a model folder"):
         in_process(open_model, tmp_path)
 
 
@@ -104,7 +104,7 @@ def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path) -> None:
     script.write_text(FAILING)
     ended = zygote.run([script, tmp_path])
     assert "TrainingError: a training process ended with exit code 1; its output is above" in ended.stderr
-    assert f"diptych: {tmp_path} is no model folder" in ended.stderr
+    assert f"diptych: {tmp_path} is not a model folder" in ended.stderr
 
 
 class Ending(BaseProcess):

@@ -117,7 +117,7 @@ def written(folder: Path, name: str, content: str) -> None:
 @pytest.mark.parametrize("values", ['"yes"', '["<unk>", 5]', '["<unk>"]', "{}", '["<unk>", "\\ud800"]'])
 def test_answers_are_texts(folder: Path, values: str) -> None:
     written(folder, "answers.json", values)
-    with pytest.raises(CheckpointError, match=r"answers.json is no list of answers"):
+    with pytest.raises(CheckpointError, match=r"answers.json is not a list of answers"):
         open_model(folder)
 
 

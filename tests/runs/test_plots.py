@@ -34,7 +34,7 @@ def test_losses_are_means_of_what_came_before(tmp_path: Path) -> None:
     loss, cider, *course = charts({"one": run}, smooth=2)
     assert loss.curves[0].points == ((10, 6), (20, 5), (30, 3), (40, 1))
     assert loss.y == "loss, mean of 2 logged steps"
-    assert (cider.title, cider.curves[0].points) == ("CIDEr", ((40, 50.0),)), "a score that is no number is left out"
+    assert (cider.title, cider.curves[0].points) == ("CIDEr", ((40, 50.0),)), "a score that is not a number is left out"
     assert [chart.title for chart in course] == ["learning rate", "gradient norm", "samples a second"]
     assert charts({"one": run}, smooth=1)[0].curves[0].points[1] == (20, 4)
 

@@ -97,7 +97,7 @@ def test_all_references_and_the_corpus(tokens: Tokens, tmp_path: Path) -> None:
     unigrams = a_weight * a_weight / (a_weight * math.hypot(a_weight, third))
     assert float(scores[0, 0]) == pytest.approx(10 * 3 / 4, abs=1e-5), "1-, 2- and 3-grams agree; there is no 4-gram"
     assert float(scores[0, 1]) == pytest.approx(10 / 4 * unigrams * math.exp(-1 / 72), abs=1e-5)
-    assert float(scores[0, 2]) < float(scores[0, 0]), "a caption that breaks off is no whole one"
+    assert float(scores[0, 2]) < float(scores[0, 0]), "a caption that breaks off is not a whole one"
     without_end = replace(reward, counts_end=False, cache=tmp_path / "other.json")
     whole, broken = without_end(batch, [[[*dog, end], dog]])[0].tolist()
     assert whole == broken == pytest.approx(10 * 2 / 4, abs=1e-5)

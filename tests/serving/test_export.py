@@ -99,7 +99,7 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
     predictor, paths = make(tmp_path, system), pictures(9, tmp_path)
     if form == "onnx":  # its detector is in single precision
         monkeypatch.setattr(torch, "autocast", lambda *_, **__: torch.no_grad())
-    # In a process of its own: here types are checked at run time, and while a trace is made a size is no int.
+    # In a process of its own: here types are checked at run time, and while a trace is made a size is not an int.
     command = ["-m", "diptych.cli", "export", tmp_path / "model", "--out", tmp_path / "out", "--format", form]
     made = zygote.run(command)
     assert made.returncode == 0, made.stderr

@@ -53,10 +53,10 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
 @pytest.mark.parametrize(
     ("content", "status", "told"),
     [
-        (b"no picture at all", 415, "the file that was sent is not a picture by its content; wanted one of .jpg"),
+        (b"no image at all", 415, "the file that was sent is not an image by its content; wanted one of .jpg"),
         (b"", 422, "the file that was sent is empty"),
-        (EPS, 415, "is not a picture"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "is not a picture"),
+        (EPS, 415, "is not an image"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "is not an image"),
         (picture()[:200], 422, "may be cut short"),
         (picture(kind="JPEG")[:200], 422, "may be cut short"),
         (picture(size=(2, 2)), 422, "wanted at least 4 on each side"),

@@ -123,7 +123,7 @@ def test_vl_berts_lines_name_pictures_in_a_zip(folder: Path) -> None:
     found = read(saved(folder, "val_frcnn.json", "\n".join(map(json.dumps, lines))))
     assert [(one.key, one.captions) for one in found] == [("0", ("a dog",)), ("1", ("a dog",))]
     assert [open_picture(one.image).shape for one in found if one.image is not None] == [(3, 50, 100)] * 2
-    with pytest.raises(DataError, match=r"v.jsonl line 1: found no picture .*val_image.zip/2.jpg"):
+    with pytest.raises(DataError, match=r"v.jsonl line 1: found no image .*val_image.zip/2.jpg"):
         read(saved(folder, "v.jsonl", lines[0] | {"image": "val_image.zip@/2.jpg"}))
 
 

@@ -40,7 +40,7 @@ def test_backslashes_do_not_lead_out_of_the_folder(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "out.png")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "mine.jsonl").write_text('{"image": "..\\\\out.png", "captions": ["a red corner"]}\n')
-    with pytest.raises(DataError, match="found no picture"):
+    with pytest.raises(DataError, match="found no image"):
         read(tmp_path / "in" / "mine.jsonl")
 
 

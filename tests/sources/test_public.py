@@ -276,7 +276,7 @@ def test_pictures_in_tars(tmp_path: Path) -> None:
     assert (first.key, first.captions, second.captions) == ("00000/000000000", ("a dog",), ("un café",))
     assert second.image == tmp_path / "root/00001.tar/000010000.webp"
     assert open_picture(second.image).shape == (3, 9, 7)
-    with pytest.raises(DataError, match=r"no picture at .*00001.tar/none.jpg"):
+    with pytest.raises(DataError, match=r"no image at .*00001.tar/none.jpg"):
         open_picture(tmp_path / "root/00001.tar/none.jpg")
     whole = (tmp_path / "root/00001.tar").read_bytes()
     (tmp_path / "root/00001.tar").write_bytes(whole[: 512 + 20])

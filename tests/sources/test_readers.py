@@ -279,7 +279,7 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (vcr_lines, changed(VCR, "question", 2, to=[2]), r"found object 2, wanted one of the 2 in `objects`"),
     (vcr_lines, changed(VCR, "question", to=[]), "found no words, wanted at least one"),
     (vcr_lines, changed(VCR, "metadata_fn", to="../a.json"), "found the picture name '../a.json', wanted one inside"),
-    (vcr_lines, changed(VCR, "metadata_fn", to="b" * 5000), "found no picture"),
+    (vcr_lines, changed(VCR, "metadata_fn", to="b" * 5000), "found no image"),
     (vcr_metadata, changed(METADATA, "names", to=["person"]), "found a list of 2, wanted one of 1"),
     (vcr_metadata, changed(METADATA, "names", to=["person", "cat"]), "found 2 names, wanted the `objects` of v.jsonl line 1"),
     (refs, changed(REFS, "refs", 0, "image_id", to=9), "found the image id 9"),
@@ -296,7 +296,7 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (table, "a dog", "t.tsv line 1: found 1 fields, wanted `caption TAB url`"),
     (own, {"image": "a.jpg"}, "found an object with `image`, wanted one with `captions`, or with"),
     (own, {"captions": ["x"]}, "wanted one with `image`"),
-    (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no picture .*a.jpg, wanted one; fetch it"),
+    (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no image .*a.jpg, wanted one; fetch it"),
     (own_pictures, {"image": "/etc/passwd", "captions": ["x"]}, "wanted one inside"),
 ]  # fmt: skip
 

@@ -84,5 +84,5 @@ def test_it_is_kept_with_the_answers(tmp_path: Path) -> None:
         assert Answers.load(tmp_path) == replace(ANSWERS, temperature=temperature)
     for damaged in (', "temperature": 0', "", ', "temperature": "x"', ', "temperature": NaN'):
         (tmp_path / FILE).write_text(f'{{"names": ["a", "b"]{damaged}}}')
-        with pytest.raises(CheckpointError, match="is no list of answers"):
+        with pytest.raises(CheckpointError, match="is not a list of answers"):
             Answers.load(tmp_path)

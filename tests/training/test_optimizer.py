@@ -72,8 +72,8 @@ def test_rate_times_batch():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"warmup_steps": 1, "warmup_share": 0.1}, "exclude each other"),
-        ({"clip": 1.0, "clip_each": 1.0}, "exclude each other"),
+        ({"warmup_steps": 1, "warmup_share": 0.1}, "are mutually exclusive"),
+        ({"clip": 1.0, "clip_each": 1.0}, "are mutually exclusive"),
         ({"schedule": "step"}, "either milestones or decay_every"),
         ({"milestones": (3,)}, "belong to the step schedule"),
         ({"learning_rate": 1.0}, "Extra inputs"),

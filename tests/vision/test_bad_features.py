@@ -183,7 +183,7 @@ ONES = np.ones((5, 4))
 XY = np.array([[10, 10, 20, 20]] * 5)
 JSON = "vl_bert_json/val2014_resnet101_faster_rcnn_genome"
 BAD: list[tuple[str, Callable[[Path], None], str]] = [
-    (BUTD, cut, "genome.tsv, 42: found (`features` that is no base64|[0-9]+ numbers in `features`).*the line may be cut|get"),
+    (BUTD, cut, "genome.tsv, 42: found (`features` that is not base64|[0-9]+ numbers in `features`).*the line may be cut|get"),
     (BUTD, butd_line(end=b""), "^$"),  # a last line without its end is whole
     (BUTD, joined, "genome.tsv, 42: found a line of 11 fields, wanted 6 or 10; the line may be cut"),
     ("lxmert_tsv", joined, "obj36.tsv, COCO.*42: found a line of 19 fields, wanted 6 or 10"),
@@ -215,7 +215,7 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
     ("mmf/detectron.lmdb", lmdb_with(row=b"\x80\x04X"), "found no pickle that can be read"),
     ("mmf/detectron.lmdb", lmdb_with(row=b"what"), "found (no msgpack|int without norm_bb)"),
     ("mmf/detectron.lmdb", halved("data.mdb"), "detectron.lmdb.*(cannot be read|can be read|found)"),
-    (JSON, json_with(boxes="%%"), "`boxes` that is no base64"),
+    (JSON, json_with(boxes="%%"), "`boxes` that is not base64"),
     (JSON, json_with(num_boxes="5"), "Expected `int`, got `str` - at `..num_boxes`"),
     (JSON, json_with(num_boxes=0), "numbers in `.*` for 0 regions"),
     (JSON, halved("42.json"), "42.json: found no JSON"),

@@ -239,7 +239,7 @@ def refused(tensors: dict[str, Tensor], message: str) -> None:
 
 def test_other_networks_are_refused():
     whole = butd_file()
-    refused({"backbone.body.conv1.weight": torch.ones(1)}, "is no known detector: it has backbone.body")
+    refused({"backbone.body.conv1.weight": torch.ones(1)}, "is not a known detector: it has backbone.body")
     logits = "proposal_generator.rpn_head.objectness_logits"
     refused(whole | {f"{logits}.weight": torch.ones(7, 9, 1, 1)}, "7 objectness logits for 12 anchors")
     name = "backbone.res3.0.conv2.norm.running_var"

@@ -137,18 +137,18 @@ def test_cut_files_are_refused(tmp_path: Path, name: str) -> None:
     content = (tmp_path / name).read_bytes()
     for kept in (len(content) // 2, 30, 0):
         (tmp_path / name).write_bytes(content[:kept])
-        with pytest.raises(DataError, match=rf"{name}.*(cut short|is not a picture)"):
+        with pytest.raises(DataError, match=rf"{name}.*(cut short|is not an image)"):
             open_picture(tmp_path / name)
 
 
 def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("a dog")
-    with pytest.raises(DataError, match=r"text\.jpg is not a picture by its content; wanted one of \.jpg"):
+    with pytest.raises(DataError, match=r"text\.jpg is not an image by its content; wanted one of \.jpg"):
         open_picture(tmp_path / "text.jpg")
-    with pytest.raises(DataError, match=r"no picture at .*missing"):
+    with pytest.raises(DataError, match=r"no image at .*missing"):
         open_picture(tmp_path / "missing.png")
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(DataError, match=r"cannot read the picture .*folder"):
+    with pytest.raises(DataError, match=r"cannot read the image .*folder"):
         open_picture(tmp_path / "folder.png")
 
 
@@ -157,7 +157,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(pictures.Image, "open", refuse)
-    with pytest.raises(DataError, match=r"cannot read the picture .*Permission denied"):
+    with pytest.raises(DataError, match=r"cannot read the image .*Permission denied"):
         open_picture(tmp_path / "a.png")
 
 

@@ -62,7 +62,7 @@ class Example:
 class Dataset(Sequence[Example]):
     """Images with their texts, in order. `ds[0]` is an `Example`; `ds["val"]` and `ds[:100]` are smaller data sets.
 
-    records: a record an image; name: shown in a repr and in messages; source: the store that holds exactly these
+    records: one record per image; name: shown in a repr and in messages; source: the store that holds exactly these
     records, whose regions training then reads.
     """
 
@@ -143,7 +143,7 @@ class Dataset(Sequence[Example]):
         """Make a data set of rows: dicts, a pandas DataFrame, or a `Dataset` or `DatasetDict` of `datasets`.
 
         The other parameters name columns; by default image, caption (or captions), question, answer (or answers) and
-        split are used where they exist. An image has any form that `Model.caption` takes; one that is no file is
+        split are used where they exist. An image has any form that `Model.caption` takes; one that is not a file is
         kept in the cache. A caption or answer is a text or a list of texts. Rows without a split
         get one as in `read`, those of a `DatasetDict` its names. Rows of one image are joined. Raises DataError for a
         row without words or without an image, with its number.

@@ -98,7 +98,7 @@ class TrainingJob:
         return known == {"digest": self.digest} and (self.out / INNER).is_dir()
 
     def _store(self) -> Store:
-        """Return the data as one store; regions of what is no store are extracted first."""
+        """Return the data as one store; regions of what is not a store are extracted first."""
         detector = self.options.detector or self.start.source
         features = None if self.options.features is None else Path(self.options.features)
         stores = {
@@ -206,7 +206,7 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
 
 
 def _check_words(recipe: Recipe, opened: Mapping[str, tuple[Path, Store | list[Record]]]) -> None:
-    """Raise DataError if no record of data that is no store yet has what the task learns from."""
+    """Raise DataError if no record of data that is not a store yet has what the task learns from."""
     path, records = opened.get("", (Path(), ()))
     if "" not in opened or isinstance(records, Store) or recipe.data.text is not None:
         return

@@ -86,7 +86,7 @@ def compare(
 
 @contextmanager
 def scored_store(data: Data, model: ModelFolder, options: Options, split: str | None = None) -> Iterator[Store]:
-    """Open data as a store; regions of what is no store are found by the model's detector, in a temporary folder.
+    """Open data as a store; regions of what is not a store are found by the model's detector, in a temporary folder.
 
     `split`: the only one whose regions are needed, where no baseline is fitted to the others.
     """

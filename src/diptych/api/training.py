@@ -37,7 +37,7 @@ def finetune(
 
     Args:
         task: name such as caption or vqa.
-        data: a `Dataset`, a store, or a path that `Dataset.read` takes. Regions of data that is no store are extracted
+        data: a `Dataset`, a store, or a path that `Dataset.read` takes. Regions of other data are extracted
             first, by `detector` or that of the model, or are read from `features`.
         model: to start from: a folder, a name on the hub, or a loaded model; None: random weights, by `recipe`.
         recipe: name, or a recipe of `diptych.recipe`; default: SYSTEM/small/TASK of the model's system.

@@ -40,7 +40,7 @@ class ScoredOptions:
 
     @contextmanager
     def opened(self, computing: ComputingOptions) -> Iterator[tuple[ModelFolder, Store]]:
-        """Open the model and the data, whose regions are extracted into a temporary folder if it is no store."""
+        """Open the model and the data, whose regions are extracted into a temporary folder if it is not a store."""
         from diptych.api.job import Options
         from diptych.api.scoring import scored_store
 

@@ -166,7 +166,7 @@ def _missing(table: Any, present: set[str], kind: str) -> Iterator[str]:
         left = pc.is_valid(table["kept"])
         texts = pc.list_value_length(table["texts"])
         if pc.any(pc.or_(pc.less(table["kept"], 0), pc.greater_equal(table["kept"], texts))).as_py():
-            yield "kept is no text of its picture"
+            yield "kept is not a text of its image"
     for name in LEFT if kind == "joined" else KEPT:
         if name in present and pc.any(pc.and_(left, pc.is_null(table[name]))).as_py():
             yield f"{name} is missing in a row that is kept"

@@ -62,7 +62,7 @@ def _forget_records(layout: RunLayout, gone: set[str]) -> None:
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
             way_out = "give its `diptych mine run` again, which leaves out what was forgotten"
-            raise DataError(f"{path} is no file of records ({error!r}); {way_out}") from error
+            raise DataError(f"{path} is not a file of records ({error!r}); {way_out}") from error
         if not kept:
             path.unlink()
         elif len(kept) < len(lines):

@@ -55,7 +55,7 @@ def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
         try:
             lines = text_of(path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"{path} is no readable list ({error}); {WANTED}") from error
+            raise RecipeError(f"{path} is not a readable list ({error}); {WANTED}") from error
         for line in map(str.strip, lines):
             if ADDRESS.match(line):
                 entries["addresses"].append(line)

@@ -264,7 +264,7 @@ def _digest_of_words(path: Path | None) -> str | None:
     try:
         return digest(text_of(path)) if path is not None else None
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}; wanted a word a line, in UTF-8") from error
+        raise DataError(f"cannot read {path}: {error}; wanted one word per line, in UTF-8") from error
 
 
 def refuse_unjudged(skip_nsfw_check: bool, judges: Mapping[str, str]) -> None:

@@ -210,7 +210,7 @@ def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
         raise DataError(f"{where}: no picture {path}: {error.strerror}; correct the line, or leave it out") from error
     row, fails, _ = measure(body, MEASURED)
     if fails:
-        raise DataError(f"{where}: {path} is no readable image ({row['why']}); correct the line, or leave it out")
+        raise DataError(f"{where}: {path} is not a readable image ({row['why']}); correct the line, or leave it out")
     return body, row
 
 

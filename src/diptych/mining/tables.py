@@ -79,7 +79,7 @@ def read_rows(path: Path, kind: str, columns: Sequence[str] | None = None) -> li
 
 
 def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> Any:
-    """A table, or some of its columns. Raises DataError for a file that is no table of this kind."""
+    """A table, or some of its columns. Raises DataError for a file that is not a table of this kind."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

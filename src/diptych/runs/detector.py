@@ -45,7 +45,7 @@ class DetectorRecipe(BaseModel):
     """The small detector's recipe: 900 steps of 6 scenes, each drawn once; docs/results.md has its accuracy.
 
     Muon needs half as many steps as AdamW here, and small batches need fewer scenes. It trains in one process, so that
-    batch norm sees the whole batch (docs/log.md).
+    batch norm sees the whole batch (experiments/LOG.md).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -110,7 +110,7 @@ def store_of(
     records = opened
     if detector is None and features is None:
         raise RecipeError(
-            f"{data} is no store, and regions have to be found first: name a detector (--model or --detector), give "
+            f"{data} is not a store, and regions have to be found first: name a detector (--model or --detector), give "
             f"those that you have (--features PATH), or run diptych extract {data} --out STORE --detector ..."
         )
     if torchrun_processes() > 1:

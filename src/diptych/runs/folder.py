@@ -207,7 +207,7 @@ def open_model(path: Path) -> ModelFolder:
         raise CheckpointError(
             f"{path} is the folder of a run that has not ended; repeat its command to resume it"
             if unfinished
-            else f"{path} is no model folder: it has no {CONFIG}; `diptych pretrain`, `finetune` and `import` make one"
+            else f"{path} is not a model folder: it has no {CONFIG}; `diptych pretrain`, `finetune`, `import` make one"
         )
     _refuse_damaged(folder, weights=True)
     described = _json(folder / CONFIG)

@@ -170,7 +170,7 @@ class Trained(Start):
     def check(self, recipe: Recipe, store: Store) -> None:
         for name in ("init", "network_init"):
             if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
-                raise RecipeError(f"{name} and a model to start from exclude each other: give one")
+                raise RecipeError(f"{name} and a model to start from are mutually exclusive: give one")
         wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
         if recipe.model.regions_fixed and wanted != there:
             raise RecipeError(f"model.max_regions={wanted}: {self.source} was built for {there}; leave it at {there}")

@@ -17,8 +17,8 @@ Precision = Literal["fp32", "bf16"]
 VARIABLE = "DIPTYCH_PRECISION"  # the meaning of `auto`; unset: bf16 on devices that gain by it
 PROCESSOR = Path("/proc/cpuinfo")
 KINDS = ("cpu", "cuda", "mps")
-# Least product of samples per batch and squared width at which bf16 gains on a CPU (docs/log.md): small products cost
-# less than the casts and kernel calls around them.
+# Least product of samples per batch and squared width at which bf16 gains on a CPU (experiments/LOG.md): small
+# products cost less than the casts and kernel calls around them.
 PREDICTING, TRAINING = 2**20, 2**22
 MOST = 64  # samples of a batch in prediction
 
@@ -34,7 +34,7 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
     try:
         device = torch.device(wanted)
     except RuntimeError as error:
-        raise RecipeError(f"{setting}: {wanted!r} is no device; {known}") from error
+        raise RecipeError(f"{setting}: {wanted!r} is not a device; {known}") from error
     if device.type not in KINDS:
         raise RecipeError(f"{setting}: {wanted!r} is not supported; {known}")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -58,9 +58,9 @@ def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Pr
         gains = (device.type != "cpu" or size >= TRAINING) and gains_by_bf16(device)
         wanted = os.environ.get(VARIABLE) or ("bf16" if gains else "fp32")
         if wanted not in get_args(Precision):
-            raise RecipeError(f"{VARIABLE}={wanted!r} is no precision; {nearest(wanted, get_args(Precision))}")
+            raise RecipeError(f"{VARIABLE}={wanted!r} is not a precision; {nearest(wanted, get_args(Precision))}")
     if wanted not in get_args(Precision):
-        raise RecipeError(f"{wanted!r} is no precision; {nearest(wanted, ('auto', *get_args(Precision)))}")
+        raise RecipeError(f"{wanted!r} is not a precision; {nearest(wanted, ('auto', *get_args(Precision)))}")
     return cast(Precision, wanted)
 
 

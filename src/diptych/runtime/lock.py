@@ -36,7 +36,9 @@ def held(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     path, holder = folder / FILE, ""
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink()):
-        raise DiptychError(f"{path} is no plain file, so it cannot lock the folder; remove it, or give another folder")
+        raise DiptychError(
+            f"{path} is not a plain file, so it cannot lock the folder; remove it, or give another folder"
+        )
     lock = FileLock(path, timeout=WAIT, mode=0o644, fallback_to_soft=False)
     try:
         lock.acquire()

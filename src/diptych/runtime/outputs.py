@@ -57,7 +57,7 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
                 f"{folder} is {what}, wanted a folder that Diptych wrote as {kind}, or a new or empty one"
             )
     elif os.path.lexists(folder) and not folder.is_dir():  # another rank may have made it meanwhile
-        raise OutputError(f"{folder} is there and is no folder; give a new or empty folder")
+        raise OutputError(f"{folder} is there and is not a folder; give a new or empty folder")
 
 
 def claim(folder: Path, kind: Kind) -> list[Path]:
@@ -226,7 +226,7 @@ def _before(target: Path) -> Path:
 
 
 def _is_own(path: Path) -> bool:
-    """True for markers, locks and temporary files; a lock that is no plain file is foreign."""
+    """True for markers, locks and temporary files; a lock that is not a plain file is foreign."""
     return is_aside(path) or (path.name in OWN and path.is_file() and not path.is_symlink())
 
 

@@ -12,14 +12,14 @@ class TaskHelp(NamedTuple):
 
 
 _HELPS = (
-    TaskHelp("caption", "Write a sentence about a picture."),
+    TaskHelp("caption", "Write a sentence about an image."),
     TaskHelp(
-        "entail", "Decide whether a picture entails a sentence, contradicts it, or leaves it open.", ("hypotheses",)
+        "entail", "Decide whether an image entails a sentence, contradicts it, or leaves it open.", ("hypotheses",)
     ),
-    TaskHelp("verify", "Decide whether a statement is true of a picture.", ("statements",)),
+    TaskHelp("verify", "Decide whether a statement is true of an image.", ("statements",)),
     TaskHelp("ground", "Find the region that an expression refers to.", ("expression",)),
     TaskHelp("choose", "Choose the right one of some answers, and the reason for it.", ("question", "answers")),
-    TaskHelp("classify", "Classify a picture with a text, by labels of the training data.", ("texts",)),
-    TaskHelp("ask", "Answer a question about a picture.", ("questions",)),
+    TaskHelp("classify", "Classify an image with a text, by labels of the training data.", ("texts",)),
+    TaskHelp("ask", "Answer a question about an image.", ("questions",)),
 )
 TASK_VERBS = {one.verb: one for one in _HELPS}

@@ -161,9 +161,9 @@ def from_hub(name: str, file: str, revision: str | None = None, use: str = "give
         with without_retries():
             return Path(hf_hub_download(name, file, revision=revision))
     except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError
-        raise CheckpointError(f"{name} is no file here, and the hub cannot be reached; {way_out}") from error
+        raise CheckpointError(f"{name} is not a file here, and the hub cannot be reached; {way_out}") from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, OSError, ValueError) as error:
         why = f"fetching it from the hub failed ({first_line(error)})"
-        raise CheckpointError(f"{name} is no file here, and {why}; check its name, or {way_out}") from error
+        raise CheckpointError(f"{name} is not a file here, and {why}; check its name, or {way_out}") from error

@@ -41,7 +41,7 @@ def add_system(system: System) -> None:
         if isinstance(preset, StagedPreset):
             STAGED[preset.name] = preset
         else:
-            assert isinstance(preset, Preset), f"{system.name}: {preset!r} is no Preset"
+            assert isinstance(preset, Preset), f"{system.name}: {preset!r} is not a Preset"
             RECIPES[preset.name] = preset
     for spec in TASKS.values():
         _add_small(system, spec)

@@ -195,7 +195,7 @@ class Recipe(BaseModel):
         try:
             values = parse_json(text_of(path))
         except (OSError, ValueError) as error:
-            raise RecipeError(f"{path} is no recipe ({error}); a model folder and a run folder hold one") from error
+            raise RecipeError(f"{path} is not a recipe ({error}); a model folder and a run folder hold one") from error
         return parse(cls, values, str(path))
 
     def differences(self, other: Recipe, without: Collection[str] = ()) -> list[str]:

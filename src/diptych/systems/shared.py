@@ -21,7 +21,7 @@ ADAMW = OptimizerConfig(
 )
 TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_every=200)
 # Networks of this width do worse with dropout of 0.1: without it questions are learnt in half of the steps, and
-# pre-training predicts words better at the same step (docs/log.md).
+# pre-training predicts words better at the same step (experiments/LOG.md).
 NO_DROPOUT: dict[str, float] = {"dropout": 0.0, "attention_dropout": 0.0}
 PHOTO_WORDS = 30  # tokens of a caption at most
 ANSWERING = tuple(spec.name for spec in (VQA, RETRIEVAL, ENTAILMENT))  # tasks whose recipes for photographs last EPOCHS
@@ -31,7 +31,7 @@ EPOCHS = 6.0
 def muon(*stacks: str) -> OptimizerConfig:
     """Return the optimizer Muon for the layers of `stacks`.
 
-    On Storybook it needs half of AdamW's steps and ends at a lower loss (docs/log.md).
+    On Storybook it needs half of AdamW's steps and ends at a lower loss (experiments/LOG.md).
     """
     return derive(ADAMW, kind="muon", muon_params=stacks, lr=2e-3)
 

@@ -58,7 +58,7 @@ class Answers:
             "".join(names).encode()
             return cls(tuple(names), temperature, task)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} is no list of answers ({error}); fine-tune the model on VQA") from error
+            raise CheckpointError(f"{path} is not a list of answers ({error}); fine-tune the model on VQA") from error
 
     def save(self, folder: Path) -> None:
         kept: object = self.names

@@ -82,7 +82,7 @@ ENTAILMENT = TaskSpec(
         verb="entail",
         help=TASK_VERBS["entail"].help,
         words=interface.InterfaceWords(
-            does="decides whether a picture entails a sentence, contradicts it, or leaves it open",
+            does="decides whether an image entails a sentence, contradicts it, or leaves it open",
             example='print(model.predict("entailment", "photo.jpg", hypothesis="a dog sleeps").label)',
         ),
         request=EntailRequest,

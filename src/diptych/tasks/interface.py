@@ -193,7 +193,7 @@ class GroundedText:
 class InterfaceWords:
     """Texts about a task on a model card and on the page."""
 
-    does: str  # on a card, after "It": "answers questions about a picture"
+    does: str  # on a card, after "It": "answers questions about an image"
     example: str  # on a card, a line of Python that uses the opened `model`
     tab: str = ""  # on the page; default: the verb
     pipeline: str | None = None  # the task's name on the hub

@@ -20,7 +20,7 @@ def _judged(record: Record) -> Iterator[Judged]:
     return (Judged(one.key, one.text, one.true) for one in record.statements)
 
 
-# `judged` is no lambda: it is pickled for the loading processes.
+# `judged` is not a lambda: it is pickled for the loading processes.
 _VERDICTS = Verdicts(task="nlvr", noun="statements", key="true", classes={False: "no", True: "yes"}, judged=_judged)
 
 
@@ -101,7 +101,7 @@ NLVR = TaskSpec(
         verb="verify",
         help=TASK_VERBS["verify"].help,
         words=interface.InterfaceWords(
-            does="decides whether a statement is true of a picture",
+            does="decides whether a statement is true of an image",
             example='print(model.verify("photo.jpg", ["there are two dogs"])[0].true)',
         ),
         request=VerifyRequest,

@@ -155,7 +155,7 @@ RETRIEVAL = TaskSpec(
         verb="search",
         help="Rank the service's pictures by how well they fit a text.",
         words=interface.InterfaceWords(
-            does="ranks pictures by how well they fit a text",
+            does="ranks images by how well they fit a text",
             example='print(model.search("a red kite", "photos").hits[0].picture)',
         ),
         request=SearchRequest,

@@ -329,7 +329,7 @@ VCR = TaskSpec(
     training=TaskTraining(
         watched="Q->AR",
         objectives=(VcrObjectives,),
-        # Texts are long, and a question is read four times. In batches of 16 training stays at chance (docs/log.md).
+        # Texts are long, and a question is read four times. In batches of 16 VCR stays at chance (experiments/LOG.md).
         small=Small(VcrObjectives(), max_words=48),
         notes=_without_region,
         separators=2,

@@ -85,7 +85,7 @@ class Decoders:
                     _fill(back, pixels)
                 self._idle.append(child)
             except (OSError, ValueError, EOFError):  # it has ended
-                raise DataError(f"cannot read the picture {request['name']}: {self._why(_end(child))}") from None
+                raise DataError(f"cannot read the image {request['name']}: {self._why(_end(child))}") from None
             except BaseException:  # an interrupt amid a reply
                 _end(child)
                 raise

@@ -36,7 +36,7 @@ START_OF_SCAN = b"\xff\xda"  # JPEG's marker
 
 
 class UnknownFormat(DataError):
-    """A file that is no image, or has an unsupported format."""
+    """A file that is not an image, or has an unsupported format."""
 
 
 class TooManyPixels(DataError):
@@ -129,16 +129,16 @@ def _read(
                 raise
             return _taken(plain, path, take, most_pixels)
     except FileNotFoundError as error:
-        raise DataError(f"no picture at {path}; check the name, and the folder of relative names") from error
+        raise DataError(f"no image at {path}; check the name, and the folder of relative names") from error
     except UnidentifiedImageError as error:
-        raise UnknownFormat(f"{path} is not a picture by its content; wanted one of {', '.join(ENDINGS)}") from error
+        raise UnknownFormat(f"{path} is not an image by its content; wanted one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
     except DataError:
         raise
     except Exception as error:  # Pillow's readers raise many types on damaged files
         raise DataError(
-            f"cannot read the picture {path}: {str(error) or type(error).__name__}; it may be cut short: copy it again"
+            f"cannot read the image {path}: {str(error) or type(error).__name__}; it may be cut short: copy it again"
         ) from error
 
 

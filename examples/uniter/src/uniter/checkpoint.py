@@ -56,7 +56,7 @@ def import_uniter(
     theirs, there = in_full(read_weights(path), _clean)
     if missing := [name for name in (WORDS, MASK) if name not in theirs]:
         raise CheckpointError(
-            f"{path} is no UNITER checkpoint: it lacks {missing[0].replace('bert.', 'uniter.')} (it has "
+            f"{path} is not a UNITER checkpoint: it lacks {missing[0].replace('bert.', 'uniter.')} (it has "
             f"{', '.join(sorted(there.values())[:3])}); name the system that it is of"
         )
     names = NAMES | _answers(theirs)

@@ -1,4 +1,4 @@
-"""What UNITER is pre-trained by (section 3.2): one task a step, drawn; either words or regions are hidden, never both
+"""What UNITER is pre-trained by (section 3.2): one task per step, drawn; either words or regions are hidden, never both
 (conditional masking).
 """
 
@@ -113,7 +113,7 @@ class UniterObjectives(Objectives):
     rate: Share = 0.15
     """Chance of each word, or of each region, to be hidden; one is at least."""
     background: Count | None = None
-    """The detector's class that is no answer of MRC; null: all are."""
+    """The detector's class that is not an answer of MRC; null: all are."""
     broken: Share = 0.5
     """Share of the pairs of ITM that get another's picture."""
 

@@ -60,7 +60,7 @@ class _Category(Struct):
 
 
 def read_captions(wanted: Wanted, file: Source) -> list[Record]:
-    """Read `captions_*.json`: one record an image, in the file's order. Empty captions are counted in `wanted.skips`.
+    """Read `captions_*.json`: one record per image, in the file's order. Empty captions are counted in `wanted.skips`.
 
     A key is the image's name without its ending, as in all readers of sets with COCO's images.
     """
@@ -81,7 +81,7 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
 
 
 def read_instances(wanted: Wanted, file: Source) -> list[Record]:
-    """Read `instances_*.json`: one record an image, in the file's order. Boxes become fractions of the image.
+    """Read `instances_*.json`: one record per image, in the file's order. Boxes become fractions of the image.
 
     Crowds are counted and left out, unless `wanted.crowds`.
     """

@@ -15,7 +15,7 @@ _MOST = 3  # caption, address, and the labels that one release has
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record a line.
+    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line.
 
     A key is `NAME/NUMBER`: the table's name without its ending, and the line's number from 0. The image's path is its
     address below the folder of images; nothing is downloaded.
@@ -41,7 +41,7 @@ class _CaptionLine(Struct):
 def read_lines(wanted: Wanted, lines: Source) -> list[Record]:
     """Read VL-BERT's lines {"image": "val_image.zip@/00000000.jpg", "caption": ["a", "dog"], "frcnn": ...}.
 
-    One record a line; its key is the image's name. `ARCHIVE.zip@/NAME` is an image in a zip.
+    One record per line; its key is the image's name. `ARCHIVE.zip@/NAME` is an image in a zip.
     """
     once = Once("picture")
 

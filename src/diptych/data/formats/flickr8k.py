@@ -20,7 +20,7 @@ _WANTED = {True: "`NAME,caption`, in quotes where it has a comma", False: "`NAME
 def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption`.
 
-    One record an image, in the order of its first caption. Splits come from the lists of names in the same folder;
+    One record per image, in the order of its first caption. Splits come from the lists of names in the same folder;
     images on no list are counted in `wanted.skips` and left out. Raises DataError where no caption is left.
     """
     path, skips, once = table.path, wanted.skips, Once("picture")

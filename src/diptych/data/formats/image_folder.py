@@ -32,7 +32,7 @@ def fits(source: Source) -> bool:
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read one record an image; its key is its name from the folder. Folders such as `train` name its split."""
+    """Read one record per image; its key is its name from the folder. Folders such as `train` name its split."""
     root, by_image = source.path if source.path.is_dir() else source.path.parent, ByImage[str]()
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = Wanted(pictures if source.path.is_dir() else wanted.pictures, wanted.split, wanted.seed, wanted.skips)

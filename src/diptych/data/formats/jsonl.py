@@ -121,7 +121,7 @@ KINDS = ("captions", "question", "expression", "statement", "label", "objects", 
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read one record an image, in the order of their first lines; a key is the image's name.
+    """Read one record per image, in the order of their first lines; a key is the image's name.
 
     Empty captions and answers, lines without words and lines that make no sense are counted in `wanted.skips` and left
     out. Raises DataError where nothing remains.

@@ -27,7 +27,7 @@ class _KarpathyImage(Struct):
 
 
 def read(wanted: Wanted, file: Source) -> list[Record]:
-    """Read one record an image, with its captions and its own split; `restval` becomes `train`.
+    """Read one record per image, with its captions and its own split; `restval` becomes `train`.
 
     An image of COCO is in its `filepath`, such as val2014; the key is its name without that, where no
     image of another folder has the same name. Empty captions are counted

@@ -27,7 +27,7 @@ class _PairClaim(_Claim):
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read lines {"identifier", "sentence", "label", "image"}, as NLVR2's but about one image: one record an image."""
+    """Read lines {"identifier", "sentence", "label", "image"}, as NLVR2's but about one image: one record per image."""
     by_image = ByImage[Statement]()
 
     def take(line: _SingleClaim, value: JsonValue) -> None:

@@ -305,7 +305,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
     missing = folder / name
-    raise DataError(f"{where}: found no picture {missing}, wanted one; fetch it, or name its folder (--images)")
+    raise DataError(f"{where}: found no image {missing}, wanted one; fetch it, or name its folder (--images)")
 
 
 def _spellings(name: str) -> Iterator[str]:

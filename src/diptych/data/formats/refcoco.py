@@ -103,7 +103,7 @@ class _Expressions:
             self._add(image, image.box(corners, value.where("bbox")), value.inner("sentences"))
 
     def _check_split(self, number: int, split: str, value: JsonValue) -> None:
-        """Refuse the whole file if an image is in two splits: that is no bad entry, but another division."""
+        """Refuse the whole file if an image is in two splits: that is not a bad entry but another division."""
         if (earlier := self._splits.setdefault(number, split)) != split and self._mixed is None:
             self._mixed = value, f"a ref of {split!r} on a picture with refs of {earlier!r}"
 

@@ -19,7 +19,7 @@ class _Hypothesis(Struct):
 
 
 def read(wanted: Wanted, lines: Source, ending: str = ".jpg") -> list[Record]:
-    """Read one record an image. Sentences without an agreed label are counted in `wanted.skips` and left out."""
+    """Read one record per image. Sentences without an agreed label are counted in `wanted.skips` and left out."""
     by_image = ByImage[TaskItem]()
 
     def take(line: _Hypothesis, value: JsonValue) -> None:

@@ -27,7 +27,7 @@ def read_all(folder: Path, skips: Skips | None = None) -> list[Record]:
 
 
 def read(folder: Path, split: str, skips: Skips | None = None) -> list[Record]:
-    """Read one split, one record an image."""
+    """Read one split, one record per image."""
     wanted = Wanted(folder / "pictures", split, skips=Skips() if skips is None else skips)
     instances = Source(folder / f"coco/instances_{split}.json")
     if split == "web":

@@ -39,7 +39,7 @@ class _Metadata(Struct):
 
 
 def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[Record]:
-    """Read `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels): one record an image.
+    """Read `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels): one record per image.
 
     `metadata` is the folder of the files with boxes, which the lines name (often the folder of images). Without it
     records have no objects.

@@ -47,7 +47,7 @@ class _WithQuestions(_GenomeImage):
 
 
 def read_regions(wanted: Wanted, regions: Source) -> list[Record]:
-    """Read `region_descriptions.json`: one record an image, its captions the phrases of its regions.
+    """Read `region_descriptions.json`: one record per image, its captions the phrases of its regions.
 
     Empty phrases are counted in `wanted.skips`.
     """
@@ -59,7 +59,7 @@ def read_regions(wanted: Wanted, regions: Source) -> list[Record]:
 
 
 def read_questions(wanted: Wanted, questions: Source) -> list[Record]:
-    """Read `question_answers.json`: one record an image."""
+    """Read `question_answers.json`: one record per image."""
 
     def fields(value: JsonValue) -> dict[str, Any]:
         items = wanted.skips.each(value.inner("qas"), _QuestionAnswer, lambda one, _: one.question_of())
@@ -71,7 +71,7 @@ def read_questions(wanted: Wanted, questions: Source) -> list[Record]:
 def _records(
     wanted: Wanted, value: JsonValue, kind: type[_GenomeImage], fields: Callable[[JsonValue], dict[str, Any]]
 ) -> list[Record]:
-    """Return one record an image, whose file name is its number; `fields` are made of its value."""
+    """Return one record per image, whose file name is its number; `fields` are made of its value."""
     once = Once("image id")
 
     def take(at: int) -> Record:

@@ -31,7 +31,7 @@ def fits(folder: Path) -> bool:
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read one record an image with a caption, in the order of the tars or folders, and of the keys in them.
+    """Read one record per image with a caption, in the order of the tars or folders, and of the keys in them.
 
     Images without captions, and captions without images or words, are counted in `wanted.skips`.
     """
@@ -61,7 +61,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
         for key in sorted(captions.keys() - set(keys.values())):
             skips.add("captions without a picture", f"{shard / captions[key]}")
     if not records:
-        raise DataError(f"{folder}: found no picture with a caption, wanted KEY.jpg with KEY.txt in tars or folders")
+        raise DataError(f"{folder}: found no image with a caption, wanted KEY.jpg with KEY.txt in tars or folders")
     return records
 
 

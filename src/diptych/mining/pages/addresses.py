@@ -156,7 +156,7 @@ def _address(name: str, value: str, source: str) -> str:
 
 
 def is_nothing(address: str) -> bool:
-    """True for what is no address of an image: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
+    """True for what is not an image's address: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
     return _NOTHING.match(address) is not None
 
 

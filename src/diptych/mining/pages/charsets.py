@@ -72,7 +72,7 @@ def decoded(body: bytes, charset: str | None) -> str:
     """The text of a page by its byte order mark, else by `charset` of the header, else by what the page names.
 
     Without any it is UTF-8. Each error is replaced by itself, but a page without any letter of UTF-8 beyond ASCII, that
-    is no UTF-8 either, is read as Windows-1252. Never raises.
+    is not UTF-8 either, is read as Windows-1252. Never raises.
     """
     mark, name = next((one for one in _MARKS if body.startswith(one[0])), (b"", ""))
     name = name or codec_of(charset or "") or _named(body[:HEAD]) or "utf-8"

@@ -105,7 +105,7 @@ def _kind_of_line(path: Path, line: str) -> Kind:
         with path.open(encoding="utf-8", errors="replace") as file:
             entry = parse_json(file.readline() or line)
     except ValueError as error:
-        raise RecipeError(f"{path}: its first line is no JSON ({error}); wanted {WANTED}") from error
+        raise RecipeError(f"{path}: its first line is not JSON ({error}); wanted {WANTED}") from error
     if isinstance(entry, dict) and not {"image", *ADDRESS_KEYS}.isdisjoint(entry):
         return "pictures" if "image" in entry else "pairs"
     raise RecipeError(f"{path}: its first line has neither `url` nor `image`; wanted {WANTED}")
@@ -181,7 +181,7 @@ def _parquet(path: Path) -> Iterator[InputLine]:
             for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
                 yield _line(where, str(texts or ""))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is no whole Parquet file ({error}); copy it again") from error
+        raise DataError(f"{path} is not a whole Parquet file ({error}); copy it again") from error
 
 
 def _tabbed(text: str) -> InputLine:

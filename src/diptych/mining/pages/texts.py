@@ -20,7 +20,7 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 
 KINDS = ("figcaption", "alt", "title", "caption", "near")  # in the order in which ties between pairs are decided
-LONGEST = 2_000  # letters that are read: a caption is no page
+LONGEST = 2_000  # letters that are read: a caption is not a page
 
 _TAGS = re.compile(r"<[^<>]{0,500}>")
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
@@ -99,7 +99,7 @@ class Vocabularies:
 
     @classmethod
     def of(cls, bad: Path | None, known: Path | None) -> Vocabularies:
-        """Read both from files of a word a line. `known` may be BERT's vocab.txt; pieces of words (##) do not count."""
+        """Read both from files of one word per line. `known` may be BERT's vocab.txt; word pieces (##) do not count."""
         own = Path(str(files("diptych.mining.pages") / "bad_words.txt"))
         vocabulary = _words(known, ("##", "[")) if known is not None else frozenset()
         if known is not None and not vocabulary:
@@ -113,7 +113,7 @@ def _words(path: Path, skipped: tuple[str, ...]) -> frozenset[str]:
     try:
         lines = text_of(path).lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is no readable list of words ({error}); wanted one a line, in UTF-8") from error
+        raise RecipeError(f"{path} is not a readable list of words ({error}); wanted one a line, in UTF-8") from error
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith(skipped))
 
 

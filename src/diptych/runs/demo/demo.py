@@ -57,13 +57,13 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# Steps and learning rate with all labelled scenes, by Muon with decay to 0 (docs/log.md).
+# Steps and learning rate with all labelled scenes, by Muon with decay to 0 (experiments/LOG.md).
 ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
 DEMO, RESULTS = "demo.json", "results.json"  # the settings of the folder; the results of a system
 SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # arms with few labels, which measure pre-training
 ALL = "pre-trained, all labels"
-SHARED_STAGES = ("draw", "learn to see", "find regions")
+SHARED_STAGES = ("draw", "train detector", "extract regions")
 
 
 class DemoConfig(BaseModel):
@@ -131,7 +131,7 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
     write_atomically(home / RESULTS, (json.dumps(results, indent=2) + "\n").encode())
     _link(out)
     _show(measured, times, console)
-    console.print(f"the report, with pictures: {home / PAGE}")
+    console.print(f"the report, with images: {home / PAGE}")
     return results
 
 
@@ -145,10 +145,10 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     claim(out, config)
     with times.stage("draw"):
         _draw(out / "world", config)
-    with times.stage("learn to see"):
+    with times.stage("train detector"):
         recipe = DetectorRecipe.of(config.detector_steps, config.seed)
         in_process(_train_detector, recipe, out / "detector")
-    with times.stage("find regions"):
+    with times.stage("extract regions"):
         records = read(out / "world")  # in the public forms, as any other data set
         extract_regions(records, load_detector(out / "detector" / DETECTOR), out / "store", times.console)
     return Store(out / "store")

@@ -56,8 +56,8 @@ def demo_report(
         ),
         charts=tuple(_charts(runs)),
         gallery=tuple(evenly(everything, PICTURES)),
-        gallery_text=f"Pictures at equal distances through the test split, not hand-picked. Boxes and names are the "
-        f"detector's, words are from {speaker}. A waved line marks a thing that is not in the picture.",
+        gallery_text=f"Test images at equal intervals, not hand-picked. Boxes and class names are the "
+        f"detector's, texts are from {speaker}. A wavy underline marks an object that is not in the image.",
         findings=find(records, class_names, captions, answers, training, STORYBOOK),
         worst=tuple(sorted(scored, key=lambda one: (one.cider or 0.0, one.key))[:6]),
         stages=tuple(TimedStage(name, time, memory_mib.get(name)) for name, time in seconds.items()),
@@ -73,7 +73,7 @@ def _with_queries(record: Record, tasks: Sequence[TaskSpec]) -> Record:
 
 def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
     learns = " and to ".join(find_task(task).learns for task in scores)
-    sentences = [f"Drawn scenes, a detector that learns to see them, a model that learns to {learns}."]
+    sentences = [f"A detector trained on drawn scenes, and a model that learns to {learns}."]
     for task, arms in scores.items():
         spec = find_task(task)
         name = spec.scoring.shown[0]
@@ -92,7 +92,7 @@ def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str],
     drawn = tuple(name for name in spec.scoring.shown if name in there)
     of = next(iter(arms.values()))
     return Comparison(
-        f"{spec.title} of {of.pictures} test pictures",
+        f"{spec.title} of {of.pictures} test images",
         tuple(Arm(name, scores, notes.get(name, "")) for name, scores in arms.items()),
         drawn,
         "" if gain is None else gain_of(list(arms), gain),
@@ -113,8 +113,8 @@ def gain_of(arms: Sequence[str], gain: Score) -> str:
     unsure = gain.low <= 0 <= gain.high
     return (
         f"{text}, 95% paired bootstrap interval {gain.low:+.1f} to {gain.high:+.1f}"
-        + (", which holds 0: on these pictures the two do not differ significantly" if unsure else "")
-        + ". The interval knows the chance of which pictures were drawn, not of the seeds."
+        + (", which contains 0: on these images the two do not differ significantly" if unsure else "")
+        + ". The interval covers the choice of test images, not that of seeds."
     )
 
 
@@ -122,7 +122,7 @@ def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
     charts = []
     for task, folders in runs.items():
         spec = TASKS.get(task)  # None: the detector
-        name = "Learning to see" if spec is None else spec.title
+        name = "Detector" if spec is None else spec.title
         charts.append(chart(f"{name}: training loss", folders, "loss"))
         if spec is not None:
             charts.append(chart(f"{name}: {spec.training.watched} on val", folders, spec.training.watched))

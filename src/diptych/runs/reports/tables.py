@@ -10,8 +10,8 @@ from diptych.tasks.scores import Score, Scores
 
 def score_table(scores: Scores) -> Group:
     """Return a table of scores with blind baselines and ceilings, and the notes below it."""
-    of = f"{scores.items} {find_task(scores.task).scoring.noun} of {scores.pictures} pictures"
-    covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of what was asked"
+    of = f"{scores.items} {find_task(scores.task).scoring.noun} of {scores.pictures} images"
+    covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of the queries"
     table = Table()
     table.add_column("score", no_wrap=True)
     for column in ("value", "95% interval", "blind", "ceiling", "of ceiling"):

@@ -60,7 +60,7 @@ class Patient(HttpToolsProtocol):
             self._refuse()
 
     def _refuse(self) -> None:
-        """Refuse what is no HTTP, and end the connection: where its next request would begin is unknown."""
+        """Refuse what is not HTTP, and end the connection: where its next request would begin is unknown."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier request is being answered

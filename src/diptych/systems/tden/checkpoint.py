@@ -91,7 +91,7 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     )
     if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
         raise CheckpointError(
-            f"{path} is no TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
+            f"{path} is not a TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
             f"{', '.join(sorted(theirs)[:3])}). Name the system that the file is of"
         )
     twice = BIAS in theirs and theirs.pop(BIAS_AGAIN, None) is not None

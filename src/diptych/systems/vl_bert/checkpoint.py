@@ -95,7 +95,7 @@ def import_vl_bert(
     theirs, names_there = bert.in_full(read_weights(path), _clean)
     if WORDS not in theirs:
         raise CheckpointError(
-            f"{path} is no VL-BERT checkpoint: it lacks {WORDS}, has {', '.join(sorted(theirs)[:3])}; name its system"
+            f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, has {', '.join(sorted(theirs)[:3])}; name a system"
         )
     own_heads = next((names for name, names in HEADS.items() if name in theirs), {})
     ours, report = rename(theirs, names_there, NAMES | LAYERS | own_heads, UNUSED)

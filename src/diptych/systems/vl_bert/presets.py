@@ -136,7 +136,7 @@ OFFICIAL_REFERRING = OFFICIAL.but(
 
 # Soft labels and no relation, as in the ICLR version. The visual norms begin at 0, as in the code: at 1 the image's
 # feature outweighs word embeddings that do not come from BERT, and masked words are predicted no better than from text
-# alone (docs/log.md).
+# alone (experiments/LOG.md).
 SMALL = preset(
     "vl-bert/small/pretrain",
     "Pre-training for small worlds and one core; soft region labels and no relation, as in the ICLR version.",
@@ -194,7 +194,7 @@ RECIPES: tuple[Preset, ...] = (
         training={"micro_batch": 4},
     ),
     # A ResNet-18 with random weights, so that no stage is frozen, on images of 128 pixels, with 4 x 4 cells of a box.
-    # Classes are also predicted from pixels alone, from which the network learns soonest (docs/log.md).
+    # Classes are also predicted from pixels alone, from which the network learns soonest (experiments/LOG.md).
     SMALL.but(
         "vl-bert/small/end-to-end",
         "Pre-training from pixels for small worlds: a ResNet-18 that begins from nothing learns too.",

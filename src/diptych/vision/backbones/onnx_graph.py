@@ -42,7 +42,7 @@ class Graph(nn.Module):
 
     @classmethod
     def read(cls, path: Path) -> Graph:
-        """Read a file. Raises CheckpointError if it is no ONNX file, is cut, or keeps its weights in other files."""
+        """Read a file. Raises CheckpointError if it is not ONNX, is cut, or keeps its weights in other files."""
         try:
             size = path.stat().st_size
             if not 0 < size < MOST_BYTES:

@@ -70,7 +70,7 @@ def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
         return str(folder), None
     named, _, revision = name.partition("@")
     if named.count("/") != 1 and not Path(named).is_dir():
-        raise RecipeError(f"{name!r} is no name on the hub; wanted USER/MODEL, optionally with @COMMIT, or a folder")
+        raise RecipeError(f"{name!r} is not a name on the hub; wanted USER/MODEL, optionally with @COMMIT, or a folder")
     return named, revision or None
 
 

@@ -95,7 +95,7 @@ def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor
     try:
         return load(content)
     except SafetensorError as error:
-        raise CheckpointError(f"{path} is no safetensors file ({error}); copy the whole folder again") from error
+        raise CheckpointError(f"{path} is not a safetensors file ({error}); copy the whole folder again") from error
 
 
 def restored(module: M, folder: Path, described: Mapping[str, Any]) -> M:

@@ -72,7 +72,7 @@ class OpenFiles:
         return self.files[path]
 
     def names(self, path: Path) -> list[str]:
-        with _reading(path):  # h5py returns a name that is no UTF-8 as bytes
+        with _reading(path):  # h5py returns a name that is not UTF-8 as bytes
             return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in self.file(path)]
 
     def has(self, path: Path, name: str) -> bool:

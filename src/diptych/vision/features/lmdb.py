@@ -161,4 +161,4 @@ def _array(value: Any, where: str, name: str) -> Array:
             raise ValueError(f"{kind} {shape} from {len(content)} bytes")
         return np.frombuffer(content, kind).reshape(shape)
     except (KeyError, TypeError, ValueError, AttributeError, UnicodeDecodeError) as error:
-        refuse(where, f"`{name}` that is no array ({error})", "one", AGAIN)
+        refuse(where, f"`{name}` that is not an array ({error})", "one", AGAIN)

@@ -17,7 +17,7 @@ MEANS = 256
 LONGEST_NAME = 200
 NAMED_IN = "extractor.txt"
 NAME_IT = f"where it is the same, write its name to {NAMED_IN} next to both"
-# Between sets of one extractor, measured on drawn pictures (docs/log.md).
+# Between sets of one extractor, measured on drawn pictures (experiments/LOG.md).
 MOST_TIMES = 3.0  # largest ratio of the two root mean squares
 FEWEST_MEANS = 32  # fewer means correlate by chance
 LEAST_EXPECTED = 0.4  # a lower expected correlation: too few images to decide

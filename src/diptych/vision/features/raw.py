@@ -155,7 +155,7 @@ def of_base64(text: str | memoryview, kind: str, rows: int, where: str, name: st
     try:
         numbers = np.frombuffer(decode(text, validate=True), kind)
     except (binascii.Error, ValueError) as error:
-        refuse(where, f"`{name}` that is no base64 of numbers ({error})", "it whole", "it may be cut: get it again")
+        refuse(where, f"`{name}` that is not base64 of numbers ({error})", "it whole", "it may be cut: get it again")
     if rows < 1 or numbers.size % rows:
         refuse(where, f"{numbers.size} numbers in `{name}` for {rows} regions", "as many for each", "get it again")
     return numbers.reshape(rows, -1)

@@ -44,7 +44,7 @@ class Archive:
 
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:
-        """JSON members by image name. The zips of VQA hold a folder of their own name, which is no part of it."""
+        """JSON members by image name. The zips of VQA hold a folder of their own name, which is not part of it."""
         members = []
         for member in self.archive.infolist():
             path = PurePosixPath(member.filename)

@@ -92,7 +92,7 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
         return _x101(tensors, cfg, source)
     there = ", ".join(sorted(tensors)[:3])
     raise CheckpointError(
-        f"{source} is no known detector: it has {there}; wanted bottom-up attention "
+        f"{source} is not a known detector: it has {there}; wanted bottom-up attention "
         f"({OBJECTNESS}, ...) or Detectron's with a pyramid (conv1_w, fpn_inner_res5_2_sum_w, fc6_w, ...)"
     )
 
