@@ -31,14 +31,14 @@ def test_a_lock_that_leads_elsewhere_empties_nothing(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / FILE).symlink_to(tmp_path / "precious")
-    with pytest.raises(DiptychError, match="no plain file"), held(tmp_path / "run"):
+    with pytest.raises(DiptychError, match="not a plain file"), held(tmp_path / "run"):
         pass
     assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_a_pipe_as_a_lock_is_refused_and_waited_for_by_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE)
-    with pytest.raises(DiptychError, match="no plain file, so it cannot lock"), held(tmp_path):
+    with pytest.raises(DiptychError, match="not a plain file, so it cannot lock"), held(tmp_path):
         pass
     assert (tmp_path / FILE).is_fifo()
 

@@ -140,7 +140,7 @@ def write_lines(out: Path, path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "content", "match"),
-    [("x.csv", b"a,b", "cannot be mined"), ("x.jsonl", b"{", "no JSON"), ("x.jsonl", b'{"a": 1}', "neither")],
+    [("x.csv", b"a,b", "cannot be mined"), ("x.jsonl", b"{", "not JSON"), ("x.jsonl", b'{"a": 1}', "neither")],
 )
 def test_inputs_that_cannot_be_are_named(tmp_path: Path, name: str, content: bytes, match: str) -> None:
     (tmp_path / name).write_bytes(content)

@@ -223,7 +223,7 @@ def test_without_a_network_one_sentence_says_what_to_copy(name: str, way_out: st
         ("timm/resnet50.nobody", [], r"timm knows no weights 'resnet50.nobody'; did you mean|known"),
         ("open_clip/ViT-B-31", [], "did you mean ViT-B-32"),
         ("open_clip/ViT-B-32", [], "does not say which weights; wanted open_clip/ViT-B-32/WEIGHTS: openai"),
-        ("hf/bert", [], "no name on the hub; wanted USER/MODEL"),
+        ("hf/bert", [], "not a name on the hub; wanted USER/MODEL"),
         ("resnet18", ["cells=0"], "cells=0, and the last map of resnet18 has 2 on a side; wanted 1 to 2"),
         ("resnet18", ["cells=3"], "wanted 1 to 2"),
         ("resnet18", ["cell=2"], "no setting 'cell' of a grid; did you mean cells"),
