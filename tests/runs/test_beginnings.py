@@ -12,7 +12,7 @@ from diptych.data.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder
-from diptych.runs.start import fit_named, fit_to
+from diptych.runs.start import Nothing, Start, fit_named, fit_to
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -104,7 +104,9 @@ def test_what_a_paper_begins_from_is_asked_for_with_the_way_to_get_it(tmp_path: 
         learner_of(tmp_path / "run", find_recipe("unified-vlp/pretrain"), store)
     with pytest.raises(RecipeError, match=r"diptych pretrain xgpt/text --out TEXT, then --model TEXT"):
         learner_of(tmp_path / "run", find_recipe("xgpt/pretrain"), store)
-    assert learner_of(tmp_path / "run", find_recipe("vl-bert/vqa", ["init=none"]), store).records
+    anew = find_recipe("vl-bert/vqa", ["init=none"])
+    assert learner_of(tmp_path / "run", anew, store).records
+    assert type(Start.of(None).by(anew)) is Nothing, "random weights"
     assert fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain")).init is None
 
 
