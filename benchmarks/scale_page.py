@@ -111,7 +111,7 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
 HEAD = """# How cost grows
 
 Made by `python -m benchmarks.scale page` of `benchmarks/results/scale.json`; the machine is shared, so CPU seconds and
-ratios count. No GPU was available: its figures are computed, with their assumptions."""
+ratios count. Figures of GPUs are computed, with their assumptions; [one GPU](results/gpu.md) was measured."""
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}
 SAID = {

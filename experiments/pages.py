@@ -33,7 +33,7 @@ The machine is shared and noisy, so compare ratios within one file: all its figu
 system runs as it ships: Diptych keeps freed memory, the other returns it after each step. A second figure is of the
 other with its memory kept. The goals of steps and beam 5 were set for a processor with AVX512-BF16 and without AMX;
 each file names its processor. [The log](../experiments/LOG.md) has the figures of the last one without AMX (below the
-goals except for beam 5). No GPU was available: its goals are not measured. `python -m benchmarks.gpu` measures them.
+goals except for beam 5). Figures of one GPU are in a file of their own (`python -m benchmarks.gpu`).
 """
 
 

@@ -1,6 +1,7 @@
 """Shapes and types of every signature are checked at run time, in tests only (tests/checking.py); memory is bounded."""
 
 import ctypes
+import faulthandler
 import gc
 import os
 import platform
@@ -43,12 +44,28 @@ REPOSITORY = Path(__file__).parent.parent
 
 MOST_MEMORY = 2.5  # GB of a worker at its peak; 2 is wanted
 MUCH_MEMORY = 1.3e9  # bytes, from which on it is worth a fifth of a second to give some back
+LONGEST = 1_000  # seconds; the limits of pytest-timeout are below
+_stderr = [2]  # and where it leads while pytest replaces 2
 _peaks: list[tuple[float, str]] = []  # of each process, and the module that it rose in
 _risen = ""  # the module that the peak of this process rose in
 
 
+def pytest_configure() -> None:
+    _stderr[:] = [os.dup(2)]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     checking.begin(learns=item.get_closest_marker("learns") is not None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[object]:
+    """End the worker of a test that pytest-timeout's exception did not end: it may be caught, or code in C may wait."""
+    faulthandler.dump_traceback_later(LONGEST, exit=True, file=_stderr[0])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_collection_finish() -> None:

@@ -13,6 +13,7 @@ from diptych.runtime.devices import (
     choose_device,
     choose_precision,
     choose_prediction,
+    choose_ranks,
     precision_of,
     predicting,
 )
@@ -43,6 +44,12 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_device("cuda:0") == torch.device("cuda", 0)
     with pytest.raises(RecipeError, match="torch sees 2 GPUs"):
         choose_device("cuda:2")
+    assert [choose_ranks("auto", most) for most in (1, 4)] == [1, 2]
+    assert choose_ranks("cpu", 4) == 4
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    for wanted in ("auto", "cuda"):
+        with pytest.raises(RecipeError, match=r"training.device: .*more processes .* sees 2;.*--nproc-per-node=2"):
+            choose_device(wanted)
 
 
 @pytest.mark.parametrize(("described", "limit", "wanted"), [

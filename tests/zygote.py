@@ -92,7 +92,9 @@ class Popen:
     def __enter__(self) -> Popen:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # a timeout, say: what hangs would be waited for
+            self.kill()
         for file in (self.stdin, self.stdout, self.stderr):
             if file is not None:
                 file.close()

@@ -46,7 +46,21 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
         raise RecipeError(f"{setting}: found {wanted!r}, but torch sees no Apple GPU; take auto or cpu")
     if device.type == "cuda" and ":" not in wanted:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        if device.index >= count:
+            raise RecipeError(
+                f"{setting}: found more processes on this machine than GPUs, of which torch sees {count}; "
+                f"start as many as GPUs (torchrun --nproc-per-node={count}), or take cpu"
+            )
     return device
+
+
+def choose_ranks(wanted: str, most: int) -> int:
+    """The number of processes that train a small model fastest on the device of this name: at most one a GPU.
+
+    On a CPU it is `most`. Raises RecipeError.
+    """
+    kind = choose_device(wanted).type
+    return min({"cpu": most, "cuda": torch.cuda.device_count()}.get(kind, 1), most)
 
 
 def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Precision:

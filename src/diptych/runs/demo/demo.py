@@ -36,6 +36,7 @@ from diptych.runs.reports.tables import score_table
 from diptych.runs.run import run
 from diptych.runtime import outputs
 from diptych.runtime.claims import differences, refuse_other
+from diptych.runtime.devices import choose_ranks
 from diptych.runtime.files import text_of, write_atomically
 from diptych.runtime.processes import PROCESSES, peak_memory
 from diptych.runtime.progress import bar
@@ -165,8 +166,8 @@ def claim(out: Path, config: DemoConfig) -> None:
 
 
 def pretrain(recipe: Recipe, store: Store, out: Path) -> Path:
-    """Pre-train on all cores; return the model folder."""
-    together(_pretrain, recipe, store.folder, out, processes=PROCESSES)
+    """Pre-train on all cores, or on the GPUs; return the model folder."""
+    together(_pretrain, recipe, store.folder, out, processes=choose_ranks(recipe.training.device, PROCESSES))
     return out / INNER
 
 
