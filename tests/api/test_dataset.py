@@ -5,9 +5,7 @@ import warnings
 from io import BytesIO
 from pathlib import Path
 
-import datasets
 import numpy as np
-import pandas
 import pytest
 from PIL import Image
 
@@ -72,11 +70,15 @@ def test_rows_of_one_image_are_joined_and_cells_may_hold_lists(images: list[Path
 
 
 def test_rows_of_pandas_with_named_columns(images: list[Path]) -> None:
+    import pandas  # 100 MB, in each worker if at the top
+
     frame = pandas.DataFrame({"file": list(map(str, images)), "text": TEXTS, "split": ["train"] * 3})
     assert [one.captions for one in Dataset.from_rows(frame, image="file", caption="text")] == [(t,) for t in TEXTS]
 
 
 def test_images_of_datasets_keep_the_bytes_of_their_files(images: list[Path], cache: Path) -> None:
+    import datasets
+
     made = datasets.Dataset.from_dict({"image": list(map(str, images)), "caption": list(TEXTS)})
     for_bytes = made.map(lambda row: {"image": {"bytes": Path(row["image"]).read_bytes(), "path": None}})
     cast = for_bytes.cast_column("image", datasets.Image())

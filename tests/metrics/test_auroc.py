@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from torchmetrics.functional.classification import binary_auroc, multiclass_auroc
 
 from diptych.metrics.auroc import accuracy, auroc, class_auroc
 
@@ -15,6 +14,8 @@ def test_it_is_the_share_of_pairs_in_the_right_order() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_it_equals_torchmetrics(classes: int) -> None:
+    from torchmetrics.functional.classification import binary_auroc, multiclass_auroc  # 40 MB
+
     random = np.random.default_rng(0)
     chances = random.dirichlet(np.ones(classes), size=300).round(2)  # rounded: some are equal
     right = random.integers(0, classes, size=300)
