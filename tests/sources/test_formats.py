@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import pickle
 import re
 import zipfile
@@ -98,7 +101,7 @@ def test_folders(folder: Path) -> None:
     ("t.json", [{"identifier": "x", "sentence": "y"}], "nlvr, .*lacks image, .jsonl.*nlvr2, .*lacks label, .jsonl"),
     ("zh.txt", "0.jpg#zh a dog", "nearest: flickr8k, .*lacks image, caption.*"),
     ("m.csv", "image,text\na.jpg,x", "nearest: image-folder, .*lacks file_name.*flickr8k, .*lacks caption"),
-    ("p.parquet", "PAR1", "nearest: .*; all formats"),
+    ("p.yaml", "- a", "nearest: .*; all formats"),
 ])  # fmt: skip
 def test_an_unknown_file_is_compared_with_the_nearest_formats(
     file: str, content: Any, nearest: str, tmp_path: Path
@@ -275,3 +278,17 @@ def test_a_format_of_ones_own_needs_no_change_of_ours(folder: Path, monkeypatch:
     table = saved(folder, "mine.birds", "a.jpg;a heron")
     (one,) = read(table, split="val")
     assert (one.captions, one.split, one.image) == (("a heron",), "val", folder / "a.jpg")
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.jsonl.gz", gzip.compress(b"{}"), r"a.jsonl.gz is compressed by gzip; unpack it: gunzip -k \S*a.jsonl.gz"),
+    ("a.jsonl.bz2", bz2.compress(b"{}"), "is compressed by bzip2; unpack it: bunzip2 -k"),
+    ("a.xz", lzma.compress(b"{}"), "is compressed by xz; unpack it: unxz -k"),
+    ("a.xlsx", b"PK\x03\x04rest", "is a zip archive, or a document of an office; save its table as .csv"),
+    ("a.parquet", b"PAR1restPAR1", r"is a Parquet file; in Python: diptych.Dataset.from_rows\(pandas.read_parquet"),
+    ("a.csv", b"image;caption\na.jpg;a dog\n", "has columns separated by semicolons; wanted commas"),
+])  # fmt: skip
+def test_data_in_another_form_is_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / name)

@@ -191,8 +191,35 @@ def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | N
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 
+# First bytes of files that hold data in a form that no reader opens, and the way out.
+_PACKED = {
+    b"\x1f\x8b": "is compressed by gzip; unpack it: gunzip -k",
+    b"BZh": "is compressed by bzip2; unpack it: bunzip2 -k",
+    b"\xfd7zXZ": "is compressed by xz; unpack it: unxz -k",
+    b"\x28\xb5\x2f\xfd": "is compressed by zstandard; unpack it: unzstd",
+    b"PK\x03\x04": "is a zip archive, or a document of an office; save its table as .csv, or unpack it: unzip",
+    b"PAR1": "is a Parquet file; in Python: diptych.Dataset.from_rows(pandas.read_parquet(FILE)), with FILE",
+}
+
+
+def _packed(path: Path) -> str | None:
+    """Return what a file is that holds data in another form, with the way out."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        head = file.readline(10_000)
+    if path.suffix.lower() == ".csv" and b";" in head and b"," not in head:
+        return f"{path} has columns separated by semicolons; wanted commas: export it anew, or replace them"
+    return next((f"{path} {what} {path}" for magic, what in _PACKED.items() if head.startswith(magic)), None)
+
+
 def not_known(source: Source, formats: dict[str, Format]) -> DataError:
-    """Return the error of a file of no known format: its names, and what it lacks of the nearest formats."""
+    """Return the error of a file of no known format: its names, and what it lacks of the nearest formats.
+
+    Compressed files, Parquet and CSV with semicolons are named as that.
+    """
+    if packed := _packed(source.path):
+        return DataError(f"{packed}; {LIST_THEM}")
     names, of_files = source.names, [(name, one) for name, one in formats.items() if one.endings or one.names]
     lacking = {name: one.lacks(source.path.suffix.lower(), names) for name, one in of_files}
     # Shares of what is lacking, the ending counted as one name.
