@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
+from diptych.api.arguments import check_features, check_path, check_type
 from diptych.api.forms import OneImage, Vectors, per_image, per_text
 from diptych.api.images import batches, is_one, name_of
 from diptych.api.mapped import Mapped
@@ -19,7 +20,7 @@ from diptych.core import Record
 from diptych.runs.folder import open_model, packaged
 from diptych.runtime.configs import validated
 from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
-from diptych.runtime.errors import CheckpointError, UnsupportedError
+from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedError
 from diptych.runtime.plugins import load_plugins
 from diptych.serving.predictor import Predictor
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
@@ -27,6 +28,7 @@ from diptych.tasks.caption import explain
 from diptych.tasks.retrieval import has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
+MODEL = "a model folder, the folder of a run, user/name on the hub, or a loaded model"
 SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
 
 
@@ -50,6 +52,10 @@ def load(
 
     Raises CheckpointError if there is no such model.
     """
+    check_path("source", source, "a model folder, the folder of a run, or user/name on the hub", CheckpointError)
+    for name, given in {"device": device, "precision": precision}.items():
+        check_type(name, given, str, "a name such as 'auto'", RecipeError)
+    check_features(features)
     chosen = choose_device(device, "device")
     load_plugins()
     path = packaged(Path(source))

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diptych.api.arguments import check_path
 from diptych.api.model import Model, load
 from diptych.runs.folder import model_in
 from diptych.runs.plots import charts, find_runs, svg_of
@@ -52,9 +53,12 @@ class Run:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Open a folder that `finetune` or `pretrain` wrote. Raises CheckpointError for another."""
+        check_path("folder", folder, "the folder of a run", CheckpointError)
         self.folder = Path(folder)
         if not any(self.folder.glob(FILE)) and not any(self.folder.glob(f"stage-*/{FILE}")):
-            raise CheckpointError(f"{folder} is not the folder of a run: it has no {FILE}; give --out of a training")
+            raise CheckpointError(
+                f"{folder} is not the folder of a run: it has no {FILE}; give the folder that a training wrote"
+            )
 
     @property
     def recipe(self) -> Recipe:

@@ -48,7 +48,7 @@ class ScoredOptions:
 
         model: ModelFolder = open_folder(self.model, **vars(computing))
         options = Options(features=self.features, split_seed=self.split_seed, skip_bad=self.skip_bad)
-        with scored_store(self.data, model, options) as store:
+        with scored_store(self.data, model, options, self.split) as store:
             yield model, store
 
     def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
