@@ -83,7 +83,7 @@ class Model(Mapped):
 
         folder, model = self.predictor.folder, self.predictor.folder.model
         facts = model_facts("", folder, offered_tasks(folder))
-        device, can = next(model.parameters()).device, ", ".join(facts.tasks) or "do nothing yet"
+        device, can = next(model.parameters()).device, ", ".join(facts.tasks)[:100] or "do nothing yet"
         size = f"{facts.parameters / 1e6:.1f} M parameters"
         where = str(folder.folder)[-120:]
         return f"<diptych.Model {where}: {facts.system}, {size}, can {can}; on {device}, {facts.precision}>"
