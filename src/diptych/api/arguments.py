@@ -85,20 +85,20 @@ def python_errors() -> Iterator[None]:
         raise
 
 
-def _as_argument(found: re.Match[str]) -> str:
+def _as_argument(matched: re.Match[str]) -> str:
     """Return a command as it is, `--set KEY=VALUE` as `settings`, and `--name` as the argument."""
-    if found["name"] is not None:
-        return f"`{found['name'].replace('-', '_')}`"
-    if not found[0].startswith("--set "):
-        return found[0]
-    texts, end = re.sub(r"[:;,.)]$", "", found[0]), re.search(r"[:;,.)]$", found[0])
+    if matched["name"] is not None:
+        return f"`{matched['name'].replace('-', '_')}`"
+    if not matched[0].startswith("--set "):
+        return matched[0]
+    texts, end = re.sub(r"[:;,.)]$", "", matched[0]), re.search(r"[:;,.)]$", matched[0])
     pairs = [text.partition("=") for text in texts.removeprefix("--set ").split(" --set ")]
     shown = ", ".join(f'"{key}": {_quoted(value) if equals else "..."}' for key, equals, value in pairs)
     return f"settings={{{shown}}}{'' if end is None else end[0]}"
 
 
 def _quoted(value: str) -> str:
-    """Return a value of a setting as Python writes it: what is no JSON is a text."""
+    """Return a value of a setting as Python writes it; what is not JSON is text."""
     try:
         return repr(json.loads(value))
     except ValueError:

@@ -83,13 +83,13 @@ def _ask(server: str, given: dict[str, Any], as_json: bool) -> None:
     from diptych.tasks.retrieval import SearchRequest
 
     client = Client(server)
-    found = client.search(validated(SearchRequest, given, "search"))
-    for hit in found.hits:
+    answer = client.search(validated(SearchRequest, given, "search"))
+    for hit in answer.hits:
         line = derive(hit, picture=f"{client.url}/v1/pictures/{hit.picture}")
         print(line.line() if as_json else printable(f"{line.score:.3f}  {line.picture}"))
-    if found.refused:
-        of = found.searched + found.refused
-        print(f"{found.refused} of {of} images of the service could not be read", file=sys.stderr)
+    if answer.refused:
+        of = answer.searched + answer.refused
+        print(f"{answer.refused} of {of} images of the service could not be read", file=sys.stderr)
 
 
 @contextmanager
