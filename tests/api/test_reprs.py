@@ -22,6 +22,7 @@ def test_every_public_object_has_a_short_repr(tmp_path: Path) -> None:
     folder = tmp_path / ("n" * 120) / ("m" * 120)
     make_model(folder)
     find_recipe("unified-vlp/small/caption").save(folder)
+    assert repr(diptych.Run(folder)).endswith(", finished at step 0>"), "a run without a log has one too"
     line = {"step": 2, "total": 1.0, "losses": {"masked": 1.0}}
     (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     run = diptych.Run(folder)

@@ -11,7 +11,7 @@ from diptych.api.arguments import check_path
 from diptych.api.model import Model, load
 from diptych.runs.folder import model_in
 from diptych.runs.plots import charts, find_runs, svg_of
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, DataError
 from diptych.systems.recipe import FILE, Recipe
 from diptych.training.log import METRICS, flat_numbers, read_lines
 
@@ -87,5 +87,8 @@ class Run:
     def __repr__(self) -> str:
         ended = model_in(self.folder) is not None
         state = "finished" if ended else "not finished"
-        steps = max((row["step"] for row in self.metrics), default=0)
+        try:
+            steps = max((row["step"] for row in self.metrics), default=0)
+        except DataError:  # it was stopped before its first step, and has no log
+            steps = 0
         return f"<diptych.Run {str(self.folder)[-100:]}: {self.recipe.name[:60]}, {state} at step {steps}>"
