@@ -79,7 +79,7 @@ def test_colours_are_printed_to_a_pipe_that_wants_them(monkeypatch: pytest.Monke
 
 def test_help_in_a_pipe_is_a_line_an_option() -> None:
     environment = os.environ | {"COLUMNS": "40", "FORCE_COLOR": "1"}
-    told = zygote.run(["-m", "diptych.cli", "search", "--help"], environment, check=True).stdout
+    told = zygote.run(["-m", "diptych.cli", "rank", "--help"], environment, check=True).stdout
     assert "\x1b" not in told
     (model,) = [line for line in told.splitlines() if line.lstrip().startswith("--model")]
     assert model.endswith("[required]")

@@ -234,7 +234,7 @@ def test_a_recipe_lasts_by_epochs_and_validates_on_the_whole_split(world: Path, 
 def test_what_a_call_lacks_is_named(world: Path, pretrained: Run) -> None:
     with pytest.raises(RecipeError, match="no task 'captions' is fine-tuned for; did you mean caption"):
         finetune("captions", world, pretrained.folder)
-    with pytest.raises(RecipeError, match="starts from random weights, and a recipe names the system"):
+    with pytest.raises(RecipeError, match=r"no model to start from; give model=\.\.\., or recipe='SYSTEM"):
         finetune("caption", world)
     with pytest.raises(RecipeError, match="regions have to be found first"):
         finetune("caption", world, recipe=CAPTION)

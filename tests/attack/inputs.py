@@ -34,7 +34,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("finetune", "vqa", "--data", "store", "--model", "start", "--out", "OUT", *TINY),
     ("evaluate", *PICTURED, "--data", "store", "--split", "val", "--out", "OUT"),
     ("score", "results.json", "--references", "references.json", "--allow-missing"),
-    ("evaluate", "--model", "captioner", "--data", "store", "--format", "coco", "--out", "OUT"),
+    ("submit", "--format", "coco", "--model", "captioner", "--data", "store", "--out", "OUT"),
     ("augment", "store", "--out", "OUT", *PICTURED, "--num-captions", "1", "--max-words", "4"),
     ("caption", "0.png", "1.png", *PICTURED, "--out", "OUT"),
     ("caption", "0.png", *PICTURED, "--beams", "2", "--num-captions", "2", "--json"),

@@ -16,6 +16,7 @@ GIVEN = ("/dev/zero", "pipe")  # PIPE stands for one of these
 MODEL = ("--model", "captioner")
 PRETRAIN = ("pretrain", "unified-vlp/small/pretrain", "--out", "out")
 MINE = ("mine", "run", "web/warc", "--offline", "--skip-nsfw-check", "--processes", "1")
+SUBMIT = ("submit", "--format", "coco", *MODEL)
 RESULTS = ("score", "results.json")
 IMPORT = ("import", "unified-vlp", "start/model/model.safetensors")
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -45,6 +46,9 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("evaluate", *MODEL, "--data", "PIPE"),
     ("evaluate", *MODEL, "--data", "mine.jsonl", "--features", "PIPE"),
     ("evaluate", *MODEL, "--data", "store", "--out", "PIPE"),
+    (*SUBMIT, "--data", "PIPE", "--out", "out"),
+    (*SUBMIT, "--data", "mine.jsonl", "--out", "out", "--features", "PIPE"),
+    (*SUBMIT, "--data", "store", "--out", "PIPE"),
     ("compare", "captioner", "captioner", "--data", "PIPE"),
     ("rank", "--model", "retriever", "--data", "PIPE"),
     *(("rank", "--model", "retriever", "--data", "mine.jsonl", option, "PIPE")

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from diptych.cli import app
 from diptych.core import FeatureContract, Question, Record
 from diptych.data.store.store import Store, StoreWriter
+from diptych.models.decoding.chosen import chosen_decoding
 from diptych.runs.evaluation.submit import FORMS, VCR_COLUMNS, Leaderboard, submit
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import run
@@ -164,8 +165,15 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         Leaderboard(deciding.TOKENS).queries(odd)
 
 
-@pytest.mark.parametrize("others", [[], ["--out", "p", "--task", "vqa"]])
-def test_what_does_not_go_with_a_servers_form(others: list[str]) -> None:
-    ended = CliRunner().invoke(app, ["evaluate", "--model", "m", "--data", "d", "--format", "vqa", *others])
+def test_the_verb_writes_what_the_function_does(store: Store, captioner: ModelFolder, tmp_path: Path) -> None:
+    """And `evaluate` names it for its former option."""
+    words = f"--model {captioner.folder} --data {store.folder} --beams 2 --max-words 4 --out {tmp_path / 'cli.json'}"
+    ended = CliRunner().invoke(app, ["evaluate", *words.split(), "--format=coco"])
     assert isinstance(ended.exception, RecipeError)
-    assert "--format vqa writes the predictions of --model to --out FILE" in str(ended.exception)
+    advice = f"diptych submit {words} --format=coco"
+    assert str(ended.exception).endswith(f": {advice}")
+    done = CliRunner().invoke(app, advice.split()[1:], catch_exceptions=False)
+    assert done.stdout.startswith(f"{tmp_path / 'cli.json'}: caption of 3 pictures of 'test', in the form of coco")
+    usual = find_recipe("unified-vlp/small/caption", SETTINGS).decoding
+    submit(captioner, store, "test", "coco", tmp_path / "own.json", chosen_decoding(usual, 1, beams=2, max_words=4))
+    assert (tmp_path / "cli.json").read_bytes() == (tmp_path / "own.json").read_bytes()

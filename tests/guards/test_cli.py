@@ -115,12 +115,9 @@ def options(verb: str) -> set[str]:
 
 @pytest.mark.parametrize("verb", sorted({*VERBS, *TASK_VERBS}))
 def test_no_verb_has_too_many_options(verb: str) -> None:
-    """`mine run` has more: rules, judges, fetching. `evaluate` has one more: it decodes as `caption` does, by ten, and
-    reads data as `finetune` does; what a run passed over has to be allowed where it is scored too (--skip-bad)."""
+    """`mine run` has more: rules, judges, fetching."""
     given = (VERBS[verb] if verb in VERBS else make_verb(verb)).params
-    assert len([one for one in given if one.param_type_name == "option"]) <= {"mine run": 29, "evaluate": 26}.get(
-        verb, 25
-    )
+    assert len([one for one in given if one.param_type_name == "option"]) <= {"mine run": 29}.get(verb, 25)
 
 
 def test_completion_knows_every_verb_and_option() -> None:

@@ -174,11 +174,15 @@ class Typed:
 
     def evaluate(self, model: str, task: str | None, **given: Any) -> None:
         scored = task or self.made[model].task
-        assert given["format"] in (None, {"caption": "coco"}.get(scored, scored)), model
         self.scored.add(scored)
         if scored == "caption":
             recipe = self.made[model]
             self.decoded.add((recipe.system, given["split"], given["beams"] or recipe.decoding.beams))
+
+    def submit(self, model: str, format: str, **given: Any) -> None:
+        task = self.made[model].task
+        assert format == {"caption": "coco"}.get(task, task), model
+        self.evaluate(model, task, **given)
 
     def rank(self, model: str, task: str, **given: Any) -> None:
         assert model in self.made

@@ -12,7 +12,9 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-MOST_LINES = 40_850  # of code; 39,828 before runs in objects, attacks, doors (556), cut LMDBs, [UNK] (W, R, Y, P)
+# of code; 39,828 before runs in objects, attacks, doors (556), cut LMDBs, [UNK] (W, R, Y, P); 250 of them name wrong
+# arguments at once, in Python's words, submit files, and search a service (P)
+MOST_LINES = 41_055
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

@@ -1,9 +1,11 @@
 import builtins
 import errno
+import re
 import signal
 import threading
 import time
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -88,6 +90,38 @@ def test_a_bar_on_a_terminal(tmp_path):
     assert "6/6" in said
     assert "samples/s" in said
     assert "\x1b[" in said
+
+
+MANY = {f"text retrieval R@{number}": 16.7 for number in range(20)}
+
+
+def written(tmp_path, console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three lines with many scores, of which the last two are 40 s apart, as slow steps are."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(console, "get_time", lambda: clock[0])
+    with Log(tmp_path, 0, 12_000, console) as log:
+        for step, now in ((10, 2.0), (20, 4.0), (30, 44.0)):
+            clock[0] = now
+            log.write(LogLine(step, {"masked_queries": 1.0}, 1.0, 0.1, 2.0, 30.0, MANY))
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_bar_with_many_scores_keeps_count_and_time_left(tmp_path, monkeypatch, width):
+    out = StringIO()
+    written(tmp_path, Console(file=out, force_terminal=True, width=width), monkeypatch)
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue()).strip().splitlines()[-1]
+    assert re.match(r"training ━+ +30/12000 [1-9]:\d\d:\d\d .*…$", last), last
+    assert len(last) <= width
+
+
+def test_a_bar_of_a_notebook_has_the_time_left_before_the_scores(tmp_path, monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "IPython.display.display", lambda one, **_: SimpleNamespace(update=lambda o: shown.append(o.data))
+    )
+    written(tmp_path, Console(file=StringIO(), force_jupyter=True), monkeypatch)
+    assert re.search(r"> 30/12000, [\d.]+ h left, until \d\d:\d\d masked_queries 1\.0000  text retrieval", shown[-1])
 
 
 def test_the_logged_rate_is_the_effective_one(tmp_path):

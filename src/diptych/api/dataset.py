@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
 import torch
 
+from diptych.api.arguments import check_path, check_type
 from diptych.api.images import readable
 from diptych.core import Question, Record
 from diptych.core.record import WORDED
@@ -116,6 +118,11 @@ class Dataset(Sequence[Example]):
         none; by default `seed` draws 80% train, 10% val and 10% test by the image's name. Entries that make no sense
         are passed over with a warning; more than 10 and 1% are an error, unless `skip_bad`. Raises DataError.
         """
+        check_path("path", path, "a store, or a file or folder of a known format", DataError)
+        if images is not None:
+            check_path("images", images, "the folder of the images", DataError, there=True)
+        check_type("split", split, (str, type(None)), "the name of a split", DataError)
+        check_type("seed", seed, Integral, "a whole number", DataError)
         data = Path(path)
         if (data / INDEX).is_file():
             return cls(iterate(Store(data)), data.name, data)
@@ -131,6 +138,9 @@ class Dataset(Sequence[Example]):
 
         `Dataset.from_coco(A, B, split="train") + Dataset.from_coco(C, D, split="val")` is a data set of two splits.
         """
+        check_path("captions", captions, "COCO's file captions_*.json", DataError)
+        check_path("images", images, "the folder of the images", DataError)
+        check_type("split", split, str, "the name of a split", DataError)
         file = Path(captions)
         with _warned(file, skip_bad) as skips:
             return cls(coco.read_captions(Wanted(Path(images), split, skips=skips), Source(file)), file.stem)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from diptych.api.arguments import check_type
 from diptych.api.dataset import Dataset
-from diptych.api.model import load
+from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
 from diptych.core import Record
 from diptych.data.store.record_json import record_to_json
@@ -26,7 +27,7 @@ from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import fit_stages, run_stages
 from diptych.runs.start import Start
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import bytes_of, parse_json, sweep, text_of, write_atomically
 from diptych.runtime.outputs import taken
 from diptych.runtime.plugins import load_plugins
@@ -163,6 +164,8 @@ def _job(
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
     folders = () if options.out is None else open_stages(begun, Path(options.out))  # refused before data are read
+    if data == {}:
+        raise DataError("data: found an empty dict, wanted sets of data by name")
     opened = {
         name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
     }
@@ -184,9 +187,10 @@ def _start(model: Any) -> Start:
     return Start.of(None if model is None else folder_of(model))
 
 
-def folder_of(model: Any, **options: Any) -> ModelFolder:
-    """Return the model folder of a path, a name on the hub, or a loaded model. `options`: of `load`, for the first."""
-    opened: Any = load(model, **options) if isinstance(model, str | os.PathLike) else model
+def folder_of(model: Any, name: str = "model") -> ModelFolder:
+    """Return the model folder of a path, a name on the hub, or a loaded model. `name`: of the argument."""
+    check_type(name, model, (str, os.PathLike, Model, ModelFolder), MODEL, CheckpointError)
+    opened: Any = load(model) if isinstance(model, str | os.PathLike) else model
     return opened if isinstance(opened, ModelFolder) else cast(ModelFolder, opened.predictor.folder)
 
 
@@ -198,7 +202,8 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
         return (data.source, Store(data.source)) if data.source is not None else (Path(data.name), list(data.records))
     if not isinstance(data, str | os.PathLike):
         raise DataError(
-            f"found {type(data).__name__}, wanted a path, store or Dataset: Dataset.from_rows(data) makes one of rows"
+            f"data: found {type(data).__name__}, wanted a path, store or Dataset: Dataset.from_rows(data) makes one of "
+            "rows"
         )
     path = Path(data)
     features = None if options.features is None else Path(options.features)

@@ -11,22 +11,24 @@ from typing import Any, overload
 import numpy as np
 import torch
 
+from diptych.api.arguments import check_features, check_path, check_type
 from diptych.api.forms import OneImage, Vectors, per_image, per_text
 from diptych.api.images import batches, is_one, name_of
 from diptych.api.mapped import Mapped
 from diptych.api.results import Answer, Caption, ChosenAnswer, Explained, Found, Hits, Judgement
 from diptych.core import Record
-from diptych.runs.folder import open_model, packaged
+from diptych.runs.folder import SAMPLE, open_model, packaged
 from diptych.runtime.configs import validated
 from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
-from diptych.runtime.errors import CheckpointError, UnsupportedError
+from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedError
 from diptych.runtime.plugins import load_plugins
 from diptych.serving.predictor import Predictor
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
 from diptych.tasks.caption import explain
-from diptych.tasks.retrieval import has_towers
+from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
+MODEL = "a model folder, the folder of a run, user/name on the hub, or a loaded model"
 SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
 
 
@@ -50,6 +52,10 @@ def load(
 
     Raises CheckpointError if there is no such model.
     """
+    check_path("source", source, "a model folder, the folder of a run, or user/name on the hub", CheckpointError)
+    for name, given in {"device": device, "precision": precision}.items():
+        check_type(name, given, str, "a name such as 'auto'", RecipeError)
+    check_features(features)
     chosen = choose_device(device, "device")
     load_plugins()
     path = packaged(Path(source))
@@ -77,7 +83,7 @@ class Model(Mapped):
 
         folder, model = self.predictor.folder, self.predictor.folder.model
         facts = model_facts("", folder, offered_tasks(folder))
-        device, can = next(model.parameters()).device, ", ".join(facts.tasks) or "do nothing yet"
+        device, can = next(model.parameters()).device, ", ".join(facts.tasks)[:100] or "do nothing yet"
         size = f"{facts.parameters / 1e6:.1f} M parameters"
         where = str(folder.folder)[-120:]
         return f"<diptych.Model {where}: {facts.system}, {size}, can {can}; on {device}, {facts.precision}>"
@@ -234,12 +240,15 @@ class Model(Mapped):
             top_k: hits at most.
             rerank: a model that reads image and text together, to rank this two-tower model's best anew.
 
-        Raises ServingError if the model has not learnt to match, DataError if no image can be read.
+        Raises UnsupportedError if the model has not learnt to match, DataError if no image can be read.
 
         >>> path, score = model.search("a red kite", ".", top_k=3)[0]
         """
         from diptych.serving.search import Hit
 
+        for one in (self, rerank):
+            if one is not None:
+                one.need_matching("search")
         if isinstance(images, str | os.PathLike):
             if rerank is None:
                 searched = self.predictor.search(query, Path(images), most=top_k)
@@ -301,6 +310,7 @@ class Model(Mapped):
         """
         from diptych.serving.search import pair_scores
 
+        self.need_matching("match")
         texts = [texts] if isinstance(texts, str) else list(texts)
         images = [images] if is_one(images) else list(images)
         if has_towers(self.predictor.folder.model):
@@ -339,11 +349,23 @@ class Model(Mapped):
     def _stacked(self, vectors: list[Vectors]) -> Vectors:
         return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("a"))), np.float32)
 
+    def need_matching(self, method: str) -> None:
+        """Raise UnsupportedError, with the command that makes one, for a model that has not learnt to match."""
+        folder = self.predictor.folder
+        if not can_search(folder.model):
+            name = "sample" if folder.folder == SAMPLE else str(folder.folder)
+            raise UnsupportedError(
+                f"{method}: {name} has not learnt to match images and texts; this makes a model that has: diptych "
+                f"finetune retrieval --data DATA --model {name} --out RUN, or in Python "
+                f'diptych.finetune("retrieval", data, "{name}").model'
+            )
+
     def _need_towers(self, method: str) -> None:
         folder = self.predictor.folder
         if not has_towers(folder.model):
+            reads = "; it reads pairs: model.match(images, texts) scores them" * can_search(folder.model)
             raise UnsupportedError(
-                f"{method}: {folder.folder} ({folder.architecture.system}) has no vectors of single images and texts: "
-                "it reads pairs, or has not learnt to match; score pairs by model.match(images, texts), or train a "
-                "two-tower model: diptych finetune retrieval with tden"
+                f"{method}: {folder.folder} ({folder.architecture.system}) has no vectors of single images and texts"
+                f"{reads}; this makes a model that has: diptych finetune retrieval --from-scratch --recipe "
+                "tden/small/retrieval --data STORE --out RUN"
             )

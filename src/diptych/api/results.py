@@ -117,7 +117,7 @@ class Hits(tuple["Hit", ...]):
     refused: dict[Path, str]
 
     def __repr__(self) -> str:
-        first = f"; the best: {_shortened(str(self[0].picture))}, {self[0].score:.3g}" if self else ""
+        first = f"; the best: {str(self[0].picture)[-120:]}, {self[0].score:.3g}" if self else ""
         return f"<Hits for {_shortened(self.query)[:60]!r}: {len(self)} images{first}>"
 
     def _repr_html_(self) -> str:

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diptych.api.arguments import check_path
 from diptych.api.model import Model, load
 from diptych.runs.folder import model_in
 from diptych.runs.plots import charts, find_runs, svg_of
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, DataError
 from diptych.systems.recipe import FILE, Recipe
 from diptych.training.log import METRICS, flat_numbers, read_lines
 
@@ -52,9 +53,12 @@ class Run:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Open a folder that `finetune` or `pretrain` wrote. Raises CheckpointError for another."""
+        check_path("folder", folder, "the folder of a run", CheckpointError)
         self.folder = Path(folder)
         if not any(self.folder.glob(FILE)) and not any(self.folder.glob(f"stage-*/{FILE}")):
-            raise CheckpointError(f"{folder} is not the folder of a run: it has no {FILE}; give --out of a training")
+            raise CheckpointError(
+                f"{folder} is not the folder of a run: it has no {FILE}; give the folder that a training wrote"
+            )
 
     @property
     def recipe(self) -> Recipe:
@@ -83,5 +87,8 @@ class Run:
     def __repr__(self) -> str:
         ended = model_in(self.folder) is not None
         state = "finished" if ended else "not finished"
-        steps = max((row["step"] for row in self.metrics), default=0)
+        try:
+            steps = max((row["step"] for row in self.metrics), default=0)
+        except DataError:  # it was stopped before its first step, and has no log
+            steps = 0
         return f"<diptych.Run {str(self.folder)[-100:]}: {self.recipe.name[:60]}, {state} at step {steps}>"

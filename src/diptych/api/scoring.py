@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from diptych.api.arguments import check_features, check_split, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, folder_of, opened_data
 from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, splits_in
@@ -18,12 +20,14 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
 from diptych.runs.tasks import task_of
 from diptych.runtime.devices import torch_unchanged
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import make_console
 from diptych.tasks import TASKS, find_task
 from diptych.tasks.scores import Score, Scores
 
 
+@python_errors()
 @torch_unchanged()
 def evaluate(
     model: Any, data: Data, *, split: str = "test", task: str | None = None, features: AnyPath | None = None,
@@ -42,11 +46,14 @@ def evaluate(
 
     Raises RecipeError, DataError and CheckpointError.
     """
+    check_features(features)
+    _check_task(task)
     folder = folder_of(model)
-    with scored_store(data, folder, Options(features=features, skip_bad=skip_bad)) as store:
+    with scored_store(data, folder, Options(features=features, skip_bad=skip_bad), split) as store:
         return score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
 
 
+@python_errors()
 @torch_unchanged()
 def compare(
     first: Any, second: Any, data: Data, *, split: str = "test", task: str | None = None, skip_bad: bool = False
@@ -57,7 +64,8 @@ def compare(
     `.notes` has the number of images that A (the first) and B were trained on. Arguments and errors are those of
     `evaluate`; RecipeError also for a task whose predictions cannot be paired.
     """
-    folders = [folder_of(model) for model in (first, second)]
+    _check_task(task)
+    folders = [folder_of(first, "first"), folder_of(second, "second")]
     names = [task or task_of(folder).name for folder in folders]
     gain = find_task(names[0]).scoring.gain
     if names[0] != names[1] or gain is None:
@@ -69,7 +77,9 @@ def compare(
     alike = folders[0].contract == folders[1].contract  # regions are found once for both
     given = Options(skip_bad=skip_bad)
     with ExitStack() as stack:
-        stores = [stack.enter_context(scored_store(data, one, given, split)) for one in folders[: 2 - alike]]
+        stores = [
+            stack.enter_context(scored_store(data, one, given, split, alone=True)) for one in folders[: 2 - alike]
+        ]
         predicted = [
             predict(model, store, split, task, console=make_console())
             for model, store in zip(folders, 2 * stores, strict=False)
@@ -84,15 +94,27 @@ def compare(
     return replace(gained, notes=tuple(f"{name}: {seen}" for name, seen in zip("AB", trained_on, strict=True)))
 
 
+def _check_task(task: object) -> None:
+    """Raise RecipeError unless the argument `task` is None or a task's name."""
+    check_type("task", task, (str, type(None)), "the name of a task, such as 'caption'", RecipeError)
+    if isinstance(task, str):
+        load_plugins()
+        find_task(task)
+
+
 @contextmanager
-def scored_store(data: Data, model: ModelFolder, options: Options, split: str | None = None) -> Iterator[Store]:
+def scored_store(data: Data, model: ModelFolder, options: Options, split: str, alone: bool = False) -> Iterator[Store]:
     """Open data as a store; regions of what is not a store are found by the model's detector, in a temporary folder.
 
-    `split`: the only one whose regions are needed, where no baseline is fitted to the others.
+    `split` is scored; `alone`: no baseline is fitted to the other splits, so their regions are not needed. Raises
+    DataError for a split without records, before any image is opened.
     """
+    check_type("split", split, str, "the name of a split, or several joined by +", DataError)
     path, opened = opened_data(data, options)
-    if split is not None and not isinstance(opened, Store):
-        opened = [record for record in opened if record.split in splits_in(split)] or opened
+    names = opened.split_names if isinstance(opened, Store) else [record.split for record in opened]
+    check_split(split, path, Counter(names))
+    if alone and not isinstance(opened, Store):
+        opened = [record for record in opened if record.split in splits_in(split)]
     features = None if options.features is None else Path(options.features)
     with TemporaryDirectory() as scratch:
         yield store_of(

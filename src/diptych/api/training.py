@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import operator
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diptych.api.arguments import check_training, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
 from diptych.api.run import Run
 from diptych.runtime.devices import torch_unchanged
@@ -23,11 +26,12 @@ Settings = Mapping[str, Any] | Sequence[str] | None
 _registered: set[tuple[str, str]] = set()  # kinds and names of the entries that `register` added
 
 
+@python_errors()
 @torch_unchanged()
 def finetune(
     task: str, data: Data, model: Any = None, *, recipe: str | Recipe | None = None, out: AnyPath | None = None,
     epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
-    patience: int | None = None, seed: int | None = None, detector: str | None = None,
+    patience: int | None = None, seed: int | None = None, detector: AnyPath | None = None,
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
     without_images: bool = False,
 ) -> Run:  # fmt: skip
@@ -53,15 +57,26 @@ def finetune(
 
     Raises RecipeError, DataError or CheckpointError before anything is written; TrainingError; Stopped after Ctrl-C.
     """
+    check_type("task", task, str, "the name of a task, such as 'caption'", RecipeError)
+    check_type("recipe", recipe, (str, Recipe, type(None)), "the name of a recipe or a Recipe", RecipeError)
+    if model is None and recipe is None:
+        raise RecipeError(
+            f"recipe: found none, and no model to start from; give model=..., or recipe='SYSTEM/small/{task}' to start "
+            f"from random weights (`diptych recipes {task}` lists them)"
+        )
+    check_training({"out": out, "epochs": epochs, "steps": steps, "batch_size": batch_size, "lr": lr, "seed": seed,
+                    "patience": patience, "detector": detector, "features": features, "on_log": on_log,
+                    "settings": settings})  # fmt: skip
     changed = _assignments(settings, steps, batch_size, lr, patience, seed) + ["data.images=false"] * without_images
-    return finetuning(task, data, model, recipe, Options(out, epochs, changed, detector, features)).run(on_log)
+    return finetuning(task, data, model, recipe, _options(out, epochs, changed, detector, features)).run(on_log)
 
 
+@python_errors()
 @torch_unchanged()
 def pretrain(
     data: Data | Mapping[str, Data], *, recipe: str | Recipe | Stages, model: Any = None, out: AnyPath | None = None,
     epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
-    patience: int | None = None, seed: int | None = None, detector: str | None = None,
+    patience: int | None = None, seed: int | None = None, detector: AnyPath | None = None,
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
 ) -> Run:  # fmt: skip
     """Pre-train a model on images and captions and return the run. Arguments and errors are those of `finetune`.
@@ -69,10 +84,15 @@ def pretrain(
     `data` may be several sets by name, whose split train then goes by that name. Of a recipe of several stages, `steps`
     and `epochs` are those of each.
     """
+    check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
+    check_training({"out": out, "epochs": epochs, "steps": steps, "batch_size": batch_size, "lr": lr, "seed": seed,
+                    "patience": patience, "detector": detector, "features": features, "on_log": on_log,
+                    "settings": settings})  # fmt: skip
     changed = _assignments(settings, steps, batch_size, lr, patience, seed)
-    return pretraining(data, recipe, model, Options(out, epochs, changed, detector, features)).run(on_log)
+    return pretraining(data, recipe, model, _options(out, epochs, changed, detector, features)).run(on_log)
 
 
+@python_errors()
 def recipe(
     name: str, *, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
     patience: int | None = None, seed: int | None = None, settings: Settings = None,
@@ -81,6 +101,9 @@ def recipe(
 
     Raises RecipeError for an unknown name or key, with the nearest one.
     """
+    check_type("name", name, str, "the name of a recipe; `diptych recipes` lists all", RecipeError)
+    check_training({"steps": steps, "batch_size": batch_size, "lr": lr, "patience": patience, "seed": seed,
+                    "settings": settings})  # fmt: skip
     load_plugins()
     stages = find_stages(name, _assignments(settings, steps, batch_size, lr, patience, seed))
     return stages.recipes[0] if len(stages.recipes) == 1 else stages
@@ -119,8 +142,16 @@ def _assignments(
 ) -> list[str]:
     """Return the keys that are set, as KEY=VALUE; `settings` comes last."""
     training = {"steps": steps, "batch": batch, "patience": patience, "seed": seed}
-    given = {f"training.{name}": value for name, value in training.items()} | {"optimizer.lr": lr}
+    whole = {name: value if value is None else operator.index(value) for name, value in training.items()}
+    rate = lr if lr is None else float(lr)  # numpy's numbers are no JSON
+    given: dict[str, Any] = {f"training.{name}": value for name, value in whole.items()} | {"optimizer.lr": rate}
     if isinstance(settings, Mapping):
         given |= settings
     named = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
     return named if settings is None or isinstance(settings, Mapping) else [*named, *settings]
+
+
+def _options(
+    out: AnyPath | None, epochs: float | None, settings: list[str], detector: AnyPath | None, features: AnyPath | None
+) -> Options:
+    return Options(out, epochs, settings, None if detector is None else os.fspath(detector), features)

@@ -1,8 +1,9 @@
-"""The verbs that score: `evaluate` a model on a split, `rank` for retrieval, `score` a file of results of any code."""
+"""The verbs that score (`evaluate`, `rank`, `compare`, `score`), and `submit`, which writes files for their servers."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, AsJson, Features, Model, SkipBad, SplitSeed, app, console, hold, open_folder
+from diptych.cli.app import USE, AsJson, Features, Model, SkipBad, SplitSeed, Verb, app, console, hold, open_folder
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError
@@ -19,6 +20,7 @@ from diptych.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from diptych.data.store.store import Store
+    from diptych.models.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
     from diptych.tasks.scores import Scores
 
@@ -46,7 +48,7 @@ class ScoredOptions:
 
         model: ModelFolder = open_folder(self.model, **vars(computing))
         options = Options(features=self.features, split_seed=self.split_seed, skip_bad=self.skip_bad)
-        with scored_store(self.data, model, options) as store:
+        with scored_store(self.data, model, options, self.split) as store:
             yield model, store
 
     def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
@@ -78,14 +80,31 @@ class RetrievalOptions:
     )
 
 
-@app.command(rich_help_panel=USE)
+@dataclass(frozen=True)
+class SubmittedOptions(ScoredOptions):
+    """The model, the data that it predicts, and the file for the server."""
+
+    data: Path = Option(..., help="Store to predict on, or data of your own, whose regions are extracted first.")
+    split: str = Option("test", help="Split whose records are predicted; a server wants all of them.")
+    out: Annotated[Path, OutFile()] = Option(..., help="File to write for the evaluation server.")
+
+
+class EvaluateVerb(Verb):
+    """`evaluate`, which names the verb that has its former option --format."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if any(word.partition("=")[0] == "--format" for word in args):
+            raise RecipeError(
+                f"evaluate has no --format; this writes the file for a server: diptych submit {shlex.join(args)}"
+            )
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=EvaluateVerb, rich_help_panel=USE)
 @grouped
 def evaluate(
     *,
     scored: ScoredOptions,
-    format: str | None = Option(
-        None, metavar="coco|vqa|vcr", help="Write --out in the format of an evaluation server; nothing is scored."
-    ),
     task: str | None = Option(None, help="Task to score, if it is not the one the model was last trained for."),
     extra_metrics: list[str] | None = METRICS,
     without_images: bool = Option(
@@ -96,26 +115,34 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a split: figures with intervals, a blind baseline and a ceiling."""
-    if format is not None and (scored.out is None or task is not None):
-        raise RecipeError(
-            f"--format {format} writes the predictions of --model to --out FILE, for the task of that format; give "
-            "--out, and remove --task"
-        )
-    from diptych.models.decoding import DecodingOptions
     from diptych.runs.evaluation.evaluate import score_model
-    from diptych.runs.evaluation.submit import submit
 
     with scored.opened(computing) as (model, store):
-        usual = model.recipe.decoding if model.recipe is not None else DecodingOptions()
-        decoding = writing.options(usual) if writing.is_given else None
-        if format is not None and scored.out is not None:
-            print(submit(model, store, scored.split, format, scored.out, decoding, console()))
-            return
+        decoding = _decoding(writing, model)
         done = score_model(
             model, store, scored.split, extra_metrics or (), task, decoding=decoding, console=console(),
             without_images=without_images,
         )  # fmt: skip
     scored.report(model, *done, as_json)
+
+
+@app.command(rich_help_panel=USE)
+@grouped
+def submit(
+    *,
+    format: str = Option(
+        ..., metavar="coco|vqa|vcr", help="Format of the server: coco (captions), vqa (answers) or vcr (choices)."
+    ),
+    scored: SubmittedOptions,
+    writing: WritingOptions,
+    computing: ComputingOptions,
+) -> None:
+    """Write a model's predictions as a file for an evaluation server, without scores."""
+    from diptych.runs.evaluation.submit import submit as write_predictions
+
+    with scored.opened(computing) as (model, store):
+        decoding = _decoding(writing, model)
+        print(write_predictions(model, store, scored.split, format, scored.out, decoding, console()))
 
 
 @app.command(rich_help_panel=USE)
@@ -193,6 +220,14 @@ def score(
     _print_scores(
         score_file(results, references, questions, annotations, training, extra_metrics, allow_missing), {}, as_json
     )
+
+
+def _decoding(writing: WritingOptions, model: ModelFolder) -> DecodingOptions | None:
+    """Return the decoding options that were given with the recipe's for the others; None if none was given."""
+    from diptych.models.decoding import DecodingOptions
+
+    usual = model.recipe.decoding if model.recipe is not None else DecodingOptions()
+    return writing.options(usual) if writing.is_given else None
 
 
 def _print_scores(scores: Scores, of: dict[str, Any], as_json: bool) -> None:

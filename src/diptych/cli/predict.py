@@ -215,10 +215,8 @@ def _ask(
     pictures = find_images(names, refuse)
     refuse_inputs(out, pictures)
     if server is not None:
-        if (show is not None and not _has_box(interface)) or features is not None:
-            raise RecipeError("--show and --features need the model itself; leave out --server")
-        if (device, precision) != ("auto", "auto"):
-            raise RecipeError("--device and --precision are set by the service; leave them out, or leave out --server")
+        shown = show if not _has_box(interface) else None
+        refuse_with_server(show=shown, features=features, device=device, precision=precision, revision=revision)
         answers = _from_server(interface, server, pictures, [{**one, "model": model} for one in fields], refuse)
     else:
         if model is None:
@@ -241,6 +239,13 @@ def _ask(
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
         print(f"{len(lines)} lines in {out}")
     refuse.check(pictures)
+
+
+def refuse_with_server(**given: object) -> None:
+    """Raise RecipeError, with its name, for an option that needs the model itself."""
+    if named := [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, "auto")]:
+        need = "needs" if len(named) == 1 else "need"
+        raise RecipeError(f"{' and '.join(named)} {need} the model itself; leave out --server")
 
 
 def _with_warning(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:

@@ -5,13 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, Address, AsJson, Features, Model, app, console
+from diptych.cli.app import USE, Address, AsJson, Features, MaybeModel, app, console
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
+from diptych.cli.predict import Server, refuse_with_server
+from diptych.cli.vectors import NO_MATCHER
+from diptych.runtime.errors import RecipeError
 from diptych.runtime.terminal import printable
 
 
@@ -20,8 +23,11 @@ from diptych.runtime.terminal import printable
 def search(
     *,
     query: str = Argument(help="Text to search for, such as 'a red kite over a beach'."),
-    images: Path = Option(..., help="Folder of images to search, with its subfolders."),
-    model: Model,
+    images: Path | None = Option(
+        None, help="Folder of images to search, with its subfolders; with --server the service's own."
+    ),
+    model: MaybeModel = None,
+    server: Server = None,
     top_k: int = Option(12, min=1, help="Images to show, the best first."),
     out: Annotated[Path | None, OutFile((".png", ".html"))] = Option(
         None, help="PNG file to write the images to, next to an HTML page of the same name."
@@ -37,14 +43,23 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Rank a folder of images by how well they match a text."""
+    query.encode()  # raises UnicodeEncodeError, which main names
+    if server is not None:
+        of_model = {"images": images, "out": out, "cache": cache, "shortlist": shortlist, "shortlist_by": shortlist_by}
+        refuse_with_server(**of_model, gallery=gallery, features=features, **vars(computing))
+        _ask(server, {"query": query, "most": top_k, "model": model}, as_json)
+        return
+    if model is None or images is None:
+        raise RecipeError(NO_MATCHER if model is None else "Missing --images FOLDER, whose images are searched")
     from diptych.api.model import load
     from diptych.serving.contact_sheet import write_sheet
     from diptych.tasks.retrieval import SearchHit
 
-    query.encode()  # raises UnicodeEncodeError, which main names
     own = {"device": computing.device, "precision": computing.precision}
     by = None if shortlist_by is None else load(shortlist_by, **own).predictor
-    predictor = load(model, features=features, **vars(computing)).predictor
+    opened = load(model, features=features, **vars(computing))
+    opened.need_matching("search")
+    predictor = opened.predictor
     searched = predictor.search(
         query, images, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=top_k
     )
@@ -59,6 +74,22 @@ def search(
     if out is not None:
         picture, page = write_sheet(searched, out, top_k)
         print(f"{picture} and {page}", file=sys.stderr)
+
+
+def _ask(server: str, given: dict[str, Any], as_json: bool) -> None:
+    """Print the images of a service that fit best; their names are addresses of small copies."""
+    from diptych.runtime.configs import derive, validated
+    from diptych.serving.client import Client
+    from diptych.tasks.retrieval import SearchRequest
+
+    client = Client(server)
+    answer = client.search(validated(SearchRequest, given, "search"))
+    for hit in answer.hits:
+        line = derive(hit, picture=f"{client.url}/v1/pictures/{hit.picture}")
+        print(line.line() if as_json else printable(f"{line.score:.3f}  {line.picture}"))
+    if answer.refused:
+        of = answer.searched + answer.refused
+        print(f"{answer.refused} of {of} images of the service could not be read", file=sys.stderr)
 
 
 @contextmanager

@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, AsJson, Features, Model, app
+from diptych.cli.app import USE, AsJson, Features, MaybeModel, app
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.cli.images import Failures, find_images
 from diptych.cli.outputs import OutFile
-from diptych.cli.predict import IN_FLIGHT, Images, OneImage
-from diptych.runtime.errors import DataError
+from diptych.cli.predict import IN_FLIGHT, Images, OneImage, Server
+from diptych.runtime.errors import DataError, RecipeError, UnsupportedError
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import refuse_inputs
 from diptych.runtime.terminal import printable
 
+NO_MATCHER = (
+    "Missing --model FOLDER of a model that has learnt to match images and texts; this makes one: diptych finetune "
+    "retrieval --data DATA --model sample --out RUN"
+)
+NO_TOWERS = (
+    "Missing --model FOLDER of a two-tower model; this makes one: diptych finetune retrieval --from-scratch --recipe "
+    "tden/small/retrieval --data STORE --out RUN"
+)
 if TYPE_CHECKING:
     from diptych.api.forms import Vectors
 
@@ -33,12 +41,14 @@ def encode(
     out: Annotated[Path, OutFile()] = Option(
         ..., help="File to write the vectors to, as numpy's .npy: (images, D) of float32, unit length."
     ),
-    model: Model,
+    model: MaybeModel = None,
+    server: Server = None,
     features: Features = None,
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
     """Write the vectors of images by a two-tower model; each image is printed in the order of the rows."""
+    model = _named(model, server, "encode")
     failures = Failures(image)
     paths = find_images(image, failures)
     refuse_inputs(out, paths)
@@ -63,12 +73,14 @@ def match(
     *,
     image: OneImage,
     texts: list[str] = Argument(metavar="TEXT", help="Texts to match with each image."),
-    model: Model,
+    model: MaybeModel = None,
+    server: Server = None,
     features: Features = None,
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
     """Print how well each text fits each image: the probability of a match, or the cosine of two-tower vectors."""
+    model = _named(model, server, "match")
     "".join(texts).encode()  # raises UnicodeEncodeError, which main names
     failures = Failures([image])
     paths = find_images([image], failures)
@@ -80,6 +92,18 @@ def match(
             line = {"picture": str(path), "text": text, "score": score}
             print(json.dumps(line, ensure_ascii=False) if as_json else printable(f"{path}: {text}: {score:.3f}"))
     failures.check(paths)
+
+
+def _named(model: str | None, server: str | None, verb: str) -> str:
+    """Return the model. Raises RecipeError without one, and UnsupportedError for a service, with what it answers."""
+    if server is not None:
+        from diptych.serving.client import Client
+
+        there = ", ".join(Client(server).verbs()) or "no verb"
+        raise UnsupportedError(f"a service has no {verb}, and {server} answers {there}; give --model, not --server")
+    if model is None:
+        raise RecipeError(NO_TOWERS if verb == "encode" else NO_MATCHER)
+    return model
 
 
 def _computed(

@@ -7,6 +7,7 @@ from typing import Any
 from rich import progress as rich_progress
 from rich.console import Console
 from rich.progress import Progress, Task, TaskID, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from diptych.runtime.terminal import make_console
@@ -14,6 +15,7 @@ from diptych.runtime.terminal import make_console
 SPARSE_SECONDS = 10.0  # before the first line without a terminal; intervals double up to SPARSEST_SECONDS
 SPARSEST_SECONDS = 60.0
 NOTEBOOK_SECONDS = 0.3  # between two drawings
+SPEED_SECONDS = 600.0  # over which the speed of a training is a mean: log lines may be minutes apart
 
 
 class _Speed(rich_progress.ProgressColumn):
@@ -49,7 +51,7 @@ class NotebookBar(Progress):
     """A bar in the output of a notebook's cell, with count and time left, drawn again in place."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console=console, disable=True)
+        super().__init__(console=console, disable=True, speed_estimate_period=SPEED_SECONDS)
         self._output: Any = None
         self._drawn = 0.0
 
@@ -88,6 +90,15 @@ def bar(unit: str, console: Console | None = None) -> Progress:
     columns = (TextColumn("{task.description}"), rich_progress.BarColumn(), rich_progress.MofNCompleteColumn())
     left = rich_progress.TimeRemainingColumn()
     return Progress(*columns, _Speed(unit), left, console=console, transient=True)
+
+
+def training_bar(console: Console) -> Progress:
+    """A bar of a training on a terminal. Its description has losses and scores, which are cut before anything else."""
+    count = rich_progress.MofNCompleteColumn(table_column=Column(no_wrap=True))
+    left = rich_progress.TimeRemainingColumn(table_column=Column(no_wrap=True))
+    scores = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    columns = (TextColumn("training"), rich_progress.BarColumn(12), count, left, scores)
+    return Progress(*columns, console=console, expand=True, speed_estimate_period=SPEED_SECONDS)
 
 
 def time_left(seconds: float) -> str:

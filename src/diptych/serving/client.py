@@ -8,9 +8,10 @@ import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -19,12 +20,14 @@ from pydantic_core import from_json
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import bytes_of
 from diptych.tasks.interface import TaskAnswer, TaskInterface, TaskRequest
+from diptych.tasks.retrieval import SearchHits, SearchRequest
 
 TOKEN = "DIPTYCH_TOKEN"
 TRIES = 6  # while the queue is full
 TIMEOUT = 120.0  # seconds for one request
 LONGEST_RESPONSE = 16 * 2**20  # bytes
 SECONDS = re.compile(r"[0-9]{1,3}")
+T = TypeVar("T")
 
 
 class Client:
@@ -57,15 +60,30 @@ class Client:
             "image": base64.b64encode(content).decode(),
             "picture": picture.name,
         }
-        answer = self._post(f"/v1/{interface.verb}", json.dumps(body).encode(), picture)
+        answer = self._sent(f"/v1/{interface.verb}", json.dumps(body).encode(), str(picture))
+        message = self._read(lambda: interface.response.model_validate({**answer, "picture": str(picture)}))
+        assert isinstance(message, TaskAnswer)
+        return message
+
+    def search(self, request: SearchRequest) -> SearchHits:
+        """Return the best of the service's own images. Raises DataError if it refuses, else as `ask`."""
+        body = request.model_dump(exclude_none=True, exclude_defaults=True)
+        answer = self._sent("/v1/search", json.dumps(body).encode(), request.query)
+        return self._read(lambda: SearchHits.model_validate(answer))
+
+    def verbs(self) -> list[str]:
+        """Return the verbs that the models of the service answer. Raises ServingError."""
+        answer = self._sent("/v1/models", None, "/v1/models")
+        return self._read(lambda: list(dict.fromkeys(str(verb) for one in answer["models"] for verb in one["tasks"])))
+
+    def _read(self, read: Callable[[], T]) -> T:
         try:
-            message = interface.response.model_validate({**answer, "picture": str(picture)})
-            assert isinstance(message, TaskAnswer)
-            return message
-        except (ValidationError, TypeError) as error:
+            return read()
+        except (ValidationError, TypeError, KeyError) as error:
             raise ServingError(f"{self.url} is not a service of this version of Diptych; check --server") from error
 
-    def _post(self, path: str, body: bytes, picture: Path) -> Any:
+    def _sent(self, path: str, body: bytes | None, about: str) -> Any:
+        """Return the JSON that answers a POST, or a GET without a body; `about` is named where it is refused."""
         request = urllib.request.Request(self.url + path, body, self._headers)
         for tried in range(TRIES):
             try:
@@ -78,7 +96,7 @@ class Client:
                     continue
                 detail = _detail(error)
                 if error.code in (413, 415, 422):
-                    raise DataError(f"{detail} ({picture})") from error
+                    raise DataError(f"{detail} ({about})") from error
                 raise ServingError(f"{self.url} answered {error.code}: {detail}") from error
             except (OSError, ValueError, HTTPException) as error:
                 reason = str(getattr(error, "reason", error))[:300] or type(error).__name__

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import parse_json, text_of
-from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left
+from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left, training_bar
 
 METRICS = "metrics.jsonl"
 SMOOTHED = 20  # logged steps whose mean losses are shown to people
@@ -52,8 +52,7 @@ class Log:
         if console.is_jupyter and not console.quiet:
             self.bar = NotebookBar(console)
         elif console.is_terminal:
-            columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            self.bar = Progress(*columns, TextColumn("{task.description}"), console=console)
+            self.bar = training_bar(console)
         if self.bar is not None:
             self.task = self.bar.add_task("", total=steps, completed=after)
         self.shown_at, self.after, self.began = 0.0, after, time.monotonic()

@@ -1,4 +1,4 @@
-"""Predictions in the formats of evaluation servers: `diptych evaluate --format`.
+"""Predictions in the formats of evaluation servers: `diptych submit`.
 
 coco   [{"image_id": 1, "caption": "a red kite"}, ...]          captions_SPLIT_NAME_results.json
 vqa    [{"question_id": 1, "answer": "two"}, ...]               one for every question of the split

@@ -1,0 +1,109 @@
+"""Checks of arguments before an image is opened or a tensor computed; errors name the argument as Python has it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+from diptych.data.store.store import splits_in
+from diptych.runtime.errors import DataError, DiptychError, RecipeError
+
+WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # the least value of each argument
+ABOVE_ZERO = {"epochs": "a number above 0, and no steps with it", "lr": "a number above 0"}
+# Of a message for the command line: a command, which stays as it is; settings; an option.
+OPTION = re.compile(r"diptych [a-z]+(?: [^;,()`]*)?|--set \S+(?: --set \S+)*|--(?P<name>[a-z][a-z-]*)")
+
+
+def check_type(
+    name: str, value: object, kinds: type | tuple[type, ...], wanted: str, error: type[DiptychError]
+) -> None:
+    """Raise `error`, with the argument's name, unless the value is of one of the types."""
+    if not isinstance(value, kinds):
+        raise error(f"{name}: found {_shown(value)}, wanted {wanted}")
+
+
+def check_path(name: str, value: object, wanted: str, error: type[DiptychError], there: bool = False) -> None:
+    """Raise `error` unless the value is a path, and with `there` one that exists."""
+    check_type(name, value, (str, os.PathLike), wanted, error)
+    if there and not Path(value).exists():  # type: ignore[arg-type]  # checked above
+        raise error(f"{name}: nothing at {value}, wanted {wanted}")
+
+
+def check_split(split: str, path: object, splits: Mapping[str, int]) -> None:
+    """Raise DataError unless all the splits, which + joins, have records. `splits`: the number of records of each."""
+    if missing := sorted(splits_in(split) - splits.keys()):
+        there = ", ".join(f"{name} ({count:,})" for name, count in splits.items()) or "no records"
+        raise DataError(f"split: {path} has no records in split {missing[0]!r}; it has {there}")
+
+
+def check_training(given: Mapping[str, Any]) -> None:
+    """Check the arguments that `finetune` and `pretrain` share, by name; any may be None. Raises RecipeError."""
+    values = {name: value for name, value in given.items() if value is not None}
+    for name in WHOLE.keys() & values.keys():
+        wanted = f"a whole number from {WHOLE[name]}"
+        check_type(name, values[name], Integral, wanted, RecipeError)
+        if isinstance(values[name], bool) or values[name] < WHOLE[name]:
+            raise RecipeError(f"{name}: found {values[name]}, wanted {wanted}")
+    for name in ABOVE_ZERO.keys() & values.keys():
+        check_type(name, values[name], Real, ABOVE_ZERO[name], RecipeError)
+        if not 0 < values[name] < math.inf:
+            raise RecipeError(f"{name}: found {values[name]}, wanted {ABOVE_ZERO[name]}")
+    if (on_log := values.get("on_log")) is not None and not callable(on_log):
+        raise RecipeError(f"on_log: found {_shown(on_log)}, wanted a function of a dict, such as print")
+    for name, wanted in {"detector": "a folder or name of a detector", "out": "a folder for the run"}.items():
+        if name in values:
+            check_path(name, values[name], wanted, RecipeError)
+    if "features" in values:
+        check_features(values["features"])
+    settings = values.get("settings", ())
+    check_type("settings", settings, (Mapping, Sequence), "a dict such as {'optimizer.lr': 1e-3}", RecipeError)
+    for one in settings:
+        check_type("settings", one, str, "keys of the recipe as text", RecipeError)
+
+
+def check_features(features: object) -> None:
+    """Raise RecipeError unless the argument `features` is None or a path that exists."""
+    if features is not None:
+        check_path("features", features, "a file or folder of region features", RecipeError, there=True)
+
+
+@contextmanager
+def python_errors() -> Iterator[None]:
+    """Name arguments of Python where errors of the `with` block name options of the command line."""
+    try:
+        yield
+    except DiptychError as error:
+        if error.args and isinstance(error.args[0], str):
+            error.args = (OPTION.sub(_as_argument, error.args[0]), *error.args[1:])
+        raise
+
+
+def _as_argument(matched: re.Match[str]) -> str:
+    """Return a command as it is, `--set KEY=VALUE` as `settings`, and `--name` as the argument."""
+    if matched["name"] is not None:
+        return f"`{matched['name'].replace('-', '_')}`"
+    if not matched[0].startswith("--set "):
+        return matched[0]
+    texts, end = re.sub(r"[:;,.)]$", "", matched[0]), re.search(r"[:;,.)]$", matched[0])
+    pairs = [text.partition("=") for text in texts.removeprefix("--set ").split(" --set ")]
+    shown = ", ".join(f'"{key}": {_quoted(value) if equals else "..."}' for key, equals, value in pairs)
+    return f"settings={{{shown}}}{'' if end is None else end[0]}"
+
+
+def _quoted(value: str) -> str:
+    """Return a value of a setting as Python writes it; what is not JSON is text."""
+    try:
+        return repr(json.loads(value))
+    except ValueError:
+        return json.dumps(value)
+
+
+def _shown(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"

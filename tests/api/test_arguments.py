@@ -1,0 +1,112 @@
+"""Wrong arguments fail at once, before an image is opened, with a sentence that names the argument as Python has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diptych
+from diptych.api import job, scoring
+from diptych.api.arguments import python_errors
+from diptych.api.job import Options, finetuning
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+
+CAPTION = "unified-vlp/small/caption"
+
+
+@pytest.fixture(autouse=True)
+def no_image_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("images were read")
+
+    for place in (job, scoring):
+        monkeypatch.setattr(place, "store_of", fail)
+    monkeypatch.chdir(tmp_path)
+
+
+FINETUNE: dict[str, tuple[Any, str]] = {
+    "on_log": (3, "on_log: found int '3', wanted a function of a dict"),
+    "steps": (-1, "steps: found -1, wanted a whole number from 1"),
+    "batch_size": (True, "batch_size: found True, wanted a whole number"),
+    "patience": (2.5, "patience: found float '2.5', wanted a whole number"),
+    "seed": (-1, "seed: found -1, wanted a whole number from 0"),
+    "epochs": (float("nan"), "epochs: found nan, wanted a number above 0"),
+    "lr": ("fast", "lr: found str 'fast', wanted a number above 0"),
+    "detector": (3, "detector: found int '3', wanted a folder or name"),
+    "features": ("none.h5", "features: nothing at none.h5, wanted a file or folder"),
+    "out": (3, "out: found int '3', wanted a folder"),
+    "settings": (3, "settings: found int '3', wanted a dict"),
+    "recipe": (3, "recipe: found int '3', wanted the name"),
+}
+
+
+@pytest.mark.parametrize("name", FINETUNE)
+def test_training_names_a_wrong_argument(name: str, world: Path) -> None:
+    value, wanted = FINETUNE[name]
+    with pytest.raises(RecipeError, match=f"^{wanted}"):
+        diptych.finetune("caption", world, "sample", **{name: value})
+    with pytest.raises(RecipeError, match=f"^{wanted}"):
+        diptych.pretrain(world, **{"recipe": "unified-vlp/small/pretrain", name: value})
+    assert not list(Path().iterdir())
+
+
+Call = Callable[[Path], object]
+CALLS: list[tuple[Call, type[Exception], str]] = [
+    (lambda _: diptych.load(None), CheckpointError, "source: found None, wanted a model folder"),  # type: ignore[arg-type]
+    (lambda _: diptych.load(3), CheckpointError, "source: found int '3'"),  # type: ignore[arg-type]
+    (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
+    (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: nothing at none.h5"),
+    (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
+    (lambda _: diptych.Dataset.read(None), DataError, "path: found None, wanted a store"),  # type: ignore[arg-type]
+    (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: nothing at none"),
+    (lambda _: diptych.Dataset.from_coco(None, "a", split="val"), DataError, "captions: found None"),  # type: ignore[arg-type]
+    (lambda world: diptych.finetune("caption", world, 3), CheckpointError, "model: found int '3'"),
+    (lambda _: diptych.finetune("caption", 3, "sample"), DataError, "data: found int"),  # type: ignore[arg-type]
+    (lambda _: diptych.pretrain({}, recipe="unified-vlp/small/pretrain"), DataError, "data: found an empty dict"),
+    (lambda world: diptych.evaluate(None, world), CheckpointError, "model: found None"),
+    (lambda world: diptych.evaluate("sample", world, split="tets"), DataError, "split: world has no .* 'tets'; it has"),
+    (lambda world: diptych.evaluate("sample", world, task="captoin"), RecipeError, "no task 'captoin'; did you mean"),
+    (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
+    (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),
+    (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)), ids=lambda number: CALLS[number][2].partition(",")[0])
+def test_a_call_names_its_wrong_argument(number: int, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call, kind, wanted = CALLS[number]
+    monkeypatch.chdir(world.parent)
+    with pytest.raises(kind, match=f"^{wanted}"):
+        call(Path(world.name))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    made = diptych.recipe(CAPTION, steps=np.int64(7), lr=np.float32(0.5))  # type: ignore[arg-type]
+    assert (made.training.steps, made.optimizer.lr) == (7, 0.5)  # type: ignore[union-attr]
+
+
+def test_errors_speak_of_python_in_python_and_of_options_on_the_command_line(world: Path) -> None:
+    with pytest.raises(RecipeError) as missing:
+        diptych.finetune("caption", world)
+    assert "give model=..., or recipe='SYSTEM/small/caption'" in str(missing.value)
+    with pytest.raises(RecipeError) as found:
+        diptych.finetune("caption", world, recipe="unified-vlp/caption")
+    assert 'settings={"init": "FILE", "data.vocabulary": "vocab.txt"}; or give a model (`model`)' in str(found.value)
+    assert str(found.value).endswith('settings={"init": "none"}')
+    with pytest.raises(RecipeError, match=r"--set init=FILE .*\(--model\), .* --set init=none$"):
+        finetuning("caption", world, None, "unified-vlp/caption", Options())
+    with pytest.raises(RecipeError, match=r'^settings=\{"optimizer.ls": \.\.\.\}: no key'):
+        diptych.recipe(CAPTION, settings={"optimizer.ls": 1})
+
+
+def test_commands_in_an_error_stay_commands() -> None:
+    with pytest.raises(DataError) as error, python_errors():
+        raise DataError(
+            "none: run diptych extract DATA --out STORE, or give --split-seed; see `diptych x --a b`", key="k"
+        )
+    said = "none: run diptych extract DATA --out STORE, or give `split_seed`; see `diptych x --a b` (record k)"
+    assert (str(error.value), error.value.key) == (said, "k")
