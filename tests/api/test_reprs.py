@@ -39,6 +39,7 @@ def test_every_public_object_has_a_short_repr(tmp_path: Path) -> None:
         diptych.Explained(width=9, height=9, words=(LONG,) * 9, regions=(), weights=((),) * 9),
         *(hits, diptych.Dataset([record] * 9, LONG), Example(record), diptych.load(folder / "model")),
         *(run, run.metrics, Metrics([{LONG: 1.0}]), run.plot(), Plot(LONG)),
+        *(find_recipe("unified-vlp/small/caption"), diptych.recipe("image-bert/small/pretrain/web-then-train")),
         *(score, Scores("caption", (score,) * 30, 4, 20)),
     ]
     assert {type(one).__name__: repr(one) for one in objects if len(repr(one)) > MOST} == {}

@@ -113,6 +113,11 @@ class Recipe(BaseModel):
     decoding: DecodingOptions = Field(default_factory=DecodingOptions)
     data: DataConfig = Field(default_factory=DataConfig)
 
+    def __repr__(self) -> str:
+        what = f"{self.name[:100]}: {self.system[:30]} for {self.task[:30]}"
+        how = f"{self.training.steps} steps of {self.training.batch}, lr {self.optimizer.lr:g}"
+        return f"<diptych.Recipe {what}, {how}; .model_dump() has all keys>"
+
     @property
     def wants_init(self) -> bool:
         """True if `init` names the weights that the paper starts from, and no file yet."""

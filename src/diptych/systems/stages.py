@@ -14,7 +14,7 @@ STAGE = re.compile(r"(\d+)\.(.+)")
 FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages take these from the stage before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stages:
     """One recipe, which is an ordinary run, or several that start from the model of the stage before.
 
@@ -36,6 +36,11 @@ class Stages:
                 raise RecipeError(
                     f"{recipe.name} has another model than the stage before: {'; '.join(lines)}; all share one"
                 )
+
+    def __repr__(self) -> str:
+        steps = " + ".join(str(recipe.training.steps) for recipe in self.recipes)[:60]
+        what = f"{self.name[:100]}: {len(self.recipes)} recipes of {self.recipes[0].system[:30]}, {steps} steps"
+        return f"<diptych.Stages {what}; .recipes has them>"
 
     def override(self, assignments: Sequence[str]) -> Stages:
         """Return the stages with keys set: `optimizer.lr=1e-4` of all, `2.optimizer.lr=1e-4` of the second.
