@@ -12,7 +12,7 @@ from PIL import Image
 
 from diptych.mining.checking import Measured, read_json
 from diptych.mining.job import MiningJob
-from diptych.mining.judge.judges import judged, load_judge
+from diptych.mining.judge.judges import load_judge, scores_by
 from diptych.mining.judge.statistics import small
 from diptych.mining.layout import RunLayout
 from diptych.mining.pages import licences
@@ -103,7 +103,7 @@ def judge_all(
     for place, name in judges.items():
         judge, rule = load_judge(name), getattr(rules, place)
         least = judge.least if rule is None else rule
-        for (scores, fails), score in zip(verdicts, judged(judge, images), strict=True):
+        for (scores, fails), score in zip(verdicts, scores_by(judge, images), strict=True):
             scores[place] = round(score, 6)
             if score < least:
                 fails.append(place)
