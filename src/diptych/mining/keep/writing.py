@@ -217,6 +217,6 @@ def write_times(layout: RunLayout, indexes: Iterable[str], kept: Iterable[Row]) 
     times: Times = {}
     for path in filter(Path.exists, map(layout.times, indexes)):
         times |= read_json(path, Times)
-    asked = sorted({row["address"] for row in kept} & times.keys())
-    told = {one: datetime.fromtimestamp(times[one], UTC).isoformat(timespec="seconds") for one in asked}
+    addresses = sorted({row["address"] for row in kept} & times.keys())
+    told = {one: datetime.fromtimestamp(times[one], UTC).isoformat(timespec="seconds") for one in addresses}
     write_json(layout.out / "fetched.json", told)
