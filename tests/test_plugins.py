@@ -86,6 +86,41 @@ def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
     assert "plugin twin 3 failed: the systems tiny are there already, added by tiny 0.2" in done.stderr
 
 
+DIRECTLY = """if True:
+    from dataclasses import replace
+    import tiny
+    from diptych.plugin import SYSTEMS, TASKS, add_system, add_task
+
+    def said(add, entry):
+        try:
+            return add(entry)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".removesuffix(": choose another name")
+
+    mine = replace(TASKS["nlvr"], name="mine", interface=None)
+    print([said(add_task, mine), said(add_task, replace(mine, title="Mine")), TASKS["mine"].title])
+    tiny.register()
+    tiny.register()
+    print(said(tiny.add_task, mine))
+    print(said(add_task, replace(TASKS["vqa"], title="Mine")))
+    print(said(add_system, replace(SYSTEMS["tiny"], title="Mine")))
+    print(TASKS["vqa"].title, SYSTEMS["tiny"].title)
+"""
+
+
+def test_a_name_that_is_taken_is_refused_to_who_adds_directly(tmp_path: Path) -> None:
+    """With both owners; the same module may add its own again, as a cell of a notebook does that is run twice."""
+    code = f"{SYSTEM}\n\ndef add_task(task):\n    from diptych.plugin import add_task\n    add_task(task)\n"
+    said = python(DIRECTLY, package(tmp_path, code)).splitlines()
+    assert said == [
+        "[None, None, 'Mine']",
+        "RecipeError: the tasks mine are there already, added by __main__, and tiny 0.2 adds it too",
+        "RecipeError: the tasks vqa are there already, added by Diptych, and __main__ adds it too",
+        "RecipeError: the systems tiny are there already, added by tiny 0.2, and __main__ adds it too",
+        "Questions Tiny",
+    ]
+
+
 # A package whose task has a verb that is taken.
 VERB = """
 def register():

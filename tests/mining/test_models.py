@@ -18,7 +18,7 @@ from torch import Tensor
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
 from diptych.mining.judge.features import named_in, seen_and_named
-from diptych.mining.judge.judges import judged, load_judge
+from diptych.mining.judge.judges import load_judge, scores_by
 from diptych.mining.judge.labelling import sample
 from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
 from diptych.mining.judge.picture_judge import train_judge
@@ -236,7 +236,7 @@ class Wrong:
 @pytest.mark.parametrize("scores", [[float("nan")], [0.1, 0.2], [7.0], RuntimeError("no memory")])
 def test_a_judge_that_fails_is_named_with_the_way_out(scores: Any) -> None:
     with pytest.raises(DiptychError, match=r"the judge wrong .*leave it out"):
-        judged(Wrong(scores), [Image.new("RGB", (8, 8))])
+        scores_by(Wrong(scores), [Image.new("RGB", (8, 8))])
 
 
 def test_what_is_no_judge_and_no_scorer_is_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from diptych.cli import run_verb
 from diptych.data.formats import table as formats
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
@@ -325,3 +326,11 @@ def test_sentences_nearby_count_only_if_asked_for(
     assert set(counts["kinds"]) == {"near", "alt"}
     with pytest.raises(RecipeError, match=r"kinds.*'figcaption', 'alt', 'title', 'caption' or 'near'"):
         checked(MiningSettings().model_dump() | {"keep": {"kinds": ["body"]}})
+
+
+def test_set_wins_over_the_default_of_an_option(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("a red kite over a beach\thttp://a.test/k.jpg\n")
+    given = ("--offline", "--skip-nsfw-check", "--until", "pages", "--set", "rules.licence=cc", "--texts", "alt,title")
+    assert run_verb(["mine", "run", str(tmp_path / "x.tsv"), "--out", str(tmp_path / "out"), *given], False) == 0
+    keep = json.loads((tmp_path / "out" / "mine.json").read_text())["keep"]
+    assert (keep["licence"], keep["kinds"], keep["host_pairs"]) == ("cc", ["alt", "title"], None)

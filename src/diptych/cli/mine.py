@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +13,11 @@ from typer import Argument, Option
 from diptych.cli.app import DATA, LARGEST_SEED, AsJson, Seed, Verbs, app, console, hold, storybook
 from diptych.cli.groups import grouped
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import DiptychError, RecipeError
 from diptych.runtime.processes import PROCESSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from diptych.mining.settings import MiningSettings
 
 mine = Verbs(
     help="Make records of images and texts from web pages (ImageBERT's LAIT).",
@@ -56,13 +55,12 @@ class JudgeOptions:
     )
 
     def judges(self) -> dict[str, str]:
-        """Return judges by what they judge. Raises DiptychError for neither or both of --nsfw and --skip-nsfw-check."""
-        from diptych.mining.run import refuse_unjudged
-
+        """Return judges by what they judge. Raises DiptychError for neither --nsfw nor --skip-nsfw-check."""
+        if self.nsfw is None and not self.skip_nsfw_check:
+            way_out = "or give --skip-nsfw-check, and the report calls all images «not judged»"
+            raise DiptychError(f"no NSFW judge, and none comes with Diptych: give one with --nsfw FOLDER, {way_out}")
         named = {"realism": self.realism, "nsfw": self.nsfw}
-        judges = {place: name for place, name in named.items() if name is not None}
-        refuse_unjudged(self.skip_nsfw_check, judges)
-        return judges
+        return {place: name for place, name in named.items() if name is not None}
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,8 @@ class KeepOptions:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the section `keep`."""
-        kinds = {"kinds": [one.strip() for one in self.texts.split(",")]} if self.texts is not None else {}
-        return (
-            {"licence": self.license}
-            | kinds
-            | ({"host_pairs": self.max_pairs_per_host} if self.max_pairs_per_host else {})
-        )
+        kinds = [one.strip() for one in self.texts.split(",")] if self.texts is not None else None
+        return {"licence": self.license, "kinds": kinds, "host_pairs": self.max_pairs_per_host}
 
 
 @dataclass(frozen=True)
@@ -110,9 +104,8 @@ class FetchOptions:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the section `fetch`."""
-        lists = {name: tuple(value or ()) for name, value in vars(self).items() if name in ("allow", "resolve")}
-        values = {name: value for name, value in vars(self).items() if name != "port"}
-        return values | lists | {"ports": (80, 443, *(self.port or ()))}
+        values = vars(self) | {"allow": self.allow or (), "resolve": self.resolve or ()}
+        return values | {"ports": (80, 443, *(values.pop("port") or ()))}
 
 
 @mine.command("run")
@@ -131,39 +124,34 @@ def mine_run(
     fetching: FetchOptions,
 ) -> None:
     """Make records from web pages: texts, images, scores, and the best pair of each image."""
-    from diptych.mining.report import write_page
+    from diptych.mining.report import summary, write_page
     from diptych.mining.run import Mine
-    from diptych.mining.settings import MiningSettings, changed, checked
+    from diptych.mining.settings import changed, checked
+    from diptych.runtime.progress import bar
 
     judges = judging.judges()
-    values = changed(MiningSettings(), running.assignments or []).model_dump()
-    values |= {"offline": running.offline, "seed": running.seed}
-    values["fetch"] |= fetching.settings()
-    values["keep"] |= keeping.settings()
-    settings: MiningSettings = checked(values)
+    values = {"keep": keeping.settings(), "fetch": fetching.settings()}
+    settings = checked(values | {"offline": running.offline, "seed": running.seed})
+    settings = changed(settings, running.assignments or [])  # last, as the options have defaults of their own
     hold(out, "mined", temporary=running.engine == "local")  # Ray's sockets need a short path
-    with _progress() as progress:
-        job = Mine(
+    with bar("shards") as progress:
+
+        def started(stage: str, shards: int) -> Callable[[], None]:
+            return partial(progress.advance, progress.add_task(stage, total=shards))
+
+        counts = Mine(
             out, inputs, settings, base=running.base, engine=running.engine, workers=running.processes,
             until=running.until, retry_failed=running.retry_failed, words=keeping.words, vocabulary=keeping.vocab,
             judges=judges, refuse=keeping.refuse or [], tars=keeping.tars, exclude=_excluded(keeping.exclude or []),
-            tell=lambda line: print(f"diptych: {line}"), write_page=write_page, progress=progress,
+            tell=lambda line: print(f"diptych: {line}"), write_page=write_page, progress=started,
             **_scorer(judging.scorer),
-        )  # fmt: skip
-        counts = job.run()
-    _print_counts(counts, running.until, out)
-
-
-def _print_counts(counts: dict[str, Any] | None, until: str, out: Path) -> None:
-    from diptych.mining.report import summary
-
+        ).run()  # fmt: skip
     if counts is None:
-        print(f"{until} done in {out}; the same command with a later --until continues")
+        print(f"{running.until} done in {out}; the same command with a later --until continues")
         return
     summary(counts, console(stderr=False))
-    print(
-        f"{counts['kept']} records in {out / 'records'}, of {counts['pictures']} pictures; why: {out / 'report.html'}"
-    )
+    made = f"{counts['kept']} records in {out / 'records'}, of {counts['pictures']} pictures"
+    print(f"{made}; why: {out / 'report.html'}")
 
 
 @mine.command("report")
@@ -172,14 +160,11 @@ def mine_report(
 ) -> None:
     """Print the funnel of a run again, from its decisions on disk."""
     from diptych.mining import funnel
-    from diptych.mining.checking import FunnelInputs, read_json
     from diptych.mining.layout import RunLayout
     from diptych.mining.report import summary, write_page
 
     layout = RunLayout.finished(out)
-    before = read_json(layout.funnel, FunnelInputs)
-    counted = funnel.of(layout)
-    numbers = counted.as_json(before.inputs, before.about.model_dump())
+    counted, numbers = funnel.again(layout)
     write_page(layout, counted, numbers)
     if as_json:
         print(json.dumps(numbers))
@@ -202,24 +187,6 @@ def _excluded(paths: list[Path]) -> list[tuple[str, int | None]]:
     from diptych.mining.scorer import held_out_hashes
 
     return [one for path in paths for one in held_out_hashes(path)]
-
-
-def _progress() -> Any:
-    from contextlib import contextmanager
-
-    from diptych.runtime.progress import bar
-
-    @contextmanager
-    def shown() -> Any:
-        with bar("shards") as progress:
-
-            def stage(name: str, shards: int) -> Callable[[], None]:
-                task = progress.add_task(name, total=shards)
-                return lambda: progress.advance(task)
-
-            yield stage
-
-    return shown()
 
 
 @storybook.command("web")

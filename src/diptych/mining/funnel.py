@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from diptych.mining.checking import PageCounts, read_json
+from diptych.mining.checking import FunnelInputs, PageCounts, read_json
 from diptych.mining.layout import RunLayout
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.rules import ORDER, RULES, TEXT_RULES
@@ -121,6 +121,12 @@ def of(layout: RunLayout) -> Funnel:
     for line in funnel.texts.values():
         line.seen = funnel.texts_seen
     return funnel
+
+
+def again(layout: RunLayout) -> tuple[Funnel, dict[str, Any]]:
+    """The funnel of a finished run, and what funnel.json is to hold of it now."""
+    before, funnel = read_json(layout.funnel, FunnelInputs), of(layout)
+    return funnel, funnel.as_json(before.inputs, before.about.model_dump())
 
 
 def decisions(layout: RunLayout) -> Iterator[Row]:

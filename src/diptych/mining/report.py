@@ -43,8 +43,13 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 
 
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
-    """Write OUT/report.html and OUT/card.md, each whole or not at all. Returns the path of the report."""
-    write_card(layout, numbers, read_json(layout.settings, RunSettings))
+    """Write OUT/report.html, and OUT/card.md: the origin of the data, its licences, judges and limits.
+
+    Each is written whole or not at all. Returns the path of the report.
+    """
+    run = read_json(layout.settings, RunSettings)
+    card = environment().get_template("mined_card.md.jinja").render(numbers=numbers, run=run)
+    write_atomically(layout.out / "card.md", card.encode("utf-8", "replace"))
     page = environment().get_template("mined.html.jinja").render(
         numbers=numbers,
         rules=[(rule, numbers["rules"][rule.name], _shown(layout, funnel.rules[rule.name].examples)) for rule in RULES],
@@ -102,9 +107,3 @@ def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) ->
     shown = [{"uri": _small(folder / pair["image"]), **pair} for pair in pairs]
     page = environment().get_template("labels.html.jinja").render(shown=shown)
     write_atomically(path, page.encode("utf-8", "replace"))
-
-
-def write_card(layout: RunLayout, numbers: Mapping[str, Any], run: RunSettings) -> None:
-    """Write OUT/card.md: the origin of the data, its licences, judges and limits."""
-    card = environment().get_template("mined_card.md.jinja").render(numbers=numbers, run=run)
-    write_atomically(layout.out / "card.md", card.encode("utf-8", "replace"))

@@ -67,7 +67,7 @@ class Reader:
         rows = []
         for pair in pairs:
             measures = measured[id(pair.picture)]
-            row = [*features.of_text(pair), *features.of_picture(pair.row, measures.statistics), *features.around(pair)]
+            row = [*features.of_text(pair), *features.of_picture(pair.row, measures.statistics), *features.across(pair)]
             if self.detector is not None:
                 row += features.seen_and_named(features.named_in(pair.text, self.classes), measures.seen)
             rows.append(row)

@@ -3,12 +3,13 @@
 `SYSTEMS` is the only list of systems: recipes, objectives, importers and tables follow from its entries.
 """
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Container, Iterable
 
 from diptych.models import HEADS
 from diptych.models.heads import label_head
 from diptych.runtime.errors import RecipeError, nearest
-from diptych.runtime.plugins import unknown_name
+from diptych.runtime.plugins import plugins, unknown_name
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
 from diptych.systems.ledger import papers
 from diptych.systems.preset import Preset, StagedPreset
@@ -31,10 +32,15 @@ __all__ = [
 LISTED = "`diptych recipes` lists all"
 RECIPES: dict[str, Preset] = {}
 STAGED: dict[str, StagedPreset] = {}  # recipes of several stages
+_ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems` or `tasks` and name
 
 
 def add_system(system: System) -> None:
-    """Add a system with its objectives and recipes, and a small recipe for each task that it can learn."""
+    """Add a system with its objectives and recipes, and a small recipe for each task that it can learn.
+
+    A module that adds it again replaces it. Raises RecipeError for the name of another's system.
+    """
+    _note_owner("systems", system.name, SYSTEMS)
     SYSTEMS[system.name] = system
     OBJECTIVES[system.name] = system.objectives
     for preset in system.recipes:
@@ -48,13 +54,33 @@ def add_system(system: System) -> None:
 
 
 def add_task(spec: TaskSpec) -> None:
-    """Add a task, its objectives, and a small recipe for each system that can learn it."""
+    """Add a task, its objectives, and a small recipe for each system that can learn it.
+
+    A module that adds it again replaces it. Raises RecipeError for the name of another's task.
+    """
+    _note_owner("tasks", spec.name, TASKS)
     TASKS[spec.name] = spec
     if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
         HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.training.objectives})
     for system in SYSTEMS.values():
         _add_small(system, spec)
+
+
+def _note_owner(word: str, name: str, taken: Container[str]) -> None:
+    """Note the module that calls `add_system` or `add_task`. Raises RecipeError if another one's entry has the name."""
+    module = sys._getframe(2).f_globals["__name__"]
+    if name in taken and (owner := _ADDED_BY.get((word, name), __name__)) != module:
+        added = f"added by {_title(owner)}, and {_title(module)} adds it too"
+        raise RecipeError(f"the {word} {name} are there already, {added}: choose another name")
+    _ADDED_BY[word, name] = module
+
+
+def _title(module: str) -> str:
+    """The package of a module with its version; the module if it is of none."""
+    root = module.partition(".")[0]
+    titles = {"diptych": "Diptych"} | {one.module.partition(".")[0]: one.title for one in plugins()}
+    return titles.get(root, module)
 
 
 def _add_small(system: System, spec: TaskSpec) -> None:

@@ -11,19 +11,20 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from diptych.mining.checking import FetchJournal, Object, Times, read_json
-from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress
+from diptych.mining.checking import FetchJournal, Object, PageCounts, Retries, read_json
+from diptych.mining.fetch.fetching import PASSING, FetchedBody, Fetcher, WantedAddress, check_contact
+from diptych.mining.job import MiningJob
 from diptych.mining.layout import RunLayout
 from diptych.mining.pages import addresses, warc
 from diptych.mining.pages.pages import forbids
 from diptych.mining.pages.tars import HERE, tar_pictures
 from diptych.mining.settings import Fetch
-from diptych.mining.tables import Row, digest, write_json, write_shard
+from diptych.mining.tables import Row, digest, read_rows, write_json, write_shard
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
@@ -32,6 +33,67 @@ HOSTS = 64  # of a bucket, so that slow ones do not leave a worker idle
 ADDRESSES = 1_000  # of a shard
 CHECKPOINT = 15.0  # seconds of fetching that a kill may cost
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
+_ANSWER = ("address", "reason", "moved", "hops")
+
+
+@dataclass(frozen=True)
+class FetchStage:
+    """From shards of pages to indexes of their images, which an input holds or a host sends."""
+
+    job: MiningJob
+    retry_failed: bool
+
+    def run(self, pages: Sequence[str]) -> list[str]:
+        """Return the names of the indexes; where two have an address, the later one counts."""
+        job = self.job
+        wanted = {
+            row["address"]
+            for name in pages
+            for row in read_rows(job.layout.table("pages", name), "pages", ["address", "page", "fails"])
+            if not row["fails"] and not job.lists.refuse(row["address"], row["page"])
+        }
+        plans: dict[str, Object] = {}
+        for name in pages:
+            here = sorted(wanted.intersection(read_json(job.layout.counts("pages", name), PageCounts).held))
+            wanted.difference_update(here)
+            if here:
+                plan = read_json(job.layout.plan(name), Object) | {"wanted": here}
+                plans[digest("take", plan["key"], here)] = plan
+        takes = job.make("take", "index", TakeImages(job.layout), plans)
+        return takes if job.settings.offline else takes + self.fetch(a for a in wanted if not a.startswith(HERE))
+
+    def fetch(self, wanted: Iterable[str]) -> list[str]:
+        """Fetch addresses and where they redirect to; then temporary failures again, once per --retry-failed so far.
+
+        Returns the names of the indexes of answers.
+        """
+        job, retries, names = self.job, self._retries, list[str]()
+        hops = dict.fromkeys(wanted, 0)  # redirects so far, by address
+        if hops:
+            check_contact(job.settings.fetch, sorted({addresses.host_of(one) for one in hops}))
+        for attempt in range(retries + 1):
+            done: dict[str, bool] = {}
+            while hops:
+                plans = {plan["key"]: plan for plan in buckets({WantedAddress(*one) for one in hops.items()}, attempt)}
+                made = job.make("fetch", "index", FetchBucket(job.layout.out, job.settings.fetch), plans)
+                names += made
+                rows = [row for name in made for row in read_rows(job.layout.table("index", name), "index", _ANSWER)]
+                done |= {row["address"]: row["reason"] in PASSING for row in rows}
+                hops = {}
+                for row in rows:
+                    if row["moved"] and row["moved"] not in done and not job.lists.refuse(row["moved"]):
+                        hops[row["moved"]] = min(row["hops"], hops.get(row["moved"], row["hops"]))
+            hops = {address: 0 for address, passing in done.items() if passing}
+        return names
+
+    @cached_property
+    def _retries(self) -> int:
+        path = self.job.layout.work("retries.json")
+        retries = read_json(path, Retries).retries if path.exists() else 0
+        if self.retry_failed and self.job.layout.funnel.exists():
+            retries += 1
+            write_json(path, {"retries": retries})
+        return retries
 
 
 class Blob:
@@ -107,13 +169,11 @@ class Blob:
 class TakeImages:
     """The work on a shard of images that an input holds itself."""
 
-    out: Path
+    layout: RunLayout
 
     def __call__(self, name: str) -> Counts:
-        layout = RunLayout(self.out)
-        spec = read_json(layout.plan(name), Object)
-        wanted = set(spec["wanted"])
-        blob = Blob(layout, name)
+        spec = read_json(self.layout.plan(name), Object)
+        wanted, blob = set(spec["wanted"]), Blob(self.layout, name)
         for row, body in _images(spec, wanted):
             if row["address"] in wanted:
                 wanted.discard(row["address"])
@@ -225,12 +285,3 @@ def _bucket(hosts: Sequence[Sequence[WantedAddress]], attempt: int) -> dict[str,
     shards = [turns[start : start + ADDRESSES] for start in range(0, len(turns), ADDRESSES)]
     names = [digest("fetch", shard, attempt) for shard in shards]
     return {"key": digest("bucket", names), "shards": names, "wanted": shards}
-
-
-def fetched_at(layout: RunLayout, names: Iterable[str]) -> dict[str, str]:
-    """The UTC time at which each address was fetched, in ISO 8601."""
-    times: dict[str, float] = {}
-    for path in map(layout.times, names):
-        if path.exists():
-            times |= read_json(path, Times)
-    return {where: datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") for where, at in times.items()}

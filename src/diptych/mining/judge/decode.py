@@ -6,18 +6,19 @@ A file is measured by content: header first, then one decode. All bounds are che
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from diptych.mining.checking import Measured, read_json
-from diptych.mining.judge.judges import judged, load_judge
+from diptych.mining.job import MiningJob
+from diptych.mining.judge.judges import load_judge, scores_by
 from diptych.mining.judge.statistics import small
 from diptych.mining.layout import RunLayout
 from diptych.mining.pages import licences
+from diptych.mining.rules import VERSION
 from diptych.mining.settings import PictureRules
-from diptych.mining.tables import Row, read_rows, write_shard
+from diptych.mining.tables import Row, digest, read_rows, write_shard
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError
 from diptych.vision.decoder import shared_decoders
@@ -28,6 +29,20 @@ AT_ONCE = 64  # images in one call of a judge
 TYPES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tif"}
 MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour", "dhash", "file_licence", "realism",
             "nsfw", "why")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DecodeStage:
+    """From indexes of images to shards of their measures, one for each index. `judges`: names of judges by rule."""
+
+    job: MiningJob
+    judges: Mapping[str, str]
+
+    def run(self, indexes: Sequence[str]) -> list[str]:
+        job = self.job
+        same = [digest(job.about["pictures"]), job.about["judges"], VERSION]
+        plans = {digest("measured", one, *same): {"index": one} for one in indexes}
+        return job.make("decode", "measured", Decode(job.layout, job.settings.pictures, dict(self.judges)), plans)
 
 
 def measure(content: bytes, rules: PictureRules) -> tuple[Row, list[str], Image.Image | None]:
@@ -88,7 +103,7 @@ def judge_all(
     for place, name in judges.items():
         judge, rule = load_judge(name), getattr(rules, place)
         least = judge.least if rule is None else rule
-        for (scores, fails), score in zip(verdicts, judged(judge, images), strict=True):
+        for (scores, fails), score in zip(verdicts, scores_by(judge, images), strict=True):
             scores[place] = round(score, 6)
             if score < least:
                 fails.append(place)
@@ -99,17 +114,16 @@ def judge_all(
 class Decode:
     """The work on a shard. `judges`: names of judges by rule, `realism` or `nsfw`."""
 
-    out: Path
+    layout: RunLayout
     rules: PictureRules
     judges: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str) -> Counts:
-        layout = RunLayout(self.out)
-        index = read_json(layout.plan(name), Measured).index
+        index = read_json(self.layout.plan(name), Measured).index
         rows: list[Row] = []
         waiting: list[tuple[Row, Image.Image]] = []
-        with layout.blob(index).open("rb") as file:
-            for entry in read_rows(layout.table("index", index), "index", ["address", "offset", "length"]):
+        with self.layout.blob(index).open("rb") as file:
+            for entry in read_rows(self.layout.table("index", index), "index", ["address", "offset", "length"]):
                 if not entry["length"]:
                     rows.append({"address": entry["address"], "fails": []})
                     continue
@@ -123,7 +137,7 @@ class Decode:
                     self._judge(waiting)
         self._judge(waiting)
         measured, dropped = (sum(1 for row in rows if row.get(key)) for key in ("sha256", "fails"))
-        return write_shard(layout, "measured", name, rows, {"measured": measured, "dropped": dropped})
+        return write_shard(self.layout, "measured", name, rows, {"measured": measured, "dropped": dropped})
 
     def _judge(self, waiting: list[tuple[Row, Image.Image]]) -> None:
         if waiting:

@@ -42,7 +42,7 @@ def of_picture(row: Mapping[str, Any], statistics: np.ndarray[Any, Any]) -> list
     return [np.log(width), np.log(height), np.log(width / height), density, *statistics]
 
 
-def around(pair: Pair) -> list[float]:
+def across(pair: Pair) -> list[float]:
     """The numbers of words that the text shares with the file name and with the page title (`ACROSS`, without SEEN)."""
     words = {word.lower() for word in words_of(pair.text)}
     address = str(pair.row.get("address") or "")

@@ -30,7 +30,7 @@ class Judge(Protocol):
         ...
 
 
-def judged(judge: Judge, images: Sequence[Any]) -> list[float]:
+def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
     """Scores of PIL images. Raises DiptychError if the judge fails, or gives other than numbers from 0 to 1."""
     from diptych.vision.pictures import to_picture
 

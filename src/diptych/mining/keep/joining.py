@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.mining.checking import Object, read_json
+from diptych.mining.job import MiningJob
 from diptych.mining.judge.decode import MEASURED
 from diptych.mining.judge.scoring import Pair, Scorer
 from diptych.mining.layout import RunLayout
@@ -24,7 +25,7 @@ from diptych.mining.lists import Lists
 from diptych.mining.pages import licences
 from diptych.mining.pages.reading import body_of
 from diptych.mining.settings import MiningSettings
-from diptych.mining.tables import Row, check_same_rows, read_rows, read_table, schema, write_shard
+from diptych.mining.tables import Row, check_same_rows, digest, read_rows, read_table, schema, write_shard
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import sha256_of
@@ -33,6 +34,25 @@ NAME = "found.arrow"
 ROWS_AT_ONCE = 65_536
 _OF_ANSWERS = ("reason", "status", "date", "final", "blob", "offset", "length")
 AT_ONCE = 256  # pairs in one call of a scorer
+
+
+@dataclass(frozen=True)
+class ScoreStage:
+    """From shards of pages, indexes and measures to shards of pages with what is known of each image and text."""
+
+    job: MiningJob
+    scorer: str | None
+    load: Callable[[str], Scorer] | None
+
+    def run(self, pages: Sequence[str], indexes: Sequence[str], measured: Sequence[str]) -> list[str]:
+        """Return the names of the shards, one for each shard of pages."""
+        job, rules = self.job, self.job.settings.keep
+        answers = gather(job.layout, list(zip(indexes, measured, strict=True)))
+        same = [answers, job.about["scorer"], rules.score, rules.kinds, rules.licence, digest(repr(job.lists)),
+                job.settings.offline]  # fmt: skip
+        plans = {digest("joined", page, *same): {"pages": page} for page in pages}
+        work = Join(job.layout, job.settings, answers, job.lists, self.scorer, self.load)
+        return job.make("score", "joined", work, plans, model=self.scorer is not None)
 
 
 def key_of(text: str) -> int:
@@ -151,7 +171,7 @@ class AddressTable:
 class Join:
     """The work on a shard. `answers`: digest of the address table; `load` makes the scorer, once per process."""
 
-    out: Path
+    layout: RunLayout
     settings: MiningSettings
     answers: str
     lists: Lists = field(default_factory=Lists)
@@ -159,18 +179,17 @@ class Join:
     load: Callable[[str], Scorer] | None = None
 
     def __call__(self, name: str) -> Counts:
-        layout = RunLayout(self.out)
-        rows = read_rows(layout.table("pages", read_json(layout.plan(name), Object)["pages"]), "pages")
-        table = AddressTable.open(layout.work(NAME), self.answers)
+        rows = read_rows(self.layout.table("pages", read_json(self.layout.plan(name), Object)["pages"]), "pages")
+        table = AddressTable.open(self.layout.work(NAME), self.answers)
         open_rows = [row for row in rows if not row["fails"]]
         answers = table.rows([row["address"] for row in open_rows], self.settings.fetch.redirects)
         for row, answer in zip(open_rows, answers, strict=True):
             row["fails"] += self._fails(row, answer)
         self._choose([row for row in open_rows if not row["fails"]])
         if self.scorer is not None and self.load is not None:
-            self._score(layout, self.load(self.scorer), [row for row in open_rows if not row["fails"]])
+            self._score(self.layout, self.load(self.scorer), [row for row in open_rows if not row["fails"]])
         counts = {"pictures": len(rows), "left": sum(1 for row in rows if not row["fails"])}
-        return write_shard(layout, "joined", name, rows, counts)
+        return write_shard(self.layout, "joined", name, rows, counts)
 
     def _fails(self, row: Row, answer: Row | None) -> list[str]:
         """The rules that the image breaks; what is known of it is added to the row."""

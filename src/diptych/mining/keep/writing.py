@@ -5,8 +5,9 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diptych.mining import funnel
+from diptych.mining.checking import Times, read_json
+from diptych.mining.job import MiningJob
 from diptych.mining.keep.joining import key_of
-from diptych.mining.keep.keep import COMMON, HOST, KEPT, Pairs
+from diptych.mining.keep.keep import COMMON, HOST, KEPT, Pairs, choose
 from diptych.mining.layout import RunLayout, damaged
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import body_of
@@ -34,6 +38,39 @@ _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
 _IN_TARS = ("width", "height", "page", "licence", "score", "by")  # of a record, in the tars' JSON
 _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KeepStage:
+    """From joined shards to records, verdicts and the funnel. `tars`: a folder for WebDataset tars as well, or None."""
+
+    job: MiningJob
+    tars: Path | None
+    write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None
+
+    def run(self, pages: Sequence[str], indexes: Sequence[str], joined: Sequence[str]) -> dict[str, Any]:
+        """Return the funnel."""
+        layout, rules, begun = self.job.layout, self.job.settings.keep, self.job.about
+        pairs, places = pairs_of(layout, joined)
+        verdict = choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs)
+        kept = write_verdicts(layout, places, verdict, pages)
+        by = f"diptych-mine/rules-{VERSION}/{begun['scorer'] or 'no-scorer'}"
+        write_records(layout, kept, by)
+        write_times(layout, indexes, kept)
+        if self.tars is not None:
+            write_tars(self.tars, layout, kept, by)
+        counted = funnel.of(layout)
+        about = {
+            "scorer": begun["scorer"] or "none: every pair that passes the rules is kept",
+            "judges": {place: begun["judges"].get(place, "not judged") for place in ("realism", "nsfw")},
+            "vocabulary": "by a vocabulary" if begun["vocabulary"] is not None else "not judged: no --vocab was given",
+            "rules": VERSION,
+        }
+        numbers = counted.as_json(funnel.inputs_of(layout, pages), about)
+        write_json(layout.funnel, numbers)
+        if self.write_page is not None:
+            self.write_page(layout, counted, numbers)
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -175,12 +212,11 @@ def _remove_others(folder: Path, names: set[str]) -> None:
                 path.unlink()
 
 
-def made_by(scorer: str | None) -> str:
-    """The maker of a record, as its `by` names it."""
-    return f"diptych-mine/rules-{VERSION}/{scorer or 'no-scorer'}"
-
-
-def write_times(layout: RunLayout, times: dict[str, str], kept: Sequence[Row]) -> None:
-    """Write when each kept image was fetched, in a file of its own, since it differs from run to run."""
-    fetched = {row["address"]: times[row["address"]] for row in kept if row["address"] in times}
-    write_json(layout.out / "fetched.json", dict(sorted(fetched.items())))
+def write_times(layout: RunLayout, indexes: Iterable[str], kept: Iterable[Row]) -> None:
+    """Write when each kept image was fetched (UTC, in ISO 8601): in a file of its own, as it differs by run."""
+    times: Times = {}
+    for path in filter(Path.exists, map(layout.times, indexes)):
+        times |= read_json(path, Times)
+    addresses = sorted({row["address"] for row in kept} & times.keys())
+    told = {one: datetime.fromtimestamp(times[one], UTC).isoformat(timespec="seconds") for one in addresses}
+    write_json(layout.out / "fetched.json", told)

@@ -13,7 +13,7 @@ from diptych.mining.tables import digest
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, sha256_of, text_of
 
-Kind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
+InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
     "WARC files, a folder of .html (with --base or an addresses.tsv), a list of page addresses, picture addresses with "
     "text (.tsv, .parquet, .jsonl), img2dataset's .tar, or a .jsonl of pictures with captions"
@@ -28,7 +28,7 @@ TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
 class MiningInput:
     """One file or folder of the inputs."""
 
-    kind: Kind
+    kind: InputKind
     path: Path
     digest: str
     base: str = ""
@@ -82,7 +82,7 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
         yield MiningInput("html", path, digest.hexdigest(), base or "")
 
 
-def _kind(path: Path) -> Kind:
+def _kind(path: Path) -> InputKind:
     with path.open("rb") as file:
         start = file.read(4096)
     name = path.name.lower()
@@ -100,7 +100,7 @@ def _kind(path: Path) -> Kind:
     raise RecipeError(f"{path} cannot be mined; wanted {WANTED}")
 
 
-def _kind_of_line(path: Path, line: str) -> Kind:
+def _kind_of_line(path: Path, line: str) -> InputKind:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             entry = parse_json(file.readline() or line)

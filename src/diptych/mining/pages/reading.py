@@ -1,13 +1,14 @@
-"""The first stage: read a shard of any input into rows, one per image on a page."""
+"""The first stage: pages and lists of any input are read into rows, one per image on a page."""
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from diptych.mining.checking import Object, read_json
+from diptych.mining.checking import Object, PageCounts, WarcParts, read_json
+from diptych.mining.job import MiningJob
 from diptych.mining.layout import RunLayout, damaged
 from diptych.mining.pages import addresses, inputs, warc
 from diptych.mining.pages.charsets import content_type
@@ -15,28 +16,64 @@ from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, row_of, s
 from diptych.mining.pages.tars import HERE, tar_lines
 from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
 from diptych.mining.settings import MiningSettings
-from diptych.mining.tables import read_rows, write_shard
+from diptych.mining.tables import digest, read_rows, write_json, write_shard
 from diptych.runtime.engine.outcome import Counts
+from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import bytes_of
 
 MOST_WAITING = 16 * 2**20  # bytes of pages
 
 
 @dataclass(frozen=True)
+class PagesStage:
+    """From inputs to shards of pages. Pages that an input only lists are fetched first."""
+
+    job: MiningJob
+    fetch: Callable[[Iterable[str]], list[str]]  # addresses; it returns the names of indexes of answers
+    words: Path | None
+    vocabulary: Path | None
+
+    def run(self, sources: Sequence[inputs.MiningInput]) -> list[str]:
+        """Return the names of the shards. Raises RecipeError offline for a list of pages."""
+        job = self.job
+        same = [digest(job.about[key]) for key in ("pages", "texts", "words", "vocabulary", "rules")]
+        plans = {digest("pages", plan["key"], *same): plan for source in sources for plan in self._plans(source)}
+        work = ReadPages(job.layout, job.settings, self.words, self.vocabulary)
+        names = job.make("pages", "pages", work, dict(sorted(plans.items())))
+        for name in names:
+            for why, count in read_json(job.layout.counts("pages", name), PageCounts).bad.items():
+                job.tell(f"{plans[name]['path'] or 'pages fetched'}: {count} records skipped: {why}")
+        return names
+
+    def _plans(self, source: inputs.MiningInput) -> list[dict[str, Any]]:
+        if source.kind == "warc":  # its parts are found once per file
+            path = self.job.layout.plan(digest("parts", source.digest))
+            if not path.exists():
+                write_json(path, {"parts": warc.parts(source.path)})
+            return source.shards(read_json(path, WarcParts).parts)
+        if source.kind != "visit":
+            return source.shards()
+        if self.job.settings.offline:
+            raise RecipeError(f"{source.path} lists pages that have to be fetched; leave out --offline")
+        lines = inputs.lines(source.path, "visit")
+        allowed = [line.address for line in lines if not line.bad and not self.job.lists.refuse(line.address)]
+        return [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self.fetch(allowed)]
+
+
+@dataclass(frozen=True)
 class ReadPages:
     """The work on a shard: write its rows, and the addresses of images that its file holds itself."""
 
-    out: Path
+    layout: RunLayout
     settings: MiningSettings
     words: Path | None = None
     vocabulary: Path | None = None
 
     def __call__(self, name: str) -> Counts:
-        layout = RunLayout(self.out)
-        shard = _Shard(self.settings, Vocabularies.of(self.words, self.vocabulary), layout)
-        shard.read(read_json(layout.plan(name), Object))
+        shard = _Shard(self.settings, Vocabularies.of(self.words, self.vocabulary), self.layout)
+        shard.read(read_json(self.layout.plan(name), Object))
         counts = shard.counts | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
-        return write_shard(layout, "pages", name, shard.rows, counts)
+        return write_shard(self.layout, "pages", name, shard.rows, counts)
 
 
 @dataclass

@@ -28,7 +28,7 @@ PAGES = ("text/html", "application/xhtml+xml")
 UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "application/x-download")
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
 
-Kind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
+RecordKind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class WarcRecord:
     It and `headers` are empty unless the kind was requested.
     """
 
-    kind: Kind
+    kind: RecordKind
     address: str = ""
     status: int = 0
     headers: list[tuple[str, str]] = field(default_factory=list)
@@ -70,7 +70,7 @@ def parts(path: Path) -> list[tuple[int, int]]:
 
 
 def read(
-    path: Path, bodies: Container[Kind] = ("page", "picture"), part: tuple[int, int] | None = None
+    path: Path, bodies: Container[RecordKind] = ("page", "picture"), part: tuple[int, int] | None = None
 ) -> Iterator[WarcRecord]:
     """The records of a file, or of a part of it, in order; those of the kinds in `bodies` have headers and bodies.
 
@@ -109,7 +109,7 @@ def read(
                 yield WarcRecord("bad", why=fault if seen or start < limit else f"no WARC: {fault}")
 
 
-def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[int, WarcRecord | str]]:
+def _records(path: Path, start: int, bodies: Container[RecordKind]) -> Iterator[tuple[int, WarcRecord | str]]:
     """Records with their positions; a fault, at which fastwarc ends, is a text."""
     with requires_extra("diptych mine", "mine"):
         from fastwarc.warc import ArchiveIterator
@@ -122,7 +122,7 @@ def _records(path: Path, start: int, bodies: Container[Kind]) -> Iterator[tuple[
             yield -1, str(error)
 
 
-def _parsed(record: Any, bodies: Container[Kind]) -> WarcRecord:
+def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
     kind = str(record.record_type)
     address = (record.headers.get("WARC-Target-URI") or "").strip("<>").strip()
     media = record.headers.get("Content-Type") or ""
@@ -133,7 +133,7 @@ def _parsed(record: Any, bodies: Container[Kind]) -> WarcRecord:
     status, headers, begin = _http(start) if http else (200, [("content-type", media)], 0)
     known = {name.lower(): value for name, value in headers}
     media, charset = content_type(known.get("content-type", ""))
-    body_kind: Kind | None = "picture" if media.startswith("image/") else "page" if media in PAGES else None
+    body_kind: RecordKind | None = "picture" if media.startswith("image/") else "page" if media in PAGES else None
     if (
         status != 200
         or (body_kind is None and media not in UNTYPED)

@@ -1,0 +1,49 @@
+"""What all stages of a run share: its folder, settings and lists, and how their shards are made."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diptych.mining.checking import Object
+from diptych.mining.layout import RunLayout
+from diptych.mining.lists import Lists
+from diptych.mining.settings import MiningSettings
+from diptych.mining.tables import holds_json, write_json
+from diptych.runtime.engine.outcome import Counts, Work
+
+LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
+
+
+@dataclass(frozen=True)
+class MiningJob:
+    """A run that has begun. `about`: what its mine.json holds; `engine` and `workers` do not change the result."""
+
+    layout: RunLayout
+    settings: MiningSettings
+    about: Mapping[str, Any]
+    lists: Lists
+    run: Callable[..., Iterator[Counts]]  # work on shards, as `runtime.engine.run` does
+    engine: str
+    workers: int
+    tell: Callable[[str], None]
+    progress: Callable[[str, int], Callable[[], None]]
+
+    def make(self, stage: str, folder: str, work: Work, plans: dict[str, Object], model: bool = False) -> list[str]:
+        """Make the shards in work/FOLDER that are not whole yet, and return the names of all.
+
+        `plans`: what `work` reads, by name: of one shard, or of those that the plan lists as `shards`.
+        `model`: each process loads one, so no more are run than this machine has cores.
+        """
+        for name, plan in plans.items():
+            path = self.layout.plan(name)
+            if not holds_json(path, plan):  # the inputs may have moved
+                write_json(path, plan)
+        shards: dict[str, list[str]] = {name: plan.get("shards", [name]) for name, plan in plans.items()}
+        whole = {one for made in shards.values() for one in made if self.layout.counts(folder, one).exists()}
+        missing = [name for name, made in shards.items() if not whole.issuperset(made)]
+        most = os.cpu_count() if model and self.engine != "ray" else None  # a cluster counts its own cores
+        step = self.progress(stage, len(missing))
+        for _ in self.run(work, missing, self.engine, min(self.workers, most or self.workers), LOADED):
+            step()
+        return [one for made in shards.values() for one in made]
