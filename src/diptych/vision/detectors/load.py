@@ -52,7 +52,11 @@ DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
     ),
     "pooled": DetectorKind(
         f"{_IN}.pooled:PooledDetector",
-        {"hf:*": ("--weights", "--backbone", "--region-selection"), "onnx:*": _ONNX},
+        {
+            "hf:*": ("--weights", "--backbone", "--region-selection", "--set"),
+            "onnx:*": _ONNX,
+            "tfjs:*": ("--backbone", "--region-selection", "--set"),
+        },
         files={"*.onnx": _ONNX},
     ),
     "with-whole": DetectorKind(f"{_IN}.image_feature:WithImageFeature"),
