@@ -40,8 +40,8 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection) -> None:
         if backbone is None and not proposer.feature_size:
             raise RecipeError(
-                f"{proposer.name} finds boxes and gives no features; add --backbone FOLDER (of a grid detector), "
-                "onnx:FILE or timm/NAME, or export it with an output `features`"
+                f"{proposer.name} finds boxes and gives no features; add --backbone timm/NAME, or offline --backbone "
+                "onnx:FILE or the folder of a grid detector; or export it with an output `features`"
             )
         self.proposer, self.backbone, self.selection = proposer, backbone, selection
         parts: dict[str, nn.Module] = {PROPOSER: proposer} | ({} if backbone is None else {BACKBONE: backbone})

@@ -42,14 +42,16 @@ ORIGIN = {
 }
 KNOWN = ("Add", "AddV2", "ConcatV2", "Const", "Conv2D", "Identity", "LeakyRelu", "MaxPool", "Pad", "PadV2",
          "Placeholder", "Reshape", "ResizeBilinear", "Sigmoid", "SparseToDense", "SplitV", "Transpose")  # fmt: skip
-COCO = tuple(
-    "person;bicycle;car;motorcycle;airplane;bus;train;truck;boat;traffic light;fire hydrant;stop sign;parking meter;"
-    "bench;bird;cat;dog;horse;sheep;cow;elephant;bear;zebra;giraffe;backpack;umbrella;handbag;tie;suitcase;frisbee;"
-    "skis;snowboard;sports ball;kite;baseball bat;baseball glove;skateboard;surfboard;tennis racket;bottle;wine glass;"
-    "cup;fork;knife;spoon;bowl;banana;apple;sandwich;orange;broccoli;carrot;hot dog;pizza;donut;cake;chair;couch;"
-    "potted plant;bed;dining table;toilet;tv;laptop;mouse;remote;keyboard;cell phone;microwave;oven;toaster;sink;"
-    "refrigerator;book;clock;vase;scissors;teddy bear;hair drier;toothbrush".split(";")
-)
+COCO = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow",
+    "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis",
+    "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard",
+    "tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich",
+    "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed",
+    "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven",
+    "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,14 @@ class _Stage(nn.Module):
         super().__init__()
         half = width // 2
         self.first = _conv(read, width, stride)
-        self.blocks = nn.ModuleList(nn.ModuleList([_conv(width, half), _conv(half, half)]) for _ in range(blocks))
+        self.pairs = nn.ModuleList(_conv(read, half) for _ in range(blocks) for read in (width, half))
         self.last = _conv(width, width)
 
     def forward(self, cells: Tensor) -> Tensor:
         first = cells = self.first(cells)
-        for down, inner in self.blocks:  # type: ignore[misc]
-            half = down(cells)
-            cells = torch.cat([inner(half), half], 1)
+        for number in range(0, len(self.pairs), 2):
+            half = self.pairs[number](cells)
+            cells = torch.cat([self.pairs[number + 1](half), half], 1)
         return torch.cat([self.last(cells), first], 1)
 
 
@@ -126,7 +128,8 @@ class NanodetProposer(Proposer):
 
     def __init__(self, shape: NanodetShape, class_names: Sequence[str], origin: Mapping[str, Any]) -> None:
         super().__init__(f"NanoDet-g at {shape.side} pixels", class_names, 2 * shape.pyramid)
-        self.shape, self.origin, self.network = shape, dict(origin), Nanodet(shape)
+        self.shape, self.origin = shape, dict(origin)
+        self.network = Nanodet(shape).to(memory_format=torch.channels_last)  # a third faster, on one CPU thread
 
     @classmethod
     def read(cls, name: str, settings: Mapping[str, Any]) -> NanodetProposer:
@@ -167,7 +170,8 @@ class NanodetProposer(Proposer):
         device = next(self.parameters()).device
         squares, shares = letterbox(pictures, self.shape.side, device)
         mean, deviation = (torch.tensor(one, device=device).view(3, 1, 1) for one in (MEAN, DEVIATION))
-        maps, found = self.network(((squares / 255 - mean) / deviation).flip(1))
+        pixels = ((squares / 255 - mean) / deviation).flip(1)
+        maps, found = self.network(pixels.contiguous(memory_format=torch.channels_last))
         levels = [self._decoded(one) for one in found]
         boxes, classes = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
         made = []
@@ -182,9 +186,9 @@ class NanodetProposer(Proposer):
     def _decoded(self, found: Float[Tensor, "B O h w"]) -> tuple[Float[Tensor, "B N 4"], Float[Tensor, "B N C"]]:
         """Return the corners of each cell's box as fractions of the square, and the probabilities of the classes."""
         height, width = found.shape[2:]
-        scores, bins = found.flatten(2).split([self.shape.classes, SIDES * BINS], 1)
+        scores, bins = torch.split(found.flatten(2), [self.shape.classes, SIDES * BINS], 1)
         numbers = torch.arange(BINS, dtype=found.dtype, device=found.device)
-        sides = numbers @ bins.unflatten(1, (SIDES, BINS)).softmax(2)  # in cells: left, top, right, bottom
+        sides = numbers @ bins.reshape(-1, SIDES, BINS, height * width).softmax(2)  # in cells: left, top, right, bottom
         y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
         middles = torch.stack([x, y, x, y]).flatten(1).to(found) + 0.5
         corners = middles + sides * sides.new_tensor([-1, -1, 1, 1])[:, None]
@@ -201,23 +205,23 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     if other is not None:
         raise CheckpointError(f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet has not")
     biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
-    pairs = []
+    pairs: list[tuple[Node, Tensor, Tensor]] = []
     for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
         name = "PartitionedCall/convolution" + (f"_{number}" if number else "")
         node, inputs = graph.nodes.get(name), biases.get(name, [])
         try:
             assert node is not None
-            kernel, bias = graph.weights[node.input[1]], graph.weights[inputs[1]]
-            if kernel.ndim != 4 or bias.shape != kernel.shape[3:] or kernel.dtype.kind + bias.dtype.kind != "ff":
+            weights, added = graph.weights[node.input[1]], graph.weights[inputs[1]]
+            if weights.ndim != 4 or added.shape != weights.shape[3:] or weights.dtype.kind + added.dtype.kind != "ff":
                 raise IndexError
         except (AssertionError, IndexError, KeyError):
             raise CheckpointError(f"{graph.source}: found no kernel and bias of {name}, wanted NanoDet's") from None
-        pairs.append((node, torch.from_numpy(kernel).permute(3, 2, 0, 1), torch.from_numpy(bias)))
+        pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
     shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
     with torch.device("meta"):  # takes no memory: the file's sizes were not checked yet
         network = Nanodet(shape)
     layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)}
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for (name, layer), (node, kernel, bias) in zip(layers.items(), pairs, strict=True):
         wanted, found = (tuple(layer.weight.shape), layer.stride[0]), (tuple(kernel.shape), _stride(node))
         if wanted != found:

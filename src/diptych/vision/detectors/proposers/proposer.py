@@ -19,7 +19,7 @@ class Candidates:
     scores: Float[Tensor, "N"]
     labels: Float[Tensor, "N C"] | None  # class probabilities; None where the network has no classes
     features: Float[Tensor, "N F"] | None = None  # the network's own
-    maps: Sequence[Float[Tensor, "F h w"]] = ()  # or its maps of a square, of which the image covers `share` (x, y)
+    maps: Sequence[Float[Tensor, "_ _ _"]] = ()  # or its maps of a square, of which the image covers `share` (x, y)
     share: Float[Tensor, "2"] | None = None
 
 

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +62,8 @@ class _Topology(BaseModel):
 
 class _Described(BaseModel):
     format: Literal["graph-model"]
-    modelTopology: _Topology  # noqa: N815
-    weightsManifest: list[_Group]  # noqa: N815
+    modelTopology: _Topology
+    weightsManifest: list[_Group]
 
 
 @dataclass(frozen=True)
@@ -158,19 +158,17 @@ def _of_archive(path: Path, wanted: set[str], most: int) -> dict[str, bytes]:
     """Read plain files of the folders INSIDE in one pass; links are no files."""
     places = {str(PurePosixPath(inside, name)): name for inside in INSIDE for name in wanted}
     read: dict[str, bytes] = {}
-    with gzip.open(path) as packed:
-        limited = cast(BinaryIO, _Limited(cast(BinaryIO, packed), path))
-        with tarfile.open(fileobj=limited, mode="r|") as archive:
-            for member in archive:
-                name = places.get(member.name.removeprefix("./"))
-                if name is None or name in read or not member.isreg():
-                    continue
-                _refuse_large(f"{path}: {member.name}", member.size, most)
-                opened = archive.extractfile(member)
-                assert opened is not None
-                read[name] = opened.read()
-                if read.keys() == wanted:
-                    break
+    with gzip.open(path) as packed, tarfile.open(fileobj=cast(Any, _Limited(packed, path)), mode="r|") as archive:
+        for member in archive:
+            name = places.get(member.name.removeprefix("./"))
+            if name is None or name in read or not member.isreg():
+                continue
+            _refuse_large(f"{path}: {member.name}", member.size, most)
+            opened = archive.extractfile(member)
+            assert opened is not None
+            read[name] = opened.read()
+            if read.keys() == wanted:
+                break
     return read
 
 
@@ -182,7 +180,7 @@ def _refuse_large(what: str, size: int, most: int) -> None:
 class _Limited:
     """A stream that ends with an error after MOST_UNPACKED bytes: a small archive can unpack to any size."""
 
-    def __init__(self, stream: BinaryIO, path: Path) -> None:
+    def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
         self.stream, self.path, self.left = stream, path, MOST_UNPACKED
 
     def read(self, size: int) -> bytes:
