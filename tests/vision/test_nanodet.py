@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from diptych.runs.detectors import keep_detector, open_detector
-from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
+from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers import nanodet, tfjs
@@ -253,6 +254,39 @@ def test_a_backbone_replaces_the_features(package: Path, tmp_path: Path) -> None
 def test_the_selection_has_settings(settings: list[str], selection: str, package: Path) -> None:
     detector = open_detector(f"tfjs:{package}#nanodet", settings=[*ANY, *settings])
     assert detector.contract.selection.startswith(selection)
+
+
+def test_a_kept_detector_takes_the_same_settings(package: Path, tmp_path: Path) -> None:
+    keep_detector(f"tfjs:{package}#nanodet", tmp_path / "kept", settings=ANY)
+    kept = str(tmp_path / "kept")
+    assert open_detector(kept, settings=["most=36", "least=36"]).contract.selection.startswith("exactly 36, score over")
+    assert open_detector(kept, select="12").contract.selection.startswith("exactly 12, score over")
+    for settings, words in {
+        ("cells=3",): "--set is not for .*, a detector folder",
+        ("score=high",): "a setting of the selection cannot be used: score: ",
+        ("most=0",): "a selection of at least 0 and at most 0 regions cannot be met",
+    }.items():
+        with pytest.raises(RecipeError, match=words):
+            open_detector(kept, settings=settings)
+
+
+def test_regions_are_drawn_before_a_long_extraction(package: Path, tmp_path: Path) -> None:
+    """Twelve images of the whole folder; those that are no image are passed over."""
+    (tmp_path / "photos").mkdir()
+    for number in range(30):
+        Image.new("RGB", (40, 20 + number), "#808000").save(tmp_path / "photos" / f"{number:02}.png")
+    (tmp_path / "photos/00.png").write_text("no image")
+    name, out = f"tfjs:{package}#nanodet", tmp_path / "kept"
+    keep_detector(name, out, settings=ANY, show=tmp_path / "photos")
+    with Image.open(out / "regions.png") as sheet:
+        assert sheet.size == (4 * 326 + 6, 3 * 326 + 6)
+    assert load_detector(out).contract == open_detector(name, settings=ANY).contract
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        DataError, match=r"found no image to draw regions on in .*; give --show a folder of photographs"
+    ):
+        keep_detector(name, tmp_path / "other", settings=ANY, show=tmp_path / "empty")
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_published_network_has_the_sizes_of_its_graph() -> None:

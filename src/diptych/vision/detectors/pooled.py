@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         _, values = Selection().changed(request.settings)
         proposer: Proposer
         if request.name.startswith(HF):
-            refuse_unknown(values, [field.name for field in fields(Selection)], "this detector")
+            refuse_unknown(values, asdict(Selection()).keys(), request.name)
             proposer = TransformersProposer.of(request.name.removeprefix(HF), request.weights)
         elif request.name.startswith(TFJS):
             proposer = NanodetProposer.read(request.name, values)

@@ -52,13 +52,13 @@ class Selection:
         values = asdict(self)
         given = {key: value for key, value in settings.items() if key in values}
         values |= given
+        most, least = values["most"], values["least"]
+        if type(most) is int and type(least) is int:
+            values |= {"least": min(least, most)} if "least" not in given else {}
+            values |= {"most": max(least, most)} if "most" not in given else {}
         try:
-            if "least" not in given:
-                values["least"] = min(values["least"], values["most"])
-            if "most" not in given:
-                values["most"] = max(values["least"], values["most"])
             return of_json(Selection, values), {key: value for key, value in settings.items() if key not in given}
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise RecipeError(f"a setting of the selection cannot be used: {error}") from error
 
     def choose(
