@@ -12,7 +12,9 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-MOST_LINES = 40_850  # of code; 39,828 before runs in objects, attacks, doors (556), cut LMDBs, [UNK] (W, R, Y, P)
+# Of code; 39,828 before runs in objects, attacks, doors (556), cut LMDBs, [UNK] (W, R, Y, P), then NanoDet out of an
+# npm package, `--set least=` and `import detector --show` (412, Z).
+MOST_LINES = 41_262
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

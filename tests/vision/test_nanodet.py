@@ -149,7 +149,7 @@ WRONG: dict[Callable[[Described], None], str] = {
     longer: r"nanodet.bin of .* hold \d+ bytes, wanted \d+; get the package again",
     endless: "wanted",
     turned: r"convolution_1 has kernel and stride \(\(4, 4, 1, 9\), 1\), wanted \(\(4, 4, 3, 3\), 1\)",
-    scaled: r"is no graph model .*quantization.dtype: Input should be 'float16'",
+    scaled: r"cannot be read as a graph model .*quantization.dtype: Input should be 'float16'",
     oblong: r"is another network than NanoDet-g \(an input of \[1, 3, 64, 96\], wanted 3 colours of a square\)",
     shorter: r"is another network than NanoDet-g \(33 convolutions, wanted 34\)",
     layers: "format: Input should be 'graph-model'",

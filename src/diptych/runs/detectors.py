@@ -121,8 +121,8 @@ def _draw(detector: Detector, photographs: Path, path: Path) -> None:
             pictures.append(open_picture(file))
     if not pictures:
         raise DataError(f"found no image to draw regions on in {photographs}; give --show a folder of photographs")
-    found = detector.detect(pictures, [Record(str(number)) for number in range(len(pictures))])
-    detection_sheet(pictures, [one.first(FIRST) for one in found], detector.contract.class_names, path)
+    regions = detector.detect(pictures, [Record(str(number)) for number in range(len(pictures))])
+    detection_sheet(pictures, [one.first(FIRST) for one in regions], detector.contract.class_names, path)
 
 
 def fetched(name: str) -> Path:

@@ -83,8 +83,8 @@ class Nanodet(nn.Module):
     def forward(self, pixels: Float[Tensor, "B 3 side side"]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the pyramid's maps (B, F, h, w) and what the heads compute of each (B, C + 44, h, w)."""
         cells = nn.functional.max_pool2d(self.stem(pixels), 3, 2, 1)
-        found = [cells := stage(cells) for stage in self.stages][1:]
-        maps = [lateral(one) for lateral, one in zip(self.laterals, found, strict=True)]
+        stages = [cells := stage(cells) for stage in self.stages][1:]
+        maps = [lateral(one) for lateral, one in zip(self.laterals, stages, strict=True)]
         for number in (1, 0):
             maps[number] = maps[number] + _resized(maps[number + 1], maps[number])
         for number in (1, 2):
@@ -119,7 +119,7 @@ def _resized(cells: Tensor, like: Tensor) -> Tensor:
 
 
 class NanodetProposer(Proposer):
-    """NanoDet-g with its fixed preparation: a square, grey beside the image, BGR, ImageNet's mean and deviation.
+    """NanoDet-g with its fixed preparation: a square, grey outside the image, BGR, ImageNet's mean and deviation.
 
     The features of a region are of its first and its last map.
     """
@@ -143,7 +143,7 @@ class NanodetProposer(Proposer):
         if model != MODEL and not anything:
             raise RecipeError(f"no model {model!r} can be read from {path}; wanted {MODEL}: tfjs:{path}#{MODEL}")
         graph = read_graph(path, model)
-        wrong = next((file for file, found in sorted(graph.sums.items()) if SUMS.get(file) != found), None)
+        wrong = next((file for file, own in sorted(graph.sums.items()) if SUMS.get(file) != own), None)
         if wrong is not None and not anything:
             raise CheckpointError(
                 f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, wanted {SUMS.get(wrong, 'none')[:12]}…, "
@@ -171,8 +171,8 @@ class NanodetProposer(Proposer):
         squares, shares = letterbox(pictures, self.shape.side, device)
         mean, deviation = (torch.tensor(one, device=device).view(3, 1, 1) for one in (MEAN, DEVIATION))
         pixels = ((squares / 255 - mean) / deviation).flip(1)
-        maps, found = self.network(pixels.contiguous(memory_format=torch.channels_last))
-        levels = [self._decoded(one) for one in found]
+        maps, outputs = self.network(pixels.contiguous(memory_format=torch.channels_last))
+        levels = [self._decoded(one) for one in outputs]
         boxes, classes = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
         made = []
         for number, share in enumerate(shares):
@@ -183,14 +183,14 @@ class NanodetProposer(Proposer):
             made.append(Candidates(placed, best[rows], classes[number, rows], maps=kept, share=share))
         return made
 
-    def _decoded(self, found: Float[Tensor, "B O h w"]) -> tuple[Float[Tensor, "B N 4"], Float[Tensor, "B N C"]]:
+    def _decoded(self, output: Float[Tensor, "B O h w"]) -> tuple[Float[Tensor, "B N 4"], Float[Tensor, "B N C"]]:
         """Return the corners of each cell's box as fractions of the square, and the probabilities of the classes."""
-        height, width = found.shape[2:]
-        scores, bins = torch.split(found.flatten(2), [self.shape.classes, SIDES * BINS], 1)
-        numbers = torch.arange(BINS, dtype=found.dtype, device=found.device)
+        height, width = output.shape[2:]
+        scores, bins = torch.split(output.flatten(2), [self.shape.classes, SIDES * BINS], 1)
+        numbers = torch.arange(BINS, dtype=output.dtype, device=output.device)
         sides = numbers @ bins.reshape(-1, SIDES, BINS, height * width).softmax(2)  # in cells: left, top, right, bottom
         y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-        middles = torch.stack([x, y, x, y]).flatten(1).to(found) + 0.5
+        middles = torch.stack([x, y, x, y]).flatten(1).to(output) + 0.5
         corners = middles + sides * sides.new_tensor([-1, -1, 1, 1])[:, None]
         corners = corners / corners.new_tensor([width, height, width, height])[:, None]
         return corners.clamp(0, 1).transpose(1, 2), scores.sigmoid().transpose(1, 2)
@@ -223,9 +223,9 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)}
     tensors: dict[str, Tensor] = {}
     for (name, layer), (node, kernel, bias) in zip(layers.items(), pairs, strict=True):
-        wanted, found = (tuple(layer.weight.shape), layer.stride[0]), (tuple(kernel.shape), _stride(node))
-        if wanted != found:
-            raise CheckpointError(f"{graph.source}: {node.name} has kernel and stride {found}, wanted {wanted}")
+        wanted, own = (tuple(layer.weight.shape), layer.stride[0]), (tuple(kernel.shape), _stride(node))
+        if wanted != own:
+            raise CheckpointError(f"{graph.source}: {node.name} has kernel and stride {own}, wanted {wanted}")
         tensors |= {f"{name}.weight": kernel.contiguous(), f"{name}.bias": bias}
     return shape, tensors
 

