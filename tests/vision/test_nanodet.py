@@ -67,7 +67,7 @@ def test_a_folder_and_a_file_are_read_like_the_package(package: Path, tmp_path: 
     (tmp_path / "package/models/nanodet.json").write_text(json.dumps(described))
     (tmp_path / "package/models/nanodet.bin").write_bytes(content)
     wanted = open_detector(f"tfjs:{package}#nanodet", settings=ANY).contract
-    for name in (f"{tmp_path}#nanodet", str(tmp_path / "package/models/nanodet.json")):
+    for name in (f"{tmp_path}#nanodet", f"{package}", str(tmp_path / "package/models/nanodet.json")):
         assert open_detector(f"tfjs:{name}", settings=ANY).contract == wanted
 
 

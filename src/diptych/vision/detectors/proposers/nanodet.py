@@ -139,6 +139,7 @@ class NanodetProposer(Proposer):
         """
         refuse_unknown(settings, ("sha256",), "NanoDet")
         path, model = named(name)
+        model = model or MODEL
         anything = settings.get("sha256", "known") == "any"
         if model != MODEL and not anything:
             raise RecipeError(f"no model {model!r} can be read from {path}; wanted {MODEL}: tfjs:{path}#{MODEL}")

@@ -77,9 +77,9 @@ class TfjsGraph:
 
 
 def named(request: str) -> tuple[Path, str]:
-    """Return file and model of `tfjs:FILE#MODEL`; without `#MODEL` the model is the file's own name."""
+    """Return file and model of `tfjs:FILE#MODEL`; without `#MODEL` a description's own name, else ""."""
     file, _, model = request.removeprefix(TFJS).partition("#")
-    return Path(file), model or Path(file).stem
+    return Path(file), model or (Path(file).stem if file.endswith(".json") else "")
 
 
 def read_graph(path: Path, model: str) -> TfjsGraph:
