@@ -87,7 +87,8 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
         result = run(*command, *(short if command[0] in ("pretrain", "finetune") else ()))
         assert result.code == 0, (command, result.error)
         printed[" ".join(command)] = result
-    extracted = next(result for line, result in printed.items() if line.startswith("extract"))
+    first, extracted = (result for line, result in printed.items() if line.startswith("extract"))
+    assert f"{PICTURES} extracted; nanodet-store" in first.out
     assert f"{PICTURES} extracted" in extracted.out
     assert "no features/classes.txt: the 91 classes go by number" in extracted.error
     regions = Store(begun / "store").record(0).regions
