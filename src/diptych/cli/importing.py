@@ -32,18 +32,21 @@ app.add_typer(imports, name="import", rich_help_panel=SHARE)
 @imports.command("detector")
 def import_detector(
     *,
-    file: str = Argument(help="Weights: FILE, hub:NAME@COMMIT, grid:NAME, hf:NAME or onnx:FILE."),
+    file: str = Argument(help="Weights: FILE, hub:NAME@COMMIT, grid:NAME, hf:NAME, onnx:FILE or tfjs:FILE#nanodet."),
     out: Annotated[Path, OutFolder(None)] = Option(..., help="Detector folder to write."),
     class_names: Path | None = Option(None, help="Class names of the detector, one a line (objects_vocab.txt)."),
     settings: DetectorSettings = None,
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
+    show: Path | None = Option(None, help="Photographs: draw regions of up to 12 of them in OUT/regions.png."),
 ) -> None:
     """Turn a detector's file into a detector folder."""
     from diptych.runs.detectors import keep_detector
 
     hold(out, "detector", temporary=False)
-    lines = keep_detector(file, out, weights, backbone, settings or (), class_names)
+    lines = keep_detector(file, out, weights, backbone, settings or (), class_names, show)
+    if show is not None:
+        lines.append(f"look at the regions of {show} in {out / 'regions.png'}")
     print(*lines, f"detector folder: {out}", sep="\n")
 
 

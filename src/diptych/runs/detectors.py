@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from diptych.core import Record
@@ -9,7 +11,7 @@ from diptych.core.contract import GIVEN
 from diptych.data.store.store import DETECTOR
 from diptych.runs.folder import INNER
 from diptych.runtime.configs import assignment, value_of
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, nearest
 from diptych.runtime.files import text_of
 from diptych.runtime.outputs import refuse_folder, whole_folder
 from diptych.runtime.weight_files import HUB_FILES, from_hub
@@ -20,10 +22,14 @@ from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.load import load_detector, open_requested, refuse_ignored
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import SELECTIONS, Selection
+from diptych.vision.detectors.sheet import detection_sheet
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 from diptych.vision.detectors.weights import WEIGHTS
+from diptych.vision.image_files import find_pictures
+from diptych.vision.pictures import open_picture
 
 HUB = "hub:"
+DRAWN, SHOWN, FIRST = "regions.png", 12, 15  # the sheet of `--show`, its images, and the regions of each
 HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
 
@@ -54,13 +60,17 @@ def open_detector(
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
     rule, path = _selection(select), fetched(name) if name.startswith(HUB) else Path(name)
+    values = {key: value_of(value) for key, value in (assignment(text, "cells=14") for text in settings)}
     for inside in (path, path / DETECTOR, path / INNER / DETECTOR):
         if (inside / DESCRIBED).is_file() and name != GIVEN:
-            refuse_ignored(given, ("--region-selection",), f"{name}, a detector folder, which has its own")
-            return load_detector(inside, int(select) if isinstance(select, str) and select.isdecimal() else rule)
+            chooses = values.keys() <= asdict(Selection()).keys() and not select
+            taken = ("--region-selection", "--set") if chooses else ("--region-selection",)
+            refuse_ignored(given, taken, f"{name}, a detector folder, which has its own")
+            number = int(select) if isinstance(select, str) and select.isdecimal() else None
+            return load_detector(inside, values or number or rule)
     request = DetectorRequest(
         str(path) if name.startswith(HUB) else name, records, features, boxes is not None, weights, rule,
-        {key: value_of(value) for key, value in (assignment(text, "cells=14") for text in settings)}, backbone,
+        values, backbone,
         _names_of(class_names), report,
     )  # fmt: skip
     return open_requested(request, given, files or name.startswith(HUB))
@@ -78,8 +88,9 @@ def keep_detector(
     backbone: str | None = None,
     settings: Sequence[str] = (),
     class_names: Path | None = None,
+    show: Path | None = None,
 ) -> list[str]:
-    """Write the detector of this name, or of a file, to the folder `out`.
+    """Write the detector of this name, or of a file, to the folder `out`; draw regions of the photographs `show` there.
 
     Return a line for each key or note of the import, and one that describes the detector.
     """
@@ -92,12 +103,26 @@ def keep_detector(
     try:
         with whole_folder(out, "detector") as temporary:
             detector.save(temporary)
+            if show is not None:
+                _draw(detector, show, temporary / DRAWN)
     except OSError as error:
         raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another place") from error
     contract = detector.contract
     classes = f"{len(contract.class_names)} classes" if contract.class_names else "no classes"
     about = f"{contract.extractor}: {contract.selection}; {contract.feature_size} values a region, {classes}"
     return [*lines, about]
+
+
+def _draw(detector: Detector, photographs: Path, path: Path) -> None:
+    """Draw the first regions of some images of a folder. Raises DataError where none can be read."""
+    files, pictures = [photographs] if photographs.is_file() else find_pictures(photographs), []
+    for file in files[:: -(-len(files) // SHOWN) or 1]:
+        with suppress(DataError):
+            pictures.append(open_picture(file))
+    if not pictures:
+        raise DataError(f"found no image to draw regions on in {photographs}; give --show a folder of photographs")
+    regions = detector.detect(pictures, [Record(str(number)) for number in range(len(pictures))])
+    detection_sheet(pictures, [one.first(FIRST) for one in regions], detector.contract.class_names, path)
 
 
 def fetched(name: str) -> Path:

@@ -32,8 +32,9 @@ class _LastMap(nn.Module):
         if cells.ndim == 3:
             return as_map(cells)
         if cells.ndim == 4:
-            # Channels are last where the first of the three axes is a side of the map.
-            last = cells.shape[1] == cells.shape[2] != cells.shape[3] or self.feed.layout == "nhwc"
+            # Of three axes the two equal ones are the sides of the map; where all are equal, it is laid as the input.
+            _, first, middle, third = cells.shape
+            last = self.feed.layout == "nhwc" if (first == middle) == (middle == third) else first == middle
             return cells.permute(0, 3, 1, 2) if last else cells
         raise RecipeError(
             f"{self.output} of the ONNX file is {tuple(cells.shape)}, wanted a map (B, F, h, w) or tokens (B, N, F): "

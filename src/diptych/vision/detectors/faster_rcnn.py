@@ -24,6 +24,7 @@ from diptych.core import IGNORE, FeatureContract, Losses, Record, Regions
 from diptych.runtime.configs import of_json
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.weight_files import read_weights
+from diptych.vision.backbones.opened import refuse_unknown
 from diptych.vision.backbones.torchvision import downloaded
 from diptych.vision.detectors.detection_batch import DetectionBatch, DetectionUpdate
 from diptych.vision.detectors.detector import NetworkDetector, Picture, regions_of
@@ -151,7 +152,8 @@ class FasterRCNN(NetworkDetector[Network]):
     @classmethod
     def from_request(cls, request: DetectorRequest) -> FasterRCNN:
         """Open one of WHOLE_NETWORKS, with the weights of a file or torchvision's."""
-        rule = request.selection or EXACTLY_100
+        rule, rest = (request.selection or EXACTLY_100).changed(request.settings)
+        refuse_unknown(rest, asdict(rule).keys(), request.name)
         if request.weights is None or request.name not in WHOLE_NETWORKS:
             return cls.from_torchvision(request.name, selection=rule)
         return cls.from_file(request.weights, coco_shape(request.name), rule)

@@ -1,12 +1,13 @@
 """The table of detector kinds: the class that opens a folder, and the names and files a user can give instead."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from diptych.runtime.configs import of_json
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
@@ -44,7 +45,7 @@ DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
     "given": DetectorKind(f"{_IN}.given:GivenRegions", {"given": ("--features", "--boxes")}),
     "storybook-detector": DetectorKind("diptych.storybook.detector.detector:StorybookDetector"),
     "faster-rcnn": DetectorKind(
-        f"{_IN}.faster_rcnn:FasterRCNN", {"fasterrcnn_*": ("--weights", "--region-selection")}
+        f"{_IN}.faster_rcnn:FasterRCNN", {"fasterrcnn_*": ("--weights", "--region-selection", "--set")}
     ),
     "grid": DetectorKind(f"{_IN}.grid:Grid", {"grid:*": ("--weights", "--set")}),
     "official": DetectorKind(
@@ -52,7 +53,11 @@ DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
     ),
     "pooled": DetectorKind(
         f"{_IN}.pooled:PooledDetector",
-        {"hf:*": ("--weights", "--backbone", "--region-selection"), "onnx:*": _ONNX},
+        {
+            "hf:*": ("--weights", "--backbone", "--region-selection", "--set"),
+            "onnx:*": _ONNX,
+            "tfjs:*": ("--backbone", "--region-selection", "--set"),
+        },
         files={"*.onnx": _ONNX},
     ),
     "with-whole": DetectorKind(f"{_IN}.image_feature:WithImageFeature"),
@@ -89,11 +94,12 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
 
 
 @torch_unchanged()
-def load_detector(folder: Path, selection: Selection | int | None = None) -> Detector:
+def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int | None = None) -> Detector:
     """Open a folder that `Detector.save` wrote; it is self-contained, so it may be moved.
 
     `selection` replaces the rule that it was saved with, also in its contract; a number keeps the rule and changes how
-    many it chooses. Raises CheckpointError for a damaged folder, RecipeError where the detector takes no rule.
+    many it chooses, a mapping changes these values of it. Raises CheckpointError for a damaged folder, RecipeError
+    where the detector takes no rule.
     """
     described = read_detector(folder)
     kind = DETECTORS.get(str(described["kind"]))
@@ -109,9 +115,22 @@ def load_detector(folder: Path, selection: Selection | int | None = None) -> Det
         own = getattr(finder, "selection", None)
         if isinstance(selection, int) and own is not None:
             finder.selection = replace(own, most=selection, least=selection)
+        elif isinstance(selection, Mapping) and own is not None:
+            finder.selection = own.changed(selection)[0] if isinstance(own, Selection) else _changed(own, selection)
         elif isinstance(selection, Selection) and isinstance(own, Selection):
             finder.selection = selection
         else:
             why = "takes no other selection of regions than its own; leave it out (grids have --set cells=N)"
             raise RecipeError(f"{finder.contract.extractor} {why}")
     return detector
+
+
+def _changed(own: Any, changes: Mapping[str, Any]) -> Any:
+    """Return an official detector's settings with these changes. Raises RecipeError."""
+    values = asdict(own)
+    if wrong := next((key for key in changes if key not in values), None):
+        raise RecipeError(f"no setting {wrong!r} of this detector; {nearest(wrong, values)}")
+    try:
+        return of_json(type(own), values | dict(changes))
+    except ValueError as error:
+        raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

@@ -14,28 +14,35 @@ from torch import Tensor, nn
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
+from diptych.vision.backbones.opened import refuse_unknown
 from diptych.vision.detectors.detector import Detector, NetworkDetector, Picture, regions_of
 from diptych.vision.detectors.grid import ONNX, Grid, backbone_of
 from diptych.vision.detectors.letterbox import to_square
 from diptych.vision.detectors.pooling import pool_regions
+from diptych.vision.detectors.proposers.nanodet import NanodetProposer
 from diptych.vision.detectors.proposers.onnx import OnnxProposer, is_backbone
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+from diptych.vision.detectors.proposers.tfjs import TFJS
 from diptych.vision.detectors.proposers.transformers import TransformersProposer
 from diptych.vision.detectors.request import DetectorRequest
-from diptych.vision.detectors.selection import EXACTLY_100, Selection
+from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights, write_detector
 
 KIND, HF = "pooled", "hf:"
 CELLS = 7  # per region, in x and in y
 PROPOSER, BACKBONE = "proposer", "backbone"
+PROPOSERS: dict[str, Any] = {"onnx": OnnxProposer, "nanodet": NanodetProposer, "transformers": TransformersProposer}
 
 
 class PooledDetector(NetworkDetector[nn.ModuleDict]):
     """A proposer's boxes with a backbone's features, or without a backbone the proposer's own."""
 
-    def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection = EXACTLY_100) -> None:
+    def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection) -> None:
         if backbone is None and not proposer.feature_size:
-            raise RecipeError(f"{proposer.name} finds boxes and gives no features; add --backbone timm/NAME")
+            raise RecipeError(
+                f"{proposer.name} finds boxes and gives no features; add --backbone timm/NAME, or offline --backbone "
+                "onnx:FILE or the folder of a grid detector; or export it with an output `features`"
+            )
         self.proposer, self.backbone, self.selection = proposer, backbone, selection
         parts: dict[str, nn.Module] = {PROPOSER: proposer} | ({} if backbone is None else {BACKBONE: backbone})
         self.network = nn.ModuleDict(parts).eval()
@@ -52,16 +59,16 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         )
 
     def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        candidates = zip(pictures, self.proposer.propose(pictures), records, strict=True)
-        regions = [self._chosen(*of_one) for of_one in candidates]
-        if self.backbone is None:
-            return regions
-        cells = zip(regions, *self.backbone.maps_of(pictures), strict=True)
-        return [replace(one, features=_pooled(one.boxes.to(of.device), of, share)) for one, of, share in cells]
+        candidates = self.proposer.propose(pictures)
+        regions = [self._chosen(*of_one) for of_one in zip(pictures, candidates, records, strict=True)]
+        if self.backbone is not None:
+            cells = zip(regions, *self.backbone.maps_of(pictures), strict=True)
+            return [replace(one, features=_pooled(one.boxes, of, share)) for one, of, share in cells]
+        return [_described(*of_one) for of_one in zip(regions, candidates, strict=True)]
 
     def _chosen(self, picture: Picture, candidates: Candidates, record: Record) -> Regions:
         """Select regions by the rule among the boxes with an extent. Raises DataError for infinite numbers."""
-        boxes, scores, labels, features = vars(candidates).values()
+        boxes, scores, labels, features = candidates.boxes, candidates.scores, candidates.labels, candidates.features
         if not (boxes.isfinite().all() and scores.isfinite().all()):
             raise DataError(f"{self.proposer.name} found boxes or scores that are not finite", key=record.key)
         wide = (boxes[:, 2:] > boxes[:, :2]).all(1).nonzero()[:, 0]
@@ -79,20 +86,28 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> Detector:
-        """Open `hf:NAME` or an ONNX file. A file that is a backbone becomes a `Grid`."""
-        path, values = Path(request.name.removeprefix(ONNX)), dict(request.settings)
+        """Open `hf:NAME`, `tfjs:FILE#MODEL` or an ONNX file. A file that is a backbone becomes a `Grid`.
+
+        The settings of the selection (`Selection.changed`) are taken by all but a grid.
+        """
+        path = Path(request.name.removeprefix(ONNX))
+        _, values = Selection().changed(request.settings)
         proposer: Proposer
         if request.name.startswith(HF):
+            refuse_unknown(values, asdict(Selection()).keys(), request.name)
             proposer = TransformersProposer.of(request.name.removeprefix(HF), request.weights)
+        elif request.name.startswith(TFJS):
+            proposer = NanodetProposer.read(request.name, values)
         elif request.backbone is None and request.selection is None and is_backbone(path, values):
             if request.class_names:
                 raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
-            cells = values.pop("cells", None)
-            return Grid(Backbone.from_onnx(path, values, request.report), cells)
+            rest = {key: value for key, value in request.settings.items() if key != "cells"}
+            return Grid(Backbone.from_onnx(path, rest, request.report), request.settings.get("cells"))
         else:
             proposer = OnnxProposer.read(path, values, request.class_names, request.report)
         backbone = None if request.backbone is None else backbone_of(request.backbone, "--backbone")
-        return cls(proposer, backbone, request.selection or EXACTLY_100)
+        rule, _ = (request.selection or proposer.usual).changed(request.settings)
+        return cls(proposer, backbone, rule)
 
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> PooledDetector:
@@ -101,16 +116,23 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         def part(name: str) -> dict[str, Tensor]:
             return {key.partition(".")[2]: value for key, value in weights.items() if key.startswith(f"{name}.")}
 
-        known = {"onnx": OnnxProposer.from_described, "transformers": TransformersProposer.from_described}
-        proposer: Proposer = known[described[PROPOSER]["library"]](described[PROPOSER])
+        proposer: Proposer = PROPOSERS[described[PROPOSER]["library"]].from_described(described[PROPOSER])
         fill(proposer, part(PROPOSER), source)
         features = described[BACKBONE]
         backbone = None if features is None else Backbone.from_described(features, part(BACKBONE), source)
         return cls(proposer, backbone, Selection(**described["selection"]))
 
 
+def _described(regions: Regions, candidates: Candidates) -> Regions:
+    """Return the regions with the means of the proposer's maps inside them, where it has maps."""
+    if candidates.share is None:
+        return regions
+    pooled = [_pooled(regions.boxes, cells, candidates.share) for cells in candidates.maps]
+    return replace(regions, features=torch.cat(pooled, 1))
+
+
 def _pooled(
     boxes: Float[Tensor, "R 4"], cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]
 ) -> Float[Tensor, "R F"]:
-    pooled = pool_regions(cells[None], to_square(boxes, share)[None], CELLS)
+    pooled = pool_regions(cells[None], to_square(boxes.to(cells.device), share)[None], CELLS)
     return pooled[0].mean((2, 3)).float().cpu()

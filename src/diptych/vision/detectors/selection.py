@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from diptych.runtime.configs import of_json
 from diptych.runtime.errors import RecipeError
 from diptych.vision.detectors.nms import batched_nms, nms
 
@@ -41,6 +43,23 @@ class Selection:
         if self.overlap is not None:
             parts.append(f"NMS {self.overlap:g} {'per class' if self.per_class else 'over all classes'}")
         return ", ".join(parts)
+
+    def changed(self, settings: Mapping[str, Any]) -> tuple[Selection, dict[str, Any]]:
+        """Return the rule with the values that `settings` has for it, and the other settings.
+
+        `least` follows a smaller `most`, and `most` a larger `least`. Raises RecipeError.
+        """
+        values = asdict(self)
+        given = {key: value for key, value in settings.items() if key in values}
+        values |= given
+        most, least = values["most"], values["least"]
+        if type(most) is int and type(least) is int:
+            values |= {"least": min(least, most)} if "least" not in given else {}
+            values |= {"most": max(least, most)} if "most" not in given else {}
+        try:
+            return of_json(Selection, values), {key: value for key, value in settings.items() if key not in given}
+        except ValueError as error:
+            raise RecipeError(f"a setting of the selection cannot be used: {error}") from error
 
     def choose(
         self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"]

@@ -19,6 +19,11 @@ def read_file(path: Path) -> tuple[Tensors, str | None]:
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
         raise CheckpointError(f"{path} is {kind}; wanted a detector's official file (.pkl, .pth, .bin or .safetensors)")
+    if path.suffix == ".json":
+        raise CheckpointError(
+            f"{path} holds no weights; wanted those of a detector, or for a graph model of TensorFlow.js with its "
+            f"shards: tfjs:{path}"
+        )
     if path.suffix != ".pkl":
         return read_weights(path), None
     held = unpickle.load(path)

@@ -173,7 +173,10 @@ class OnnxProposer(Proposer):
         wanted, table = self.settings, _table(outputs[self.settings.boxes], self.settings.boxes)
         if wanted.outputs == "apart":
             if table.shape[1] != 4:
-                raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box, wanted 4; see --set outputs=")
+                raise RecipeError(
+                    f"{wanted.boxes} has {table.shape[1]} numbers a box, wanted 4; see --set outputs=, or export the "
+                    "network with its decoding (distributions of distances are read of tfjs:FILE#nanodet alone)"
+                )
             if wanted.scores is None:
                 return table, torch.ones(len(table)), None
             scores = outputs[wanted.scores].reshape(len(table), -1)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.selection import EXACTLY_100, Selection
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,14 @@ class Candidates:
     scores: Float[Tensor, "N"]
     labels: Float[Tensor, "N C"] | None  # class probabilities; None where the network has no classes
     features: Float[Tensor, "N F"] | None = None  # the network's own
+    maps: Sequence[Float[Tensor, "_ _ _"]] = ()  # or its maps of a square, of which the image covers `share` (x, y)
+    share: Float[Tensor, "2"] | None = None
 
 
 class Proposer(nn.Module):
-    """A network that finds boxes. `feature_size` is 0 where it gives no features of its own."""
+    """A network that finds boxes. `feature_size` is 0 where it gives no features of its own, `usual` its rule."""
+
+    usual: Selection = EXACTLY_100
 
     def __init__(self, name: str, class_names: Sequence[str], feature_size: int = 0) -> None:
         super().__init__()

