@@ -182,6 +182,21 @@ def test_a_number_of_regions_replaces_that_of_an_imported_folder(tmp_path):
     assert len(fewer.detect([torch.randint(0, 255, (3, 60, 80), dtype=torch.uint8)], [])[0]) == 3
     with pytest.raises(RecipeError, match="takes no other selection of regions than its own"):
         open_detector(str(tmp_path), select="tden")
+    for settings, counts in {("most=3",): (3, 3), ("least=2", "most=5"): (2, 5), ("least=200",): (200, 200)}.items():
+        kept = open_detector(str(tmp_path), settings=settings).settings
+        assert (kept.least, kept.most, kept.confidence) == (*counts, butd().settings.confidence)
+    for setting, words in {
+        "per_class=false": "no setting 'per_class' of this",
+        "most=few": "cannot be used: most",
+    }.items():
+        with pytest.raises(RecipeError, match=words):
+            open_detector(str(tmp_path), settings=[setting])
+
+
+def test_settings_that_no_detector_has_are_refused_before_anything_is_loaded():
+    for name in ("fasterrcnn_resnet50_fpn", "hf:user/name"):
+        with pytest.raises(RecipeError, match=f"no setting 'cells' of {name}"):
+            open_detector(name, settings=["cells=3"])
 
 
 def test_the_contract_tells_dialects_weights_and_sizes_apart():

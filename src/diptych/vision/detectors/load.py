@@ -13,7 +13,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.request import DetectorRequest
-from diptych.vision.detectors.selection import Selection
+from diptych.vision.detectors.selection import Selection, with_counts
 from diptych.vision.detectors.weights import DETECTOR, read_detector
 
 REGIONS = "regions"  # subfolder of the detector inside a `with-whole` one
@@ -131,6 +131,6 @@ def _changed(own: Any, changes: Mapping[str, Any]) -> Any:
     if wrong := next((key for key in changes if key not in values), None):
         raise RecipeError(f"no setting {wrong!r} of this detector; {nearest(wrong, values)}")
     try:
-        return of_json(type(own), values | dict(changes))
+        return of_json(type(own), with_counts(values, changes))
     except ValueError as error:
         raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

@@ -51,13 +51,10 @@ class Selection:
         """
         values = asdict(self)
         given = {key: value for key, value in settings.items() if key in values}
-        values |= given
-        most, least = values["most"], values["least"]
-        if type(most) is int and type(least) is int:
-            values |= {"least": min(least, most)} if "least" not in given else {}
-            values |= {"most": max(least, most)} if "most" not in given else {}
         try:
-            return of_json(Selection, values), {key: value for key, value in settings.items() if key not in given}
+            return of_json(Selection, with_counts(values, given)), {
+                key: value for key, value in settings.items() if key not in given
+            }
         except ValueError as error:
             raise RecipeError(f"a setting of the selection cannot be used: {error}") from error
 
@@ -82,6 +79,16 @@ class Selection:
         spare = overlapped.nonzero()[:, 0]
         spare = spare[scores[spare].argsort(descending=True, stable=True)]
         return torch.cat([ranked, spare])[: self.least]
+
+
+def with_counts(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with those given. `least` follows a smaller `most`, and `most` a larger `least`."""
+    both = {**values, **given}
+    most, least = both["most"], both["least"]
+    if type(most) is int and type(least) is int:
+        both |= {"least": min(least, most)} if "least" not in given else {}
+        both |= {"most": max(least, most)} if "most" not in given else {}
+    return both
 
 
 EXACTLY_100 = Selection(most=100, least=100)
