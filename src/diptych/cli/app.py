@@ -134,7 +134,9 @@ DetectorBackbone = Annotated[
 DetectorSettings = Annotated[
     list[str] | None,
     Option(
-        "--set", metavar="KEY=VALUE", help="Set a key of the detector: cells=14 (grid), form=yolox (ONNX); repeatable."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the detector: least=36, cells=14 (grid), form=yolox (ONNX); repeatable.",
     ),
 ]
 Revision = Annotated[str | None, Option(help="Branch, tag or commit of a model on the hub; default: the newest.")]

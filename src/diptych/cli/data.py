@@ -207,8 +207,8 @@ def extract(
     ),
     detector: str = Option(
         ...,
-        help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, hub:NAME@COMMIT, "
-        "given or ground-truth.",
+        help="Detector or model folder, torchvision name, grid:BACKBONE, hf:NAME, onnx:FILE, tfjs:FILE#nanodet, "
+        "hub:NAME@COMMIT, given or ground-truth.",
     ),
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
