@@ -47,3 +47,18 @@ def _save(path: Path, graph: Any, notes: Mapping[str, str]) -> Path:
     onnx.checker.check_model(model)
     onnx.save(model, path)
     return path
+
+
+def write_classifier(path: Path, side: int = 224) -> Path:
+    """Two classes, whose odds are the means of the first two colours, 100 to 1: images are (B, side, side, 3)."""
+    nodes = [
+        helper.make_node("ReduceMean", ["images"], ["means"], axes=[1, 2], keepdims=0),
+        helper.make_node("Gather", ["means", "two"], ["chosen"], axis=1),
+        helper.make_node("Div", ["chosen", "hundred"], ["odds"]),
+        helper.make_node("Softmax", ["odds"], ["chances"], axis=1),
+    ]
+    inputs = [helper.make_tensor_value_info("images", FLOAT, ["batch", side, side, 3])]
+    told = [helper.make_tensor_value_info("chances", FLOAT, ["batch", 2])]
+    constants = [numpy_helper.from_array(np.array([0, 1], np.int64), "two"),
+                 numpy_helper.from_array(np.array(100, np.float32), "hundred")]  # fmt: skip
+    return _save(path, helper.make_graph(nodes, "classes", inputs, told, constants), {})

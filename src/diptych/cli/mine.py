@@ -49,7 +49,9 @@ class JudgeOptions:
 
     scorer: str = Option("none", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
     realism: str | None = Option(None, help="Judge of realism: folder, hub:ID or module:function; default: none.")
-    nsfw: str | None = Option(None, help="Judge of unsafe images: folder, hub:ID or module:function; default: none.")
+    nsfw: str | None = Option(
+        None, help="Judge of unsafe images: folder, hub:ID, onnx:FILE or module:function; default: none."
+    )
     skip_nsfw_check: bool = Option(
         False, "--skip-nsfw-check", help="Run without an NSFW judge; the report then shows «not judged»."
     )

@@ -48,7 +48,7 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
 
 @cache
 def load_judge(name: str) -> Judge:
-    """A judge by name: a folder of `diptych mine judge`, `hub:ID` with its files, or `module:function`.
+    """A judge by name: a folder of `diptych mine judge`, `hub:ID` with its files, `onnx:FILE`, or `module:function`.
 
     The last runs foreign code, so names come from the command line alone and never from a file.
     Raises RecipeError or CheckpointError if there is no such judge.
@@ -56,6 +56,10 @@ def load_judge(name: str) -> Judge:
     from diptych.mining.judge.picture_judge import FILE, PictureJudge  # brings torch
 
     folder = Path(name)
+    if name.startswith("onnx:"):
+        from diptych.mining.judge.onnx_judge import OnnxJudge
+
+        return OnnxJudge.load(Path(name.removeprefix("onnx:")))
     if name.startswith("hub:"):
         folder = _from_hub(name.removeprefix("hub:"), FILE)
     elif ":" in name and not folder.exists():
@@ -63,7 +67,9 @@ def load_judge(name: str) -> Judge:
         try:
             judge = getattr(importlib.import_module(module), made)()
         except (ImportError, AttributeError, TypeError) as error:
-            raise RecipeError(f"no judge {name}: {error}; wanted MODULE:FUNCTION, a folder or hub:ID") from error
+            raise RecipeError(
+                f"no judge {name}: {error}; wanted MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
+            ) from error
         if not isinstance(judge, Judge):
             raise RecipeError(f"{name} made no judge; wanted name, version, least and judge(pictures)")
         return judge

