@@ -37,6 +37,7 @@ def test_a_model_is_scored_and_compared_on_the_same_images(captioner: Run, world
     scores = evaluate(model, Dataset.read(world))
     assert torch.equal(torch.get_rng_state(), before)
     cider = scores["CIDEr"]
+    assert evaluate(captioner, Dataset.read(world))["CIDEr"] == cider
     assert cider.low is not None
     assert cider.high is not None
     assert cider.low <= cider.value <= cider.high

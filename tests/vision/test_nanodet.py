@@ -277,15 +277,15 @@ def test_regions_are_drawn_before_a_long_extraction(package: Path, tmp_path: Pat
         Image.new("RGB", (40, 20 + number), "#808000").save(tmp_path / "photos" / f"{number:02}.png")
     (tmp_path / "photos/00.png").write_text("no image")
     name, out = f"tfjs:{package}#nanodet", tmp_path / "kept"
-    keep_detector(name, out, settings=ANY, show=tmp_path / "photos")
+    keep_detector(name, out, settings=ANY, images=tmp_path / "photos")
     with Image.open(out / "regions.png") as sheet:
         assert sheet.size == (4 * 326 + 6, 3 * 326 + 6)
     assert load_detector(out).contract == open_detector(name, settings=ANY).contract
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        DataError, match=r"found no image to draw regions on in .*; give --show a folder of photographs"
+        DataError, match=r"found no image to draw regions on in .*; give --images a folder of photographs"
     ):
-        keep_detector(name, tmp_path / "other", settings=ANY, show=tmp_path / "empty")
+        keep_detector(name, tmp_path / "other", settings=ANY, images=tmp_path / "empty")
     assert not (tmp_path / "other").exists()
 
 

@@ -188,7 +188,8 @@ def _start(model: Any) -> Start:
 
 
 def folder_of(model: Any, name: str = "model") -> ModelFolder:
-    """Return the model folder of a path, a name on the hub, or a loaded model. `name`: of the argument."""
+    """Return the model folder of a path, a name on the hub, a loaded model, or a run's. `name`: of the argument."""
+    model = model.model if isinstance(model, Run) else model
     check_type(name, model, (str, os.PathLike, Model, ModelFolder), MODEL, CheckpointError)
     opened: Any = load(model) if isinstance(model, str | os.PathLike) else model
     return opened if isinstance(opened, ModelFolder) else cast(ModelFolder, opened.predictor.folder)

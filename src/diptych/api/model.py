@@ -28,7 +28,7 @@ from diptych.tasks.caption import explain
 from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
-MODEL = "a model folder, the folder of a run, user/name on the hub, or a loaded model"
+MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
 SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
 
 

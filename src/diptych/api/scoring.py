@@ -36,7 +36,7 @@ def evaluate(
     """Score a model on a split: values times 100 with 95% intervals, a blind baseline and a ceiling where they exist.
 
     Args:
-        model: folder, name on the hub, or a loaded model.
+        model: folder, name on the hub, a loaded model or a run.
         data: a `Dataset`, a store, or a path that `Dataset.read` takes.
         split: whose records are scored; several joined by +.
         task: default: the one that the model was trained for.

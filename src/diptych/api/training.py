@@ -43,7 +43,7 @@ def finetune(
         task: name such as caption or vqa.
         data: a `Dataset`, a store, or a path that `Dataset.read` takes. Regions of other data are extracted
             first, by `detector` or that of the model, or are read from `features`.
-        model: to start from: a folder, a name on the hub, or a loaded model; None: random weights, by `recipe`.
+        model: to start from: a folder, a name on the hub, a loaded model or a run; None: random weights, by `recipe`.
         recipe: name, or a recipe of `diptych.recipe`; default: SYSTEM/small/TASK of the model's system.
         out: folder of the run; default: runs/TASK-HASH, a hash of recipe, data and model.
         epochs: passes over the training records, instead of `steps`.

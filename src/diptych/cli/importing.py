@@ -38,15 +38,15 @@ def import_detector(
     settings: DetectorSettings = None,
     weights: DetectorWeights = None,
     backbone: DetectorBackbone = None,
-    show: Path | None = Option(None, help="Photographs: draw regions of up to 12 of them in OUT/regions.png."),
+    images: Path | None = Option(None, help="Photographs: draw regions of up to 12 of them in OUT/regions.png."),
 ) -> None:
     """Turn a detector's file into a detector folder."""
     from diptych.runs.detectors import keep_detector
 
     hold(out, "detector", temporary=False)
-    lines = keep_detector(file, out, weights, backbone, settings or (), class_names, show)
-    if show is not None:
-        lines.append(f"look at the regions of {show} in {out / 'regions.png'}")
+    lines = keep_detector(file, out, weights, backbone, settings or (), class_names, images)
+    if images is not None:
+        lines.append(f"look at the regions of {images} in {out / 'regions.png'}")
     print(*lines, f"detector folder: {out}", sep="\n")
 
 

@@ -29,7 +29,7 @@ from diptych.vision.image_files import find_pictures
 from diptych.vision.pictures import open_picture
 
 HUB = "hub:"
-DRAWN, SHOWN, FIRST = "regions.png", 12, 15  # the sheet of `--show`, its images, and the regions of each
+DRAWN, SHOWN, FIRST = "regions.png", 12, 15  # the sheet of `--images`, its images, and the regions of each
 HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
 
@@ -88,9 +88,9 @@ def keep_detector(
     backbone: str | None = None,
     settings: Sequence[str] = (),
     class_names: Path | None = None,
-    show: Path | None = None,
+    images: Path | None = None,
 ) -> list[str]:
-    """Write the detector of this name, or of a file, to the folder `out`; draw regions of the photographs `show` there.
+    """Write the detector of this name, or of a file, to the folder `out`; draw regions of the photographs in `images`.
 
     Return a line for each key or note of the import, and one that describes the detector.
     """
@@ -103,8 +103,8 @@ def keep_detector(
     try:
         with whole_folder(out, "detector") as temporary:
             detector.save(temporary)
-            if show is not None:
-                _draw(detector, show, temporary / DRAWN)
+            if images is not None:
+                _draw(detector, images, temporary / DRAWN)
     except OSError as error:
         raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another place") from error
     contract = detector.contract
@@ -120,7 +120,7 @@ def _draw(detector: Detector, photographs: Path, path: Path) -> None:
         with suppress(DataError):
             pictures.append(open_picture(file))
     if not pictures:
-        raise DataError(f"found no image to draw regions on in {photographs}; give --show a folder of photographs")
+        raise DataError(f"found no image to draw regions on in {photographs}; give --images a folder of photographs")
     regions = detector.detect(pictures, [Record(str(number)) for number in range(len(pictures))])
     detection_sheet(pictures, [one.first(FIRST) for one in regions], detector.contract.class_names, path)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.files import bytes_of
 from diptych.vision.backbones.onnx_graph import Graph
+from diptych.vision.image_files import read_pixels
 
 PACKED = (".whl", ".zip")
 MOST_BYTES = 256 * 2**20  # of a file in an archive
@@ -40,8 +41,7 @@ class KnownNetwork:
         )
         file, begin = BytesIO(), (self.resized - self.side) // 2
         square.save(file, "JPEG")
-        with Image.open(file) as read:
-            pixels = np.asarray(read.convert("RGB"), np.float32)
+        pixels = read_pixels(file.getvalue(), "an image").astype(np.float32)
         middle = pixels[begin : begin + self.side, begin : begin + self.side]
         return middle[:, :, ::-1] - np.array(self.mean, np.float32)
 
