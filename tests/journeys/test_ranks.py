@@ -35,7 +35,9 @@ def asked(recipe: str, out: Path, start: Path | None, **more: object) -> str:
 
 def run(world: Path, *runs: str, processes: int = 1) -> None:
     ended = zygote.ranks([PROGRAM, world, *runs], processes, ENVIRONMENT)
-    assert not any(done.returncode for done in ended), [(done.returncode, done.stderr[-2000:]) for done in ended]
+    # As one text: pytest cuts the middle out of a list.
+    said = "\n\n".join(f"rank {rank} ended with {one.returncode}:\n{one.stderr}" for rank, one in enumerate(ended))
+    assert not any(done.returncode for done in ended), said
 
 
 @pytest.fixture(scope="module")
