@@ -50,6 +50,26 @@ def test_ranks_claim_a_folder_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (out / MARKER).read_text() == "diptych run\n"
 
 
+def test_a_rank_that_comes_while_the_marker_is_written_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first rank is at its marker, the second has written its recipe: the third reads no half of a marker."""
+    out, write = tmp_path / "out", outputs.write_atomically
+
+    def meanwhile(path: Path, *content: bytes) -> None:
+        monkeypatch.undo()
+        assert not path.exists()
+        outputs.claim(out, "run")
+        (out / "recipe.json").touch()
+        outputs.claim(out, "run")
+        write(path, *content)
+
+    monkeypatch.setattr(outputs, "write_atomically", meanwhile)
+    outputs.claim(out, "run")
+    assert (out / MARKER).read_text() == "diptych run\n"
+    assert sorted(path.name for path in out.iterdir()) == [MARKER, "recipe.json"]
+
+
 def test_a_claimed_folder_goes_where_nothing_was_written(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     outputs.release(folder, outputs.claim(folder, "run"))

@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from diptych.runtime.errors import DiptychError, OutputError
-from diptych.runtime.files import MARKER, aside, is_aside, is_stream, refuse_links_out, sha256_of, sweep, sync, text_of
+from diptych.runtime.files import (
+    MARKER,
+    aside,
+    is_aside,
+    is_stream,
+    refuse_links_out,
+    sha256_of,
+    sweep,
+    sync,
+    text_of,
+    write_atomically,
+)
 from diptych.runtime.lock import FILE as LOCK
 from diptych.runtime.lock import held
 
@@ -65,8 +76,8 @@ def claim(folder: Path, kind: Kind) -> list[Path]:
     refuse_folder(folder, kind)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError), (folder / MARKER).open("x") as file:
-        file.write(f"diptych {kind}\n")
+    if not (folder / MARKER).exists():  # whole or not at all: a rank that comes later reads it
+        write_atomically(folder / MARKER, f"diptych {kind}\n".encode())
     return made
 
 
