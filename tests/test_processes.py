@@ -2,14 +2,17 @@
 
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from diptych.runtime import processes
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.processes import map_in_processes
 from diptych.vision.pictures import open_picture
@@ -47,6 +50,23 @@ def test_an_error_is_raised_here(tmp_path: Path) -> None:
 def test_a_process_that_was_killed_is_named() -> None:
     with pytest.raises(DiptychError, match=r"one of 2 processes was ended from outside.*--processes 1"):
         list(map_in_processes(os._exit, [9], 2))
+
+
+def test_what_a_pool_ends_is_killed() -> None:
+    """A broken pool ends the others and waits for them; they ignore SIGTERM, and one may be sending its result."""
+    sleeping = processes.PoolContext().Process(target=time.sleep, args=(600,))
+    sleeping.start()
+    sleeping.terminate()
+    sleeping.join(60)
+    assert sleeping.exitcode == -signal.SIGKILL
+
+
+def test_a_process_of_a_pool_is_at_no_moment_ended_by_a_signal_to_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: list[object] = []
+    monkeypatch.setattr(processes.signal, "signal", lambda _, handler: handlers.append(handler))
+    monkeypatch.setattr(processes, "_watch_parent", lambda: None)
+    processes._begin()
+    assert handlers == [signal.SIG_IGN, signal.SIG_IGN]
 
 
 WITHOUT_A_GUARD = """

@@ -61,6 +61,19 @@ class WorkerContext(type(_PLATFORM)):  # type: ignore[misc]
     Process = WorkerProcess
 
 
+class PoolProcess(WorkerProcess):
+    """A process of a pool, which ignores SIGTERM: a pool that ends it would wait for it forever."""
+
+    def terminate(self) -> None:
+        self.kill()  # safe, since files are whole at any moment
+
+
+class PoolContext(WorkerContext):
+    """The context of pools."""
+
+    Process = PoolProcess
+
+
 def process_context(loaded: Sequence[str] = LOADED_ONCE) -> WorkerContext:
     """The context that starts processes: from a fork server that has loaded libraries once, else by spawning.
 
@@ -125,7 +138,8 @@ def map_in_processes(
         yield from map(work, pieces)
         return
     left = iter(pieces)
-    pool = ProcessPoolExecutor(processes, process_context(loaded), initializer=_begin)
+    process_context(loaded)
+    pool = ProcessPoolExecutor(processes, PoolContext(), initializer=_begin)
     waiting: deque[Future[Made]] = deque()
     try:
         waiting.extend(pool.submit(work, piece) for piece in islice(left, 2 * processes))
@@ -171,9 +185,9 @@ def _held() -> float:
 
 
 def _begin() -> None:
-    end_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):  # they go to the whole group; the parent decides
         signal.signal(number, signal.SIG_IGN)
+    _watch_parent()
 
 
 def end_with_parent() -> None:
@@ -182,6 +196,10 @@ def end_with_parent() -> None:
     That is safe, since files are whole at any moment.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _watch_parent()
+
+
+def _watch_parent() -> None:
     Thread(target=_stop_after_parent, daemon=True).start()
 
 
