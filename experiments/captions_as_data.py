@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -202,5 +203,5 @@ def main() -> None:
     print(save("captions_as_data", command, figures) if given.keep else json.dumps(figures, indent=1))
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # by its name: other processes cannot import __main__
+    import_module("experiments.captions_as_data").main()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -123,5 +124,5 @@ def main() -> None:
     print(json.dumps(figures, indent=1), save("end_to_end", command, figures))
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # by its name: other processes cannot import __main__
+    import_module("experiments.end_to_end").main()

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -158,5 +159,5 @@ def main() -> None:
     print(save("looping", command, figures) if given.keep else json.dumps(figures, indent=1))
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # by its name: other processes cannot import __main__
+    import_module("experiments.looping").main()

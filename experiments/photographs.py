@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -92,5 +93,5 @@ def main() -> None:
     print(save("photographs", command, figures) if given.keep else json.dumps(figures, indent=1))
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # by its name: other processes cannot import __main__
+    import_module("experiments.photographs").main()

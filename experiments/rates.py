@@ -6,6 +6,7 @@ uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
 SEED = 100  # no seed of the demo or of its thorough form
 
 
-def main(demo: Path, out: Path, labels: int) -> None:
+def compare_rates(demo: Path, out: Path, labels: int) -> None:
     store, settings = demo / "store", arm_settings(DemoConfig(), labels)
     start = str(demo / "pretrain")
     cells = [
@@ -52,10 +53,14 @@ def _val(cell: Cell) -> tuple[float, int]:
     return result.best_score or 0.0, result.best_step or 0
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
     parser.add_argument("out", type=Path, help="keeps the runs; the same command goes on where it stopped")
     parser.add_argument("labels", type=int, nargs="?", default=100, help="labelled scenes (default: 100)")
     given = parser.parse_args()
-    main(given.demo, given.out, given.labels)
+    compare_rates(given.demo, given.out, given.labels)
+
+
+if __name__ == "__main__":  # by its name: other processes cannot import __main__
+    import_module("experiments.rates").main()

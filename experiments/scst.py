@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -163,5 +164,5 @@ def main() -> None:
     print(save(f"scst_{system.replace('-', '_')}", command, asked | told))
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # by its name: other processes cannot import __main__
+    import_module("experiments.scst").main()

@@ -55,3 +55,20 @@ def test_beside_a_fused_kernel_the_mask_is_cast_once_for_all_layers(monkeypatch:
     assert {one.data_ptr() for one in given} == {given[0].data_ptr()}
     assert given[0].dtype == torch.bfloat16
     assert torch.equal(given[0][:, 0] == 0, allowed)
+
+
+@pytest.mark.parametrize(("positions", "cudnn"), [(56, True), (64, False), (72, True), (128, True), (192, False)])
+def test_cudnn_is_not_asked_where_its_backward_gives_nan(
+    positions: int, cudnn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformer, "FUSED", ("cpu",))
+    allowed, fused = [], nn.functional.scaled_dot_product_attention
+
+    def attention(*given: object) -> torch.Tensor:
+        allowed.append((torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled()))
+        return fused(*given)
+
+    monkeypatch.setattr(transformer.F, "scaled_dot_product_attention", attention)
+    Transformer(SIZES, 1)(torch.randn(2, positions, 24), torch.ones(2, positions, positions, dtype=torch.bool))
+    assert allowed == [(cudnn, True)]
+    assert torch.backends.cuda.cudnn_sdp_enabled()

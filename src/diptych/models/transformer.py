@@ -6,6 +6,7 @@ x ── self-attention ── dropout ── + ── norm ── inner ── 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,12 +14,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from diptych.models.dropout import Dropout
 from diptych.models.rows import Rows, whole
 from diptych.models.system import ModelConfig
 
 FUSED = ("cuda",)  # devices on which attention is one kernel, which stores no scores
+# Without cuDNN, whose backward gives NaN for a position that may attend to nothing, where the last tile of 128 keys is
+# half empty (pytorch/pytorch#196678): an H100 stopped at the first batch of 64 positions.
+SAFE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+TILE = 128
 MULTIPLE = 8  # positions are padded to a multiple of this there, as matrix units need
 CLOSED = -10000.0  # BERT's: far below any score, yet finite
 KeysValues = tuple[Tensor, Tensor]  # (B, H, P, d) each
@@ -88,7 +94,8 @@ class SelfAttention(nn.Module):
         """Attention of the queries to keys and values, and the output projection."""
         if q.device.type in FUSED:
             dropout = self.dropout.rate if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(q, k, v, closed, dropout)
+            with sdpa_kernel(SAFE) if k.shape[-2] % TILE == TILE // 2 else nullcontext():
+                mixed = F.scaled_dot_product_attention(q, k, v, closed, dropout)
         else:
             # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in
             # bfloat16 on an EPYC with avx512_bf16, and 5% less in fp32.
