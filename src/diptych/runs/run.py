@@ -18,7 +18,7 @@ from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start
 from diptych.runs.tasks import shown_to
 from diptych.runs.validation import calibration, validation
-from diptych.runs.words import keep_tokens
+from diptych.runs.words import note_tokens
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.progress import tell
@@ -63,12 +63,13 @@ def run_in(
         tell(console, note)
 
     batches, validate = learner.batches(), validation(learner, console)
-    for note in (*folder.notes(), *start.notes(recipe, learner.store), *learner.notes(), *learner.left_out(batches)):
+    for note in (*folder.notes(), *start.notes(learner), *learner.notes(), *learner.left_out(batches)):
         tell(console, note)
 
     def take_folder() -> None:
         folder.claim()
-        keep_tokens(learner.tokens, out)
+        learner.tokens.save(out)
+        note_tokens(out)
 
     result = train(
         model,
