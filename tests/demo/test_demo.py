@@ -1,6 +1,7 @@
 """The demo's folder: whose it is."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def test_systems_share_a_world_and_have_a_page_each(tmp_path: Path) -> None:
     assert '<a href="vl-bert/report.html">VL-BERT</a>' in front.read_text()
     assert "Statements of 6 test images" in page.read_text()
     assert "chosen for Unified VLP, not for this" in page.read_text()
+
+    shutil.rmtree(out / "vl-bert" / "nlvr")
+    row = out / "vl-bert" / "arms" / "vqa-8-from-scratch-0" / "row.json"
+    row.write_text(json.dumps(json.loads(row.read_text()) | {"calibration": "an error of 3.2"}))
+    demo(out, TINY, quiet, "vl-bert")
+    assert open_model(out / "vl-bert" / "nlvr").weights_checksum == kept.weights_checksum, "what is gone is made again"
+    assert "an error of 3.2" in (out / "vl-bert" / "report.html").read_text()
 
     results = demo(out, TINY, quiet)
     assert set(results["scores"]) == {"caption", "vqa"}

@@ -28,7 +28,7 @@ from diptych.runs.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.runs.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import in_process, together
 from diptych.runs.extraction import extract_regions
-from diptych.runs.folder import INNER, open_model
+from diptych.runs.folder import INNER
 from diptych.runs.reports.html import FILE as PAGE
 from diptych.runs.reports.html import link_pages, write_report
 from diptych.runs.reports.report import Report
@@ -115,9 +115,6 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
         rows = run_cells(cells, console)
     with times.stage("evaluate"):
         measured = _measure(cells, store, tasks)
-        for cell in cells:
-            if cell.arm == ALL:
-                open_model(cell.folder).save(home / cell.task)
     settings = ({} if system == DEFAULT else {"system": system}) | config.model_dump()
     results = {
         "scores": {t: {arm: scores.to_json() for arm, scores in arms.items()} for t, arms in measured.scores.items()},
@@ -196,8 +193,8 @@ def cells_of(config: DemoConfig, store: Store, start: Path, home: Path, system: 
             ALL: (config.train, ALL_LABELS[task][1], str(start), all_labels_settings(config, task, system)),
         }
         for arm, (labels, rate, begin, settings) in arms.items():
-            places = str(store.folder), str(home / "arms")
-            cells.append(Cell(task, arm, labels, config.seed, rate, begin, *places, settings, system))
+            places, kept = (str(store.folder), str(home / "arms")), str(home / task) if arm == ALL else None
+            cells.append(Cell(task, arm, labels, config.seed, rate, begin, *places, settings, system, kept))
     return cells
 
 
@@ -240,8 +237,7 @@ def _report(
         row_text = (
             f"{row.labels} labelled scenes; learning rate {row.lr:g}, {chosen}; best on val after {row.best_step} steps"
         )
-        calibration = open_model(cell.folder).calibration
-        notes.setdefault(cell.task, {})[cell.arm] = "; ".join(filter(None, [row_text, calibration]))
+        notes.setdefault(cell.task, {})[cell.arm] = "; ".join(filter(None, [row_text, row.calibration]))
     title = TITLE if system == DEFAULT else f"{TITLE}: {SYSTEMS[system].title}"
     names, seconds, memory = store.contract.class_names, times.seconds, times.memory
     write_report(home, demo_report(measured, names, runs, seconds, memory, configuration, notes, title))
