@@ -98,6 +98,9 @@ class Model(Mapped):
         beams: int | None = None,
         min_words: int | None = None,
         max_words: int | None = None,
+        length_bonus: float | None = None,
+        length_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
         sample: bool = False,
         temperature: float | None = None,
         top_k: int | None = None,
@@ -111,6 +114,8 @@ class Model(Mapped):
             captions: of each image, 1 to 16; the further ones are `.others` (beams, or drawn captions).
             beams: of beam search, 1 to 16; 1 is greedy. What is None is as in the model's recipe.
             min_words, max_words: of a caption, its end counted as one.
+            length_bonus, length_penalty: what length adds to a beam's score, and the power that divides it.
+            no_repeat_ngram: number of words in a row that no caption repeats.
             sample: draw words at random, as `temperature`, `top_k` or `top_p` do, which shape the draw.
             seed: of the draw; None continues torch's generator.
 
@@ -123,6 +128,7 @@ class Model(Mapped):
         ['Caption', 'Caption']
         """
         given: dict[str, Any] = {"captions": captions, "beams": beams, "min_words": min_words, "max_words": max_words}
+        given |= {"length_bonus": length_bonus, "length_penalty": length_penalty, "no_repeat_ngram": no_repeat_ngram}
         given |= {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed or 0}
         request = validated(CAPTION.required_interface.request, given, "caption")
 

@@ -227,7 +227,7 @@ def _decoding(writing: WritingOptions, model: ModelFolder) -> DecodingOptions | 
     from diptych.models.decoding import DecodingOptions
 
     usual = model.recipe.decoding if model.recipe is not None else DecodingOptions()
-    return writing.options(usual) if writing.is_given else None
+    return writing.options(usual) if writing.given else None
 
 
 def _print_scores(scores: Scores, of: dict[str, Any], as_json: bool) -> None:
