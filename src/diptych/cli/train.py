@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from diptych.api.job import Options
     from diptych.api.run import Run
 
-_SYSTEMS = "image-bert, tden, unified-vlp, vl-bert, xgpt"  # importing the table would slow --help down
+# Each system is a folder of their room, which importing the table of them would load, and torch with it.
+_SYSTEMS = ", ".join(
+    one.name.replace("_", "-") for one in iter_modules([str(Path(__file__).parents[1] / "systems")]) if one.ispkg
+)
 
 
 @dataclass(frozen=True)
