@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.runs.demo.demo import ALL, PRETRAINED, SCRATCH, DemoConfig, arm_settings, claim, demo, pretraining
+from diptych.runs.demo.demo import (
+    ALL,
+    PRETRAINED,
+    SCRATCH,
+    DemoConfig,
+    arm_settings,
+    claim_demo,
+    demo,
+    pretraining_recipe,
+)
 from diptych.runs.demo.systems import tasks_of
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import RecipeError
@@ -16,8 +25,8 @@ from diptych.systems import SYSTEMS, find_recipe
 
 
 def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
-    claim(tmp_path / "demo", DemoConfig())
-    claim(tmp_path / "demo", DemoConfig())
+    claim_demo(tmp_path / "demo", DemoConfig())
+    claim_demo(tmp_path / "demo", DemoConfig())
     with pytest.raises(RecipeError) as refused:
         demo(tmp_path / "demo", DemoConfig.fast(seed=3), Console(quiet=True))
     told = str(refused.value)
@@ -89,7 +98,7 @@ def test_what_each_system_learns() -> None:
     both, reads = ("caption", "vqa"), ("vqa", "nlvr")
     assert told == {"unified-vlp": both, "tden": both, "xgpt": both, "vl-bert": reads, "image-bert": reads}
     for system in SYSTEMS:
-        recipe = pretraining(DemoConfig.fast(), 0, system)
+        recipe = pretraining_recipe(DemoConfig.fast(), 0, system)
         for task in told[system]:
             arm = find_recipe(f"{system}/small/{task}", arm_settings(DemoConfig.fast(), 100, system))
             assert arm.model == recipe.model  # so that one starts from the other

@@ -24,7 +24,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedErro
 from diptych.runtime.plugins import load_plugins
 from diptych.serving.predictor import Predictor
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
-from diptych.tasks.caption import explain
+from diptych.tasks.caption import explain_caption
 from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
@@ -153,7 +153,7 @@ class Model(Mapped):
         3
         """
         ((record, _),) = self._seen([(None, image)])
-        shown = explain(self.predictor.task_model(CAPTION), record, str(caption))
+        shown = explain_caption(self.predictor.task_model(CAPTION), record, str(caption))
         return Explained(**dict(shown))
 
     @per_text(Answer)
@@ -342,7 +342,7 @@ class Model(Mapped):
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
 
-        hub.check_name(repository)
+        hub.check_repository(repository)
         folder = self.predictor.folder
         for line in hub.private_paths(folder):
             warnings.warn(f"recipe.json names a path of this machine, which will be public: {line}", stacklevel=2)

@@ -235,7 +235,7 @@ def write(
     return predictions
 
 
-def explain(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
+def explain_caption(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
     """Return the influence of each region of a record on each word of any caption."""
     interface.require_text("a caption", caption, "a red kite over a beach")
     return _prediction(model, record, caption, 0.0, model.precision(1)).explain()

@@ -109,7 +109,7 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
     if system != DEFAULT:
         times = times.for_system(home / "stages.json")
     with times.stage("pre-train"):
-        start = pretrain(pretraining(config, config.seed, system), store, home / "pretrain")
+        start = pretrain_in_ranks(pretraining_recipe(config, config.seed, system), store, home / "pretrain")
     cells = cells_of(config, store, start, home, system)
     with times.stage("fine-tune"):
         rows = run_cells(cells, console)
@@ -140,7 +140,7 @@ def home_of(out: Path, system: str) -> Path:
 
 def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     """Draw the images, train the detector and extract the regions."""
-    claim(out, config)
+    claim_demo(out, config)
     with times.stage("draw"):
         _draw(out / "world", config)
     with times.stage("train detector"):
@@ -152,7 +152,7 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     return Store(out / "store")
 
 
-def claim(out: Path, config: DemoConfig) -> None:
+def claim_demo(out: Path, config: DemoConfig) -> None:
     """Claim `out` for this demo, before anything is drawn. Raises RecipeError for the folder of another one."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
@@ -162,7 +162,7 @@ def claim(out: Path, config: DemoConfig) -> None:
     write_atomically(out / DEMO, (json.dumps(mine, indent=2) + "\n").encode())
 
 
-def pretrain(recipe: Recipe, store: Store, out: Path) -> Path:
+def pretrain_in_ranks(recipe: Recipe, store: Store, out: Path) -> Path:
     """Pre-train on all cores, or on the GPUs; return the model folder."""
     together(_pretrain, recipe, store.folder, out, processes=choose_ranks(recipe.training.device, PROCESSES))
     return out / INNER
@@ -286,7 +286,7 @@ def sizes(config: DemoConfig, system: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def pretraining(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
+def pretraining_recipe(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
     return begin_with(system).override([
         *sizes(config, system), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
         "training.validate_every=500", "training.checkpoint_every=500",
