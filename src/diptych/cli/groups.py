@@ -15,6 +15,7 @@ from diptych.runtime.decoding import SETTINGS
 
 if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
+    from diptych.runs.folder import ModelFolder
 
 DECODING = "Decoding"  # the panel of its options in help
 
@@ -48,14 +49,16 @@ class WritingOptions:
         values = {name: value for name, value in vars(self).items() if name != "seed"}
         return {name: value for name, value in values.items() if value is not None}
 
-    def options(self, usual: DecodingOptions, captions: int = 1) -> DecodingOptions:
-        """Return `usual` (the recipe's options) with the given ones replaced, and set the seed of sampling."""
+    def over(self, model: ModelFolder) -> DecodingOptions | None:
+        """Return the model's options with the given ones, and set the seed of sampling; None if none was given."""
+        if not self.given:
+            return None
         import torch
 
         from diptych.models.decoding.chosen import chosen_decoding
 
         torch.manual_seed(self.seed)
-        return chosen_decoding(usual, captions, **self.given)
+        return chosen_decoding(model.decoding, 1, **self.given)
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,6 @@ def augment(
 ) -> None:
     """Write new captions for a training set, sampled (by default with top_p 0.9), or with --beams the likeliest."""
     from diptych.data.store.store import Store
-    from diptych.models.decoding import DecodingOptions
     from diptych.models.decoding.chosen import chosen_decoding
     from diptych.runs.evaluation.augment import SPARE
     from diptych.runs.evaluation.augment import augment as write_captions
@@ -183,7 +182,6 @@ def augment(
     start = open_folder(model, **vars(computing))
     CAPTION.check_offered(start.model, None if start.recipe is None else start.recipe.task, start.folder)
     hold(out, "store")
-    usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
     given = writing.given if writing.given.keys() & {"beams", "top_k", "top_p"} else {"top_p": 0.9} | writing.given
-    decoding = chosen_decoding(usual, SPARE * num_captions, writing.beams is None, **given)
+    decoding = chosen_decoding(start.decoding, SPARE * num_captions, writing.beams is None, **given)
     print(f"{write_captions(start, Store(store), out, num_captions, decoding, split, writing.seed).summary()}; {out}")

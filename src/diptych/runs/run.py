@@ -25,8 +25,10 @@ from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.recipe import Recipe
-from diptych.training import Result, TrainingConfig, train
+from diptych.training import Result, train
 from diptych.training.trainer import OnLog
+
+UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # `training` with nothing to validate on
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def run_in(
         learner.schedule,
         batches,
         optimizer=recipe.optimizer,
-        training=recipe.training if validate else _without_validation(recipe.training),
+        training=recipe.training if validate else derive(recipe.training, **UNVALIDATED),
         folder=out,
         validate=validate,
         score=learner.spec.training.watched if validate else None,
@@ -99,10 +101,6 @@ def learner_of(folder: RunFolder, store: Store, start: Start) -> Learner:
     learner = make_learner(recipe, store, tokens, answers, folder.path)
     learner.check()
     return learner
-
-
-def _without_validation(training: TrainingConfig) -> TrainingConfig:
-    return derive(training, validate_every=None, patience=None, average_best=1)
 
 
 def _save(learner: Learner, start: Start, result: Result, console: Console) -> ModelFolder:
