@@ -106,6 +106,7 @@ DIRECTLY = """if True:
     print(said(add_system, replace(SYSTEMS["tiny"], title="Mine")))
     print(said(add_system, replace(SYSTEMS["tiny"], name="other")), "other" in SYSTEMS)
     print(said(add_system, replace(SYSTEMS["xgpt"], name="other")))
+    print(said(add_system, replace(SYSTEMS["tiny"], name="caption", recipes=())))
     print(TASKS["vqa"].title, SYSTEMS["tiny"].title)
 """
 
@@ -122,6 +123,7 @@ def test_a_name_that_is_taken_is_refused_to_who_adds_directly(tmp_path: Path) ->
         "RecipeError: the recipes tiny/small/pretrain are there already, added by tiny 0.2, and __main__ adds it too "
         "False",
         "RecipeError: the recipes xgpt/text are there already, added by Diptych, and __main__ adds it too",
+        "RecipeError: the objectives caption are there already, added by Diptych, and __main__ adds it too",
         "Questions Tiny",
     ]
 

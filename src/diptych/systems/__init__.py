@@ -32,16 +32,17 @@ __all__ = [
 LISTED = "`diptych recipes` lists all"
 RECIPES: dict[str, Preset] = {}
 STAGED: dict[str, StagedPreset] = {}  # recipes of several stages
-_ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems`, `recipes` or `tasks` and name
+_ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems`, `tasks`, `recipes` or `objectives` and name
 
 
 def add_system(system: System) -> None:
     """Add a system with its objectives and recipes, and a small recipe for each task that it can learn.
 
-    A module that adds it again replaces it. Raises RecipeError for the name of another's system or recipe.
+    A module that adds it again replaces it. Raises RecipeError for the name of another's system, recipe or objectives.
     """
     _note_owner("systems", [system.name], SYSTEMS)
     _note_owner("recipes", [preset.name for preset in system.recipes], RECIPES.keys() | STAGED.keys())
+    _note_owner("objectives", [system.name], OBJECTIVES)
     SYSTEMS[system.name] = system
     OBJECTIVES[system.name] = system.objectives
     for preset in system.recipes:
@@ -57,13 +58,15 @@ def add_system(system: System) -> None:
 def add_task(spec: TaskSpec) -> None:
     """Add a task, its objectives, and a small recipe for each system that can learn it.
 
-    A module that adds it again replaces it. Raises RecipeError for the name of another's task.
+    A module that adds it again replaces it. Raises RecipeError for the name of another's task or objectives.
     """
     _note_owner("tasks", [spec.name], TASKS)
+    kinds = {kind.model_fields["kind"].default: kind for kind in spec.training.objectives}
+    _note_owner("objectives", [name for name, kind in kinds.items() if OBJECTIVES.get(name) is not kind], OBJECTIVES)
     TASKS[spec.name] = spec
     if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
         HEADS.setdefault(spec.head, label_head)
-    OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.training.objectives})
+    OBJECTIVES.update(kinds)
     for system in SYSTEMS.values():
         _add_small(system, spec)
 
