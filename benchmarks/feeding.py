@@ -24,7 +24,7 @@ from rich.console import Console
 from benchmarks.machine import save_result
 from diptych.core import FeatureContract, Record, Regions
 from diptych.data.store.store import Store, StoreWriter
-from diptych.runs.demo.demo import DemoConfig, pretraining
+from diptych.runs.demo.demo import DemoConfig, pretraining_recipe
 from diptych.runs.detector import storybook_shape
 from diptych.runs.learner import Learner
 from diptych.runs.run import learner_of
@@ -105,7 +105,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         store = written(root / "store")
-        recipe = pretraining(DemoConfig(), 0)
+        recipe = pretraining_recipe(DemoConfig(), 0)
         measured = parts(learner_of(RunFolder.open(root / "plan", recipe), store, Nothing()), store, root)
         rates: dict[str, list[float]] = {name: [] for name in measured}
         for _ in range(ROUNDS):

@@ -14,7 +14,7 @@ from typing import Any
 
 from diptych.data.store.store import Store
 from diptych.runs.demo.comparison import Cell, train_cell
-from diptych.runs.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain, pretraining
+from diptych.runs.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain_in_ranks, pretraining_recipe
 from experiments.figures import save
 
 LABELS, SEEDS = 100, (100, 101)
@@ -25,8 +25,8 @@ def main(demo: Path, out: Path, steps: int) -> None:
     store, config = Store(demo / "store"), DemoConfig(pretrain_steps=steps)
     figures: dict[str, Any] = {"pre-training steps": steps, "labelled scenes": LABELS}
     for name, words in WAYS.items():
-        recipe = pretraining(config, seed=0).override([f"objectives.words={words}"])
-        start = pretrain(recipe, store, out / f"pretrain-{words}")
+        recipe = pretraining_recipe(config, seed=0).override([f"objectives.words={words}"])
+        start = pretrain_in_ranks(recipe, store, out / f"pretrain-{words}")
         settings = (*arm_settings(config, LABELS), f"objectives.words={words}")
         rate = RATES["caption", PRETRAINED]
         found = []

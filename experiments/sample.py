@@ -34,7 +34,7 @@ def train(out: Path, console: Console) -> tuple[ModelFolder, Store]:
     """Carry out those stages of the demo that the caption model needs and that are not done yet."""
     config = DemoConfig.model_validate_json((out / DEMO).read_text()) if (out / DEMO).exists() else DemoConfig()
     store = stages.extract_world(out, config, Times(out / "stages.json", console))
-    start = stages.pretrain(stages.pretraining(config, config.seed), store, out / "pretrain")
+    start = stages.pretrain_in_ranks(stages.pretraining_recipe(config, config.seed), store, out / "pretrain")
     cells = [c for c in stages.cells_of(config, store, start, out, DEFAULT) if (c.task, c.arm) == ("caption", ALL)]
     stages.run_cells(cells, console)
     return open_model(cells[0].folder), store

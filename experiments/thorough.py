@@ -33,8 +33,8 @@ from diptych.runs.demo.demo import (
     Times,
     arm_settings,
     extract_world,
-    pretrain,
-    pretraining,
+    pretrain_in_ranks,
+    pretraining_recipe,
     run_cells,
 )
 from diptych.runs.demo.measure import measure
@@ -69,7 +69,7 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
     store = extract_world(out, config.demo, times)
     with times.stage("pre-train"):
         pretrained = [
-            pretrain(pretraining(config.demo, seed), store, out / f"pretrain-{seed}")
+            pretrain_in_ranks(pretraining_recipe(config.demo, seed), store, out / f"pretrain-{seed}")
             for seed in range(config.pretrainings)
         ]
     cells = list(_cells(config, store, pretrained, out))

@@ -18,4 +18,4 @@ def learner_of(out: Path, recipe: Recipe, store: Store, model: ModelFolder | Non
 def notes_of(out: Path, recipe: Recipe, store: Store, model: ModelFolder | None = None) -> list[str]:
     """Warnings before the run, but those of its batches."""
     learner = learner_of(out, recipe, store, model)
-    return [*Start.of(model).by(recipe).notes(recipe, learner.store), *learner.notes()]
+    return [*Start.of(model).by(recipe).notes(learner), *learner.notes()]

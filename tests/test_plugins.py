@@ -104,6 +104,9 @@ DIRECTLY = """if True:
     print(said(tiny.add_task, mine))
     print(said(add_task, replace(TASKS["vqa"], title="Mine")))
     print(said(add_system, replace(SYSTEMS["tiny"], title="Mine")))
+    print(said(add_system, replace(SYSTEMS["tiny"], name="other")), "other" in SYSTEMS)
+    print(said(add_system, replace(SYSTEMS["xgpt"], name="other")))
+    print(said(add_system, replace(SYSTEMS["tiny"], name="caption", recipes=())))
     print(TASKS["vqa"].title, SYSTEMS["tiny"].title)
 """
 
@@ -117,6 +120,10 @@ def test_a_name_that_is_taken_is_refused_to_who_adds_directly(tmp_path: Path) ->
         "RecipeError: the tasks mine are there already, added by __main__, and tiny 0.2 adds it too",
         "RecipeError: the tasks vqa are there already, added by Diptych, and __main__ adds it too",
         "RecipeError: the systems tiny are there already, added by tiny 0.2, and __main__ adds it too",
+        "RecipeError: the recipes tiny/small/pretrain are there already, added by tiny 0.2, and __main__ adds it too "
+        "False",
+        "RecipeError: the recipes xgpt/text are there already, added by Diptych, and __main__ adds it too",
+        "RecipeError: the objectives caption are there already, added by Diptych, and __main__ adds it too",
         "Questions Tiny",
     ]
 

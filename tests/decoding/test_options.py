@@ -1,16 +1,23 @@
 """What each way of choosing words does, over the made-up writer, and options that cannot be."""
 
+import inspect
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diptych.api.model import Model
+from diptych.cli import app
 from diptych.models.decoding import DecodingOptions, decode, search
+from diptych.runtime.decoding import SETTINGS
 from diptych.runtime.errors import RecipeError
 from diptych.systems.recipe import parse
+from diptych.tasks import CAPTION
+from tests.attack.outputs import commands
 from tests.decoding.test_search import END, WORDS, Table, pictures
 
 
@@ -152,3 +159,23 @@ def test_a_sample_draws_its_own_words_whichever_batch_it_is_in() -> None:
     assert one[1] == other[1]
     assert one[0] != other[0]
     assert len({tuple(text) for texts in one for text in texts}) > 3
+
+
+VERBS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_is_declared_once(name: str) -> None:
+    """The recipe, a request, the Python API and the command line have its meaning and limits from there."""
+    help, limits = SETTINGS[name]
+    fields = DecodingOptions.model_fields[name], CAPTION.required_interface.request.model_fields[name]
+    assert [field.description for field in fields] == 2 * [f"{help}."]
+    own, asked = ({key: getattr(one, key) for one in field.metadata for key in ("ge", "le") if hasattr(one, key)}
+                  for field in fields)  # fmt: skip
+    assert own == limits
+    assert limits.keys() <= asked.keys(), "a service may narrow a limit"
+    assert asked.get("ge", 0) == limits.get("ge", asked.get("ge", 0))
+    for verb in ("evaluate", "augment"):
+        (option,) = (one for one in VERBS[verb].params if one.name == name)
+        assert option.help == f"{help}; default: the recipe's."
+    assert name in inspect.signature(Model.caption).parameters

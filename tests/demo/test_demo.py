@@ -1,13 +1,23 @@
 """The demo's folder: whose it is."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from diptych.runs.demo.demo import ALL, PRETRAINED, SCRATCH, DemoConfig, arm_settings, claim, demo, pretraining
+from diptych.runs.demo.demo import (
+    ALL,
+    PRETRAINED,
+    SCRATCH,
+    DemoConfig,
+    arm_settings,
+    claim_demo,
+    demo,
+    pretraining_recipe,
+)
 from diptych.runs.demo.systems import tasks_of
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import RecipeError
@@ -15,8 +25,8 @@ from diptych.systems import SYSTEMS, find_recipe
 
 
 def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
-    claim(tmp_path / "demo", DemoConfig())
-    claim(tmp_path / "demo", DemoConfig())
+    claim_demo(tmp_path / "demo", DemoConfig())
+    claim_demo(tmp_path / "demo", DemoConfig())
     with pytest.raises(RecipeError) as refused:
         demo(tmp_path / "demo", DemoConfig.fast(seed=3), Console(quiet=True))
     told = str(refused.value)
@@ -60,6 +70,13 @@ def test_systems_share_a_world_and_have_a_page_each(tmp_path: Path) -> None:
     assert "Statements of 6 test images" in page.read_text()
     assert "chosen for Unified VLP, not for this" in page.read_text()
 
+    shutil.rmtree(out / "vl-bert" / "nlvr")
+    row = out / "vl-bert" / "arms" / "vqa-8-from-scratch-0" / "row.json"
+    row.write_text(json.dumps(json.loads(row.read_text()) | {"calibration": "an error of 3.2"}))
+    demo(out, TINY, quiet, "vl-bert")
+    assert open_model(out / "vl-bert" / "nlvr").weights_checksum == kept.weights_checksum, "what is gone is made again"
+    assert "an error of 3.2" in (out / "vl-bert" / "report.html").read_text()
+
     results = demo(out, TINY, quiet)
     assert set(results["scores"]) == {"caption", "vqa"}
     assert "system" not in results["config"]
@@ -81,7 +98,7 @@ def test_what_each_system_learns() -> None:
     both, reads = ("caption", "vqa"), ("vqa", "nlvr")
     assert told == {"unified-vlp": both, "tden": both, "xgpt": both, "vl-bert": reads, "image-bert": reads}
     for system in SYSTEMS:
-        recipe = pretraining(DemoConfig.fast(), 0, system)
+        recipe = pretraining_recipe(DemoConfig.fast(), 0, system)
         for task in told[system]:
             arm = find_recipe(f"{system}/small/{task}", arm_settings(DemoConfig.fast(), 100, system))
             assert arm.model == recipe.model  # so that one starts from the other

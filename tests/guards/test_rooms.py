@@ -5,6 +5,7 @@ import re
 import runpy
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 from diptych.tasks import TASKS
@@ -58,23 +59,29 @@ TWINS = {
 }
 
 
+def defined(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The public functions with their arguments, and the aliases and classes, of a file."""
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name, args=given):
+                named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+                meaning = ", ".join(one.arg for one in named)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name[:1].isupper() and not name.isupper():
+                meaning = ast.unparse(value)
+            case ast.ClassDef(name=name):
+                meaning = "class"
+            case _:
+                continue
+        if not name.startswith("_"):
+            yield name, meaning
+
+
 def test_a_name_has_one_meaning_in_a_room() -> None:
     """No two public functions, or aliases of types and classes, of one name with different arguments."""
     meanings = defaultdict(set)
     for path, tree in TREES.items():
-        for node in tree.body:
-            match node:
-                case ast.FunctionDef(name=name, args=given):
-                    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-                    meaning = ", ".join(one.arg for one in named)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name[:1].isupper() and not name.isupper():
-                    meaning = ast.unparse(value)
-                case ast.ClassDef(name=name):
-                    meaning = "class"
-                case _:
-                    continue
-            if not name.startswith("_"):
-                meanings[path.relative_to(PACKAGE).parts[0], name].add(meaning)
+        for name, meaning in defined(tree):
+            meanings[path.relative_to(PACKAGE).parts[0], name].add(meaning)
     assert {key for key, found in meanings.items() if len(found) > 1} == TWINS.keys()
 
 
@@ -120,3 +127,34 @@ def test_runs_ask_their_start_and_guess_nothing() -> None:
     calls = [node for node in of_runs if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     asked = {(ast.unparse(one.func), len(one.args)): ast.unparse(one) for one in calls}
     assert not [text for (name, count), text in asked.items() if name == "hasattr" or (name, count) == ("getattr", 3)]
+
+
+DOORS = {"api", "cli", "plugin"}  # verbs have the names of what they do
+MEETING = {
+    "Tokens": "a text's tokens as the metrics read them, and the tokeniser",
+}
+
+
+def test_a_name_has_one_meaning_where_two_rooms_meet() -> None:
+    """Of two names alike with different arguments no file can see both: neither imports the other, nor a third both."""
+    seen: dict[Path, set[str]] = {}
+    meanings: dict[str, list[tuple[Path, str]]] = defaultdict(list)
+    for path, tree in TREES.items():
+        if (room := path.relative_to(PACKAGE).parts[0]) in DOORS:
+            continue
+        imported = (node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
+        seen[path] = {*imported, module_of(path)}
+        for name, meaning in defined(tree):
+            if (room, name) not in TWINS and not meaning.startswith("TypeVar"):
+                meanings[name].append((path, meaning))
+    met = {
+        name
+        for name, found in meanings.items()
+        for (one, first), (other, second) in combinations(found, 2)
+        if first != second and any({module_of(one), module_of(other)} <= modules for modules in seen.values())
+    }
+    assert met == MEETING.keys()
+
+
+def module_of(path: Path) -> str:
+    return ".".join(("diptych", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from tokenizers import Tokenizer
 
-from diptych.data.store.tokens import SPACE, SPECIAL, Kind, Tokens
+from diptych.data.store.tokens import SPACE, SPECIAL, Pieces, Tokens
 from diptych.runtime.errors import CheckpointError, DataError
 
 TEXTS = ["A red kite over the beach", "the boy holds an umbrella", "two dogs run near the bench", "Isn't it blue?"] * 3
@@ -31,11 +31,11 @@ def test_an_unknown_letter_is_seen_as_unknown() -> None:
 @pytest.mark.slow
 def test_the_same_texts_give_the_same_ids_in_another_process() -> None:
     """The library's trainer breaks ties by hash order, which differs between processes."""
-    code = f"from diptych.data.store.tokens import Tokens; texts, kinds = {TEXTS!r}, {get_args(Kind)!r}\n"
+    code = f"from diptych.data.store.tokens import Tokens; texts, kinds = {TEXTS!r}, {get_args(Pieces)!r}\n"
     code += "for kind in kinds: print(Tokens.train(texts, 90, kind=kind).to_json())"
     command = [sys.executable, "-c", code]  # an interpreter: its hash seed
     runs = {subprocess.run(command, capture_output=True, check=True).stdout for _ in range(2)}
-    assert runs == {"".join(f"{Tokens.train(TEXTS, 90, kind=kind).to_json()}\n" for kind in get_args(Kind)).encode()}
+    assert runs == {"".join(f"{Tokens.train(TEXTS, 90, kind=kind).to_json()}\n" for kind in get_args(Pieces)).encode()}
 
 
 def test_saving_keeps_everything(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_bpe_cuts_what_it_does_not_know_into_pieces() -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
-def test_a_word_without_an_end_is_not_learnt_from(kind: Kind) -> None:
+def test_a_word_without_an_end_is_not_learnt_from(kind: Pieces) -> None:
     """Learning from one of three million letters took hours. A text without spaces, as Chinese has, is no such word."""
     plain = [*TEXTS, "狗" * 300]
     found = Tokens.train(plain, 200, kind=kind)

@@ -18,7 +18,7 @@ from diptych.cli import run_verb
 from diptych.data.formats import table as formats
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
-from diptych.mining.keep.writing import write_tars
+from diptych.mining.keep.tars import write_tars
 from diptych.mining.layout import RunLayout
 from diptych.mining.settings import MiningSettings, changed, checked
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
@@ -123,9 +123,17 @@ def test_pictures_with_captions_tars_and_addresses_are_inputs_too(
     out, told = mined
     layout = RunLayout(out)
     kept = sorted((row for row in funnel.decisions(layout) if row["kept"] is not None), key=lambda row: row["sha256"])
-    from_lines = run(tmp_path / "lines", write_lines(out, tmp_path / "mine.jsonl"))
+    foreign = tmp_path / "lines" / "records" / "mine.jsonl"
+    from_lines = run(tmp_path / "lines", write_lines(out, tmp_path / "mine.jsonl"), tars=tmp_path / "tars-of-lines")
     assert from_lines["kept"] == told["kept"]
-    write_tars(tmp_path / "tars", layout, [row | {"blob": "", "offset": 0} for row in kept], "x")
+    foreign.write_text("no record\n")
+    for folder, of in ((tmp_path / "tars", layout), (tmp_path / "tars-of-lines", RunLayout(tmp_path / "lines"))):
+        write_tars(folder, of)
+        lines = map(json.loads, (of.records / "00000.jsonl").read_text().splitlines())
+        with tarfile.open(folder / "00000.tar") as tar:
+            written = [json.load(tar.extractfile(name)) for name in tar.getnames() if name.endswith(".json")]
+        wanted = [(line["sha256"], line["captions"][0], line["score"]) for line in lines]
+        assert [(one["sha256"], one["caption"], one["score"]) for one in written] == wanted
     with tarfile.open(tmp_path / "tars" / "00000.tar") as tar:
         names = tar.getnames()
     assert names[:3] == [f"000000000.{kept[0]['type']}", "000000000.txt", "000000000.json"]

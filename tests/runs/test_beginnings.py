@@ -105,7 +105,9 @@ def test_what_a_paper_begins_from_is_asked_for_with_the_way_to_get_it(tmp_path: 
     with pytest.raises(RecipeError, match=r"diptych pretrain xgpt/text --out TEXT, then --model TEXT"):
         learner_of(tmp_path / "run", find_recipe("xgpt/pretrain"), store)
     anew = find_recipe("vl-bert/vqa", ["init=none"])
-    assert learner_of(tmp_path / "run", anew, store).records
+    learner = learner_of(tmp_path / "run", anew, store)
+    assert learner.records
+    assert learner.check() is learner.architecture
     assert type(Start.of(None).by(anew)) is Nothing, "random weights"
     assert fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain")).init is None
 

@@ -7,7 +7,7 @@ import pytest
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import Tokens
 from diptych.runs.run_folder import RunFolder
-from diptych.runs.words import keep_tokens, tokens_of_run
+from diptych.runs.words import note_tokens, tokens_of_run
 from diptych.runtime.errors import CheckpointError
 from diptych.systems import find_recipe
 from tests.loading.conftest import CONTRACT, record
@@ -19,7 +19,8 @@ def test_a_flipped_bit_of_a_runs_tokeniser_is_seen(tmp_path: Path) -> None:
     store, recipe, out = Store(tmp_path / "store"), find_recipe("unified-vlp/small/pretrain"), tmp_path / "run"
     out.mkdir()
     tokens = Tokens.train(["a dog and a cat"] * 9, 40)
-    keep_tokens(tokens, out)
+    tokens.save(out)
+    note_tokens(out)
     folder = RunFolder(out, recipe, before=recipe)
     assert tokens_of_run(folder, store).to_json() == tokens.to_json()
     content = (out / "tokenizer.json").read_bytes()

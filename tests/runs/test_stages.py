@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from diptych.runs.start import Nothing, Trained
 from diptych.runtime.errors import DataError, RecipeError, Stopped
 from diptych.systems import RECIPES, STAGED, find_stages
 from diptych.systems.stages import Stages
+from diptych.training.ranks import Ranks
 from tests import toy
 
 STAGES = "image-bert/small/pretrain/web-then-train"
@@ -60,6 +62,27 @@ def test_a_stage_begins_from_the_one_before(tmp_path):
     assert (tmp_path / "out" / "stage-1" / "metrics.jsonl").read_text() == before
     with pytest.raises(RecipeError, match=r"stage-2 holds a run of another recipe"):
         open_stages(find_stages(STAGES, TINY), tmp_path / "out")
+
+
+def test_the_ranks_join_once_and_the_first_writes_the_model(tmp_path, monkeypatch):
+    """A join a stage would let a rank begin the second while another saves the first."""
+    data, seen = store(tmp_path / "store", *["web"] * 8, *["train"] * 8), []
+
+    @contextmanager
+    def join_as_second(device):
+        seen.append("join")
+        yield Ranks(1, 2, device)
+        seen.append("leave")
+
+    def run_and_note(folder, *rest):
+        seen.append(folder.path.name)
+        return run_in(folder, *rest)
+
+    monkeypatch.setattr("diptych.runs.stages.join_ranks", join_as_second)
+    monkeypatch.setattr("diptych.runs.stages.run_in", run_and_note)
+    run_stages(open_stages(find_stages(STAGES, TINY), tmp_path / "out"), data, Nothing(), QUIET)
+    assert seen == ["join", "stage-1", "stage-2", "leave"]
+    assert not (tmp_path / "out" / "model").exists()
 
 
 def test_a_stage_that_was_stopped_goes_on(tmp_path, monkeypatch):

@@ -13,7 +13,17 @@ from toy import ToyModel, lines, toy_train, weights_hash
 
 from diptych.runtime.errors import CheckpointError, TrainingError
 from diptych.training import checkpoint as checkpoints
-from diptych.training.checkpoint import Checkpoint, folder_of, load, mean_of, prune, save, save_weights, steps_in, sweep
+from diptych.training.checkpoint import (
+    Checkpoint,
+    folder_of,
+    load,
+    mean_of,
+    prune,
+    remove_unfinished,
+    save,
+    save_weights,
+    steps_in,
+)
 
 
 def made(step: int = 3, value: float = 1.0) -> Checkpoint:
@@ -141,7 +151,7 @@ def test_leftovers_are_swept(tmp_path):
     save(tmp_path, made())
     (tmp_path / ".saving-step-00000004").mkdir()
     (tmp_path / ".saving-step-00000004" / "model.safetensors").write_bytes(b"half")
-    sweep(tmp_path)
+    remove_unfinished(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 

@@ -24,7 +24,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedErro
 from diptych.runtime.plugins import load_plugins
 from diptych.serving.predictor import Predictor
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
-from diptych.tasks.caption import explain
+from diptych.tasks.caption import explain_caption
 from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
@@ -98,6 +98,9 @@ class Model(Mapped):
         beams: int | None = None,
         min_words: int | None = None,
         max_words: int | None = None,
+        length_bonus: float | None = None,
+        length_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
         sample: bool = False,
         temperature: float | None = None,
         top_k: int | None = None,
@@ -111,6 +114,8 @@ class Model(Mapped):
             captions: of each image, 1 to 16; the further ones are `.others` (beams, or drawn captions).
             beams: of beam search, 1 to 16; 1 is greedy. What is None is as in the model's recipe.
             min_words, max_words: of a caption, its end counted as one.
+            length_bonus, length_penalty: what length adds to a beam's score, and the power that divides it.
+            no_repeat_ngram: number of words in a row that no caption repeats.
             sample: draw words at random, as `temperature`, `top_k` or `top_p` do, which shape the draw.
             seed: of the draw; None continues torch's generator.
 
@@ -123,6 +128,7 @@ class Model(Mapped):
         ['Caption', 'Caption']
         """
         given: dict[str, Any] = {"captions": captions, "beams": beams, "min_words": min_words, "max_words": max_words}
+        given |= {"length_bonus": length_bonus, "length_penalty": length_penalty, "no_repeat_ngram": no_repeat_ngram}
         given |= {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed or 0}
         request = validated(CAPTION.required_interface.request, given, "caption")
 
@@ -147,7 +153,7 @@ class Model(Mapped):
         3
         """
         ((record, _),) = self._seen([(None, image)])
-        shown = explain(self.predictor.task_model(CAPTION), record, str(caption))
+        shown = explain_caption(self.predictor.task_model(CAPTION), record, str(caption))
         return Explained(**dict(shown))
 
     @per_text(Answer)
@@ -336,7 +342,7 @@ class Model(Mapped):
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
 
-        hub.check_name(repository)
+        hub.check_repository(repository)
         folder = self.predictor.folder
         for line in hub.private_paths(folder):
             warnings.warn(f"recipe.json names a path of this machine, which will be public: {line}", stacklevel=2)

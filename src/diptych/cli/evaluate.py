@@ -20,7 +20,6 @@ from diptych.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from diptych.data.store.store import Store
-    from diptych.models.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
     from diptych.tasks.scores import Scores
 
@@ -118,9 +117,8 @@ def evaluate(
     from diptych.runs.evaluation.evaluate import score_model
 
     with scored.opened(computing) as (model, store):
-        decoding = _decoding(writing, model)
         done = score_model(
-            model, store, scored.split, extra_metrics or (), task, decoding=decoding, console=console(),
+            model, store, scored.split, extra_metrics or (), task, decoding=writing.over(model), console=console(),
             without_images=without_images,
         )  # fmt: skip
     scored.report(model, *done, as_json)
@@ -141,8 +139,7 @@ def submit(
     from diptych.runs.evaluation.submit import submit as write_predictions
 
     with scored.opened(computing) as (model, store):
-        decoding = _decoding(writing, model)
-        print(write_predictions(model, store, scored.split, format, scored.out, decoding, console()))
+        print(write_predictions(model, store, scored.split, format, scored.out, writing.over(model), console()))
 
 
 @app.command(rich_help_panel=USE)
@@ -220,14 +217,6 @@ def score(
     _print_scores(
         score_file(results, references, questions, annotations, training, extra_metrics, allow_missing), {}, as_json
     )
-
-
-def _decoding(writing: WritingOptions, model: ModelFolder) -> DecodingOptions | None:
-    """Return the decoding options that were given with the recipe's for the others; None if none was given."""
-    from diptych.models.decoding import DecodingOptions
-
-    usual = model.recipe.decoding if model.recipe is not None else DecodingOptions()
-    return writing.options(usual) if writing.is_given else None
 
 
 def _print_scores(scores: Scores, of: dict[str, Any], as_json: bool) -> None:

@@ -5,38 +5,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from typer import Option
 from typer.models import OptionInfo
 
 from diptych.cli.app import LARGEST_SEED, Device, Precise, Revision
+from diptych.runtime.decoding import SETTINGS
 
 if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
+    from diptych.runs.folder import ModelFolder
 
 DECODING = "Decoding"  # the panel of its options in help
-Beams = Annotated[int | None, Option(min=1, help="Beams of the search, 1 being greedy; default: the recipe's.")]
-LengthBonus = Annotated[
-    float | None, Option(help="Number added to a beam's log-probability for each word; default: the recipe's.")
-]
-LengthPenalty = Annotated[
-    float | None, Option(help="Power of the length that divides a beam's log-probability; default: the recipe's.")
-]
-Temperature = Annotated[
-    float | None,
-    Option(
-        help="Sample words at random at this temperature: 1 as the model weighs them, below 1 the likely more often."
-    ),
-]
-TopK = Annotated[int | None, Option(help="Sample each word at random from this many likeliest ones.")]
-TopP = Annotated[float | None, Option(help="Sample each word at random from the likeliest of this total share.")]
-DrawSeed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="Seed of the sampled words.")]
-MinWords = Annotated[int | None, Option(help="Fewest words of a caption; default: the recipe's.")]
-MaxWords = Annotated[int | None, Option(help="Most words of a caption, its end counted as one; default: the recipe's.")]
-NoRepeatNgram = Annotated[
-    int | None, Option(min=1, metavar="N", help="Never repeat N words in a row in a caption; default: the recipe's.")
-]
+
+
+def _setting(name: str) -> Any:
+    """Return the option of a setting of decoding; None, which is not given, is the recipe's."""
+    help, limits = SETTINGS[name]
+    least = limits.get("ge")
+    return Option(None, min=least if isinstance(least, int) else None, help=f"{help}; default: the recipe's.")
 
 
 @dataclass(frozen=True)
@@ -44,21 +32,16 @@ class WritingOptions:
     """Options of decoding captions; the recipe sets what is not given. docs/your-own-data.md has examples."""
 
     panel: ClassVar[str] = DECODING
-    beams: Beams = None
-    length_bonus: LengthBonus = None
-    length_penalty: LengthPenalty = None
-    temperature: Temperature = None
-    top_k: TopK = None
-    top_p: TopP = None
-    seed: DrawSeed = 0
-    min_words: MinWords = None
-    max_words: MaxWords = None
-    no_repeat_ngram: NoRepeatNgram = None
-
-    @property
-    def is_given(self) -> bool:
-        """True if any option was given, so that decoding differs from the recipe."""
-        return bool(self.given)
+    beams: int | None = _setting("beams")
+    length_bonus: float | None = _setting("length_bonus")
+    length_penalty: float | None = _setting("length_penalty")
+    temperature: float | None = _setting("temperature")
+    top_k: int | None = _setting("top_k")
+    top_p: float | None = _setting("top_p")
+    seed: int = Option(0, min=0, max=LARGEST_SEED, help="Seed of the sampled words.")
+    min_words: int | None = _setting("min_words")
+    max_words: int | None = _setting("max_words")
+    no_repeat_ngram: int | None = _setting("no_repeat_ngram")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -66,14 +49,16 @@ class WritingOptions:
         values = {name: value for name, value in vars(self).items() if name != "seed"}
         return {name: value for name, value in values.items() if value is not None}
 
-    def options(self, usual: DecodingOptions, captions: int = 1) -> DecodingOptions:
-        """Return `usual` (the recipe's options) with the given ones replaced, and set the seed of sampling."""
+    def over(self, model: ModelFolder) -> DecodingOptions | None:
+        """Return the model's options with the given ones, and set the seed of sampling; None if none was given."""
+        if not self.given:
+            return None
         import torch
 
         from diptych.models.decoding.chosen import chosen_decoding
 
         torch.manual_seed(self.seed)
-        return chosen_decoding(usual, captions, **self.given)
+        return chosen_decoding(model.decoding, 1, **self.given)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def push(
     from diptych.serving import hub
     from diptych.serving.card import Publisher, model_card
 
-    hub.check_name(repository)
+    hub.check_repository(repository)
     target = out or Path(repository.partition("/")[2])
     if dry_run:
         hold(target, "card", temporary=False)

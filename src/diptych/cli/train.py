@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -27,27 +28,18 @@ from diptych.cli.app import (
     hold,
     open_folder,
 )
-from diptych.cli.groups import (
-    Beams,
-    ComputingOptions,
-    DrawSeed,
-    MaxWords,
-    MinWords,
-    NoRepeatNgram,
-    Temperature,
-    TopK,
-    TopP,
-    grouped,
-)
+from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
 from diptych.cli.outputs import OutFolder
 from diptych.runtime.errors import RecipeError
 
 if TYPE_CHECKING:
     from diptych.api.job import Options
     from diptych.api.run import Run
-    from diptych.models.decoding import DecodingOptions
 
-_SYSTEMS = "image-bert, tden, unified-vlp, vl-bert, xgpt"  # importing the table would slow --help down
+# Each system is a folder of their room, which importing the table of them would load, and torch with it.
+_SYSTEMS = ", ".join(
+    one.name.replace("_", "-") for one in iter_modules([str(Path(__file__).parents[1] / "systems")]) if one.ispkg
+)
 
 
 @dataclass(frozen=True)
@@ -166,26 +158,6 @@ def finetune(
     given.report(job.run())
 
 
-@dataclass(frozen=True)
-class SamplingOptions:
-    """Options of sampling new captions; the recipe sets what is not given."""
-
-    beams: Beams = None
-    temperature: Temperature = None
-    top_k: TopK = None
-    top_p: TopP = None
-    min_words: MinWords = None
-    max_words: MaxWords = None
-    no_repeat_ngram: NoRepeatNgram = None
-
-    def options(self, usual: DecodingOptions, captions: int) -> DecodingOptions:
-        """Return options of sampling (by default nucleus sampling with top_p 0.9), or of beam search with --beams."""
-        from diptych.models.decoding.chosen import chosen_decoding
-
-        free = self.beams is None and self.top_k is None and self.top_p is None
-        return chosen_decoding(usual, captions, self.beams is None, **vars(self) | ({"top_p": 0.9} if free else {}))
-
-
 @app.command(rich_help_panel=DATA)
 @grouped
 def augment(
@@ -197,13 +169,12 @@ def augment(
     model: Model,
     num_captions: int = Option(2, min=1, help="Most new captions of each image."),
     split: str = Option("train", help="Split whose records get new captions; the others are copied."),
-    drawing: SamplingOptions,
-    seed: DrawSeed = 0,
+    writing: WritingOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Write new captions for a training set, sampled, or with --beams the likeliest."""
+    """Write new captions for a training set, sampled (by default with top_p 0.9), or with --beams the likeliest."""
     from diptych.data.store.store import Store
-    from diptych.models.decoding import DecodingOptions
+    from diptych.models.decoding.chosen import chosen_decoding
     from diptych.runs.evaluation.augment import SPARE
     from diptych.runs.evaluation.augment import augment as write_captions
     from diptych.tasks.caption import CAPTION
@@ -211,6 +182,6 @@ def augment(
     start = open_folder(model, **vars(computing))
     CAPTION.check_offered(start.model, None if start.recipe is None else start.recipe.task, start.folder)
     hold(out, "store")
-    usual = start.recipe.decoding if start.recipe is not None else DecodingOptions()
-    decoding = drawing.options(usual, SPARE * num_captions)
-    print(f"{write_captions(start, Store(store), out, num_captions, decoding, split, seed).summary()}; {out}")
+    given = writing.given if writing.given.keys() & {"beams", "top_k", "top_p"} else {"top_p": 0.9} | writing.given
+    decoding = chosen_decoding(start.decoding, SPARE * num_captions, writing.beams is None, **given)
+    print(f"{write_captions(start, Store(store), out, num_captions, decoding, split, writing.seed).summary()}; {out}")

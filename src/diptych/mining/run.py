@@ -13,6 +13,7 @@ from diptych.mining.job import MiningJob
 from diptych.mining.judge.decode import DecodeStage
 from diptych.mining.judge.scoring import Scorer
 from diptych.mining.keep.joining import ScoreStage
+from diptych.mining.keep.tars import write_tars
 from diptych.mining.keep.writing import KeepStage
 from diptych.mining.layout import STAGES, RunLayout
 from diptych.mining.lists import lists_of
@@ -79,7 +80,10 @@ class Mine:
             joined = ScoreStage(job, self.scorer, self.load_scorer).run(pages, indexes, measured)
             if self.until == "score":
                 return None
-            return KeepStage(job, self.tars, self.write_page).run(pages, indexes, joined)
+            numbers = KeepStage(job, self.write_page).run(pages, indexes, joined)
+            if self.tars is not None:
+                write_tars(self.tars, job.layout)
+            return numbers
 
     def _begin(self, sources: Sequence[inputs.MiningInput]) -> MiningJob:
         """Write mine.json. Raises RecipeError if the folder was begun with other settings, with the difference."""

@@ -32,6 +32,7 @@ from diptych.data.store.store import DETECTOR
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig, SystemModel
+from diptych.models.decoding import DecodingOptions
 from diptych.models.weights import load_into
 from diptych.runs.familiarity import FILE as FAMILIAR
 from diptych.runs.familiarity import Familiarity
@@ -158,6 +159,11 @@ class ModelFolder:
     def untrained(self) -> bool:
         """True if the model was imported and not trained since."""
         return self.architecture.imported
+
+    @property
+    def decoding(self) -> DecodingOptions:
+        """How its recipe decodes; greedily without a recipe."""
+        return DecodingOptions() if self.recipe is None else self.recipe.decoding
 
     @property
     def calibration(self) -> str | None:

@@ -50,8 +50,11 @@ class Learner:
     records: list[int]  # numbers of the training records in the store
     held_out: list[int]  # numbers of the validation records that have queries of the task; may be empty
 
-    def check(self) -> None:
-        """Raise RecipeError or DataError if recipe, texts and data do not go together, or the model lacks room."""
+    def check(self) -> Architecture:
+        """Return the shape of the model.
+
+        Raises RecipeError or DataError if recipe, texts and data do not go together, or the model lacks room.
+        """
         recipe, spec = self.recipe, self.spec
         if not recipe.data.images and spec.scoring.baseline_regions:
             raise RecipeError(
@@ -73,7 +76,7 @@ class Learner:
                 f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), which take turns with whole batches; "
                 "train on data.text in a separate stage (xgpt/text), and start from its model with --model"
             )
-        assert self.architecture.heads, "it raises what fits neither the data nor the sizes"
+        return self.architecture
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -232,13 +235,13 @@ class Learner:
 class RewardedLearner(Learner):
     """Self-critical training (SCST): captions sampled from the model are scored against those of people."""
 
-    def check(self) -> None:
+    def check(self) -> Architecture:
         recipe = self.recipe
         if recipe.task != CAPTION.name:
             raise RecipeError(f"self-critical training rewards captions, not {recipe.task}; set task={CAPTION.name}")
         if recipe.training.distributed == "fsdp":
             raise RecipeError("self-critical training writes within a step, fsdp cannot; set training.distributed=ddp")
-        super().check()
+        return super().check()
 
     @property
     def objectives(self) -> SelfCriticalObjectives:

@@ -18,15 +18,17 @@ from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start
 from diptych.runs.tasks import shown_to
 from diptych.runs.validation import calibration, validation
-from diptych.runs.words import keep_tokens
+from diptych.runs.words import note_tokens
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.recipe import Recipe
-from diptych.training import Result, TrainingConfig, train
+from diptych.training import Result, train
 from diptych.training.trainer import OnLog
+
+UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # `training` with nothing to validate on
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,20 @@ def run_in(
         tell(console, note)
 
     batches, validate = learner.batches(), validation(learner, console)
-    for note in (*folder.notes(), *start.notes(recipe, learner.store), *learner.notes(), *learner.left_out(batches)):
+    for note in (*folder.notes(), *start.notes(learner), *learner.notes(), *learner.left_out(batches)):
         tell(console, note)
 
     def take_folder() -> None:
         folder.claim()
-        keep_tokens(learner.tokens, out)
+        learner.tokens.save(out)
+        note_tokens(out)
 
     result = train(
         model,
         learner.schedule,
         batches,
         optimizer=recipe.optimizer,
-        training=recipe.training if validate else _without_validation(recipe.training),
+        training=recipe.training if validate else derive(recipe.training, **UNVALIDATED),
         folder=out,
         validate=validate,
         score=learner.spec.training.watched if validate else None,
@@ -98,10 +101,6 @@ def learner_of(folder: RunFolder, store: Store, start: Start) -> Learner:
     learner = make_learner(recipe, store, tokens, answers, folder.path)
     learner.check()
     return learner
-
-
-def _without_validation(training: TrainingConfig) -> TrainingConfig:
-    return derive(training, validate_every=None, patience=None, average_best=1)
 
 
 def _save(learner: Learner, start: Start, result: Result, console: Console) -> ModelFolder:

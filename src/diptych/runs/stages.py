@@ -17,10 +17,12 @@ from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
 from diptych.runs.run import run_in
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start, Trained
+from diptych.runtime.devices import choose_device
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.systems.recipe import Recipe
 from diptych.systems.stages import Stages
+from diptych.training.ranks import join_ranks
 from diptych.training.trainer import OnLog
 
 
@@ -34,17 +36,21 @@ def run_stages(
     folders: Sequence[RunFolder], store: Store, start: Start, console: Console | None = None,
     on_log: OnLog | None = None,
 ) -> ModelFolder:  # fmt: skip
-    """Train all stages in their folders and return the last model. A stage that was stopped resumes."""
+    """Train all stages in their folders and return the last model. A stage that was stopped resumes.
+
+    The ranks join once, around all stages, and the first writes the model.
+    """
     console = console or make_console()
     if len(folders) == 1:
         return run_in(folders[0], store, start, console, on_log).model
-    for number, folder in enumerate(folders, start=1):
-        ended = folder.resumes and _ended(folder)
-        before = ", ended before" if ended else ""
-        tell(console, f"stage {number} of {len(folders)}: {folder.recipe.data.split}{before}")
-        model = open_model(folder.path) if ended else run_in(folder, store, start, console, on_log).model
-        start = Trained(model)
-    return model.save(folders[-1].path.parent / INNER)
+    with join_ranks(choose_device(folders[0].recipe.training.device)) as ranks:
+        for number, folder in enumerate(folders, start=1):
+            ended = folder.resumes and _ended(folder)
+            before = ", ended before" if ended else ""
+            tell(console, f"stage {number} of {len(folders)}: {folder.recipe.data.split}{before}")
+            model = open_model(folder.path) if ended else run_in(folder, store, start, console, on_log).model
+            start = Trained(model)
+        return model.save(folders[-1].path.parent / INNER) if ranks.first else model
 
 
 def _ended(folder: RunFolder) -> bool:

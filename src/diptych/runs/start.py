@@ -25,7 +25,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.systems import RECIPES, SYSTEMS, hindrance
 from diptych.systems.recipe import Recipe
-from diptych.tasks import TaskSpec, find_task
+from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
@@ -81,8 +81,9 @@ class Start:
         """Return the tokeniser of a run from here."""
         return tokens_of_run(folder, store)
 
-    def notes(self, recipe: Recipe, store: Store) -> Iterator[str]:
+    def notes(self, learner: Learner) -> Iterator[str]:
         """Yield warnings before the run."""
+        recipe, store = learner.recipe, learner.store
         if store.contract.weights and store.detector() is None:
             yield f"{store.folder} has no detector, so the model will read features only; extract again to add it"
         frozen = recipe.model.frozen_stages
@@ -189,14 +190,14 @@ class Trained(Start):
                 )
         return self.model.tokens
 
-    def notes(self, recipe: Recipe, store: Store) -> Iterator[str]:
-        spec = find_task(recipe.task)
-        if unknown := unknown_words(self.model.tokens, store, recipe.data.split, {spec.field, *spec.also}):
+    def notes(self, learner: Learner) -> Iterator[str]:
+        spec, data = learner.spec, learner.recipe.data
+        if unknown := unknown_words(learner.tokens, learner.store, data.split, {spec.field, *spec.also}):
             shown = ", ".join(f"{word[:30]} ({count})" for word, count in unknown.most_common(5))
             yield (
                 f"warning: {self.source} has no tokens for words of the training texts: {shown}; "
                 "it reads and writes them as [UNK]; to learn your words, start without a model: --from-scratch "
-                f"--recipe {recipe.name}"
+                f"--recipe {learner.recipe.name}"
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:

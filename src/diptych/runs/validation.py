@@ -1,11 +1,13 @@
 """What a run measures on its held-out records: validation scores, and the calibration of answers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from rich.console import Console
 from torch import nn
 
+from diptych.core import Record, Task
 from diptych.data.store.loader import Loader
 from diptych.models import SystemModel
 from diptych.objectives import Schedule
@@ -40,8 +42,8 @@ def validation(learner: Learner, console: Console) -> Validate | None:
         console.print(left_out(damaged, "validation"), markup=False)
     if training.validation is not None:
         task, records = training.validation(task, records)
-    with_pixels = learner.with_pixels
-    return lambda module, _: task.score(predict_records(task, module, records, with_pixels=with_pixels), records)
+    predict = _predict_held_out(learner, records)
+    return lambda module, _: task.score(predict(task, module), records)
 
 
 @torch.no_grad()
@@ -60,8 +62,15 @@ def _likelihood(module: nn.Module, batches: Loader, schedule: Schedule) -> float
 
 def calibration(learner: Learner, model: SystemModel) -> Calibration | None:
     """Fit the temperature of answers on the held-out records, where the task has one."""
-    calibrate, with_pixels = learner.spec.training.calibrate, learner.with_pixels
+    calibrate = learner.spec.training.calibrate
     if calibrate is None or learner.answers is None or not learner.held_out:
         return None
     records, _ = learner.held_out_records
-    return calibrate(learner.task, lambda task: predict_records(task, model, records, with_pixels=with_pixels), records)
+    predict = _predict_held_out(learner, records)
+    return calibrate(learner.task, lambda task: predict(task, model), records)
+
+
+def _predict_held_out(learner: Learner, records: list[Record]) -> Callable[[Task, nn.Module], list[dict[str, Any]]]:
+    """Return what predicts for the records by a task and a model."""
+    with_pixels = learner.with_pixels
+    return lambda task, model: predict_records(task, model, records, with_pixels=with_pixels)

@@ -79,9 +79,8 @@ def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
     return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
 
 
-def keep_tokens(tokens: Tokens, out: Path) -> None:
-    """Save the tokeniser in the run's folder, with a checksum: a changed file would give other ids on resumption."""
-    tokens.save(out)
+def note_tokens(out: Path) -> None:
+    """Write a checksum of the tokeniser in a run's folder: a changed file would give other ids on resumption."""
     write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
 
 

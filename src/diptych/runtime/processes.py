@@ -74,20 +74,27 @@ class PoolContext(WorkerContext):
     Process = PoolProcess
 
 
-def process_context(loaded: Sequence[str] = LOADED_ONCE) -> WorkerContext:
+def process_context() -> WorkerContext:
     """The context that starts processes: from a fork server that has loaded libraries once, else by spawning.
 
-    Neither inherits the threads of this process. The server keeps the environment that it started in. `loaded` matters
-    only when the server starts: torch alone is 0.4 GB.
+    Neither inherits the threads of this process. The server keeps the environment that it started in.
+    """
+    begin_loading()
+    return WorkerContext()
+
+
+def begin_loading(loaded: Sequence[str] = LOADED_ONCE) -> None:
+    """Start the fork server, which loads these modules while this process does something else.
+
+    `loaded` matters only when the server starts: torch alone is 0.4 GB.
     """
     # DDP warns if it searches for unused heads and there are none.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # oneDNN keeps code for 1,024 shapes, 0.4 GB if lengths vary between batches; with 64 it compiles much again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
-    context = WorkerContext()
     if _METHOD == "spawn":
-        return context
-    context.set_forkserver_preload(list(loaded))
+        return
+    WorkerContext().set_forkserver_preload(list(loaded))
     if current_thread() is main_thread():
         # Signals go to the whole process group. The server and its children ignore them until they set a handler.
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -96,7 +103,6 @@ def process_context(loaded: Sequence[str] = LOADED_ONCE) -> WorkerContext:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-    return context
 
 
 def torchrun_processes() -> int:
@@ -117,13 +123,6 @@ def torchrun_processes() -> int:
     return int(os.environ["WORLD_SIZE"])
 
 
-def begin_loading() -> None:
-    """Start the fork server, which loads its modules while this process does something else."""
-    process_context()
-    if _METHOD == "forkserver":
-        forkserver.ensure_running()
-
-
 def map_in_processes(
     work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] = LOADED_ONCE
 ) -> Generator[Made, None, None]:
@@ -138,7 +137,7 @@ def map_in_processes(
         yield from map(work, pieces)
         return
     left = iter(pieces)
-    process_context(loaded)
+    begin_loading(loaded)
     pool = ProcessPoolExecutor(processes, PoolContext(), initializer=_begin)
     waiting: deque[Future[Made]] = deque()
     try:

@@ -56,7 +56,7 @@ def _is_ours(config: Path, name: str) -> bool:
     return settings.get("system") in SYSTEMS
 
 
-def check_name(repository: str) -> None:
+def check_repository(repository: str) -> None:
     """Raise RecipeError unless the name is user/name."""
     if not NAME.fullmatch(repository):
         raise RecipeError(f"{repository!r} is not a name on the hub; wanted user/name, such as me/kites-caption")

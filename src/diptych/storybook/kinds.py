@@ -13,7 +13,6 @@ SIZES: Mapping[str, float] = {"small": 0.72, "medium": 1.0, "big": 1.36}  # scal
 PLACES = ("park", "beach", "street", "room")
 PARK, BEACH, STREET, ROOM = PLACES
 HORIZON: Mapping[str, float] = {PARK: 84, BEACH: 96, STREET: 92, ROOM: 104}  # y at which the ground starts
-OUTDOORS = (PARK, BEACH, STREET)
 
 
 class Kind(Struct, frozen=True):

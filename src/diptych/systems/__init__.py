@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from diptych.models import HEADS
 from diptych.models.heads import label_head
@@ -32,15 +32,17 @@ __all__ = [
 LISTED = "`diptych recipes` lists all"
 RECIPES: dict[str, Preset] = {}
 STAGED: dict[str, StagedPreset] = {}  # recipes of several stages
-_ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems` or `tasks` and name
+_ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems`, `tasks`, `recipes` or `objectives` and name
 
 
 def add_system(system: System) -> None:
     """Add a system with its objectives and recipes, and a small recipe for each task that it can learn.
 
-    A module that adds it again replaces it. Raises RecipeError for the name of another's system.
+    A module that adds it again replaces it. Raises RecipeError for the name of another's system, recipe or objectives.
     """
-    _note_owner("systems", system.name, SYSTEMS)
+    _note_owner("systems", [system.name], SYSTEMS)
+    _note_owner("recipes", [preset.name for preset in system.recipes], RECIPES.keys() | STAGED.keys())
+    _note_owner("objectives", [system.name], OBJECTIVES)
     SYSTEMS[system.name] = system
     OBJECTIVES[system.name] = system.objectives
     for preset in system.recipes:
@@ -56,24 +58,27 @@ def add_system(system: System) -> None:
 def add_task(spec: TaskSpec) -> None:
     """Add a task, its objectives, and a small recipe for each system that can learn it.
 
-    A module that adds it again replaces it. Raises RecipeError for the name of another's task.
+    A module that adds it again replaces it. Raises RecipeError for the name of another's task or objectives.
     """
-    _note_owner("tasks", spec.name, TASKS)
+    _note_owner("tasks", [spec.name], TASKS)
+    kinds = {kind.model_fields["kind"].default: kind for kind in spec.training.objectives}
+    _note_owner("objectives", [name for name, kind in kinds.items() if OBJECTIVES.get(name) is not kind], OBJECTIVES)
     TASKS[spec.name] = spec
     if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
         HEADS.setdefault(spec.head, label_head)
-    OBJECTIVES.update({kind.model_fields["kind"].default: kind for kind in spec.training.objectives})
+    OBJECTIVES.update(kinds)
     for system in SYSTEMS.values():
         _add_small(system, spec)
 
 
-def _note_owner(word: str, name: str, taken: Container[str]) -> None:
-    """Note the module that calls `add_system` or `add_task`. Raises RecipeError if another one's entry has the name."""
+def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
+    """Note the module that calls `add_system` or `add_task`. Raises RecipeError if another one's entry has a name."""
     module = sys._getframe(2).f_globals["__name__"]
-    if name in taken and (owner := _ADDED_BY.get((word, name), __name__)) != module:
-        added = f"added by {_title(owner)}, and {_title(module)} adds it too"
-        raise RecipeError(f"the {word} {name} are there already, {added}: choose another name")
-    _ADDED_BY[word, name] = module
+    for name in names:
+        if name in taken and (owner := _ADDED_BY.get((word, name), __name__)) != module:
+            added = f"added by {_title(owner)}, and {_title(module)} adds it too"
+            raise RecipeError(f"the {word} {name} are there already, {added}: choose another name")
+    _ADDED_BY.update({(word, name): module for name in names})
 
 
 def _title(module: str) -> str:
@@ -88,6 +93,7 @@ def _add_small(system: System, spec: TaskSpec) -> None:
     name = f"{system.name}/small/{spec.name}"
     if name not in RECIPES and hindrance(system, spec) is None:
         RECIPES[name] = small_task(RECIPES[f"{system.name}/small/pretrain"], spec.name)
+        _ADDED_BY["recipes", name] = _ADDED_BY["systems", system.name]
 
 
 def hindrance(system: System, spec: TaskSpec) -> str | None:

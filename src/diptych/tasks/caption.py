@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor
 
 from diptych.core import Batch, Record, Sample, Task, Vocabulary, Writer, collate
@@ -20,10 +20,10 @@ from diptych.metrics.captions import CaptionItems, caption_items, caption_scores
 from diptych.metrics.tokenise import UNSPACED
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.models.decoding.chosen import chosen_decoding
-from diptych.models.decoding.options import LEAST
 from diptych.objectives import GenerateText, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
+from diptych.runtime.decoding import decoding_field
 from diptych.runtime.devices import Precision, predicting
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.verbs import TASK_VERBS
@@ -181,27 +181,19 @@ class CaptionRequest(interface.TaskRequest):
     """Captions of each picture, the likeliest first."""
     beams: Annotated[
         int | None, interface.Form("Captions followed at once (beams); empty: the recipe's", more=True)
-    ] = Field(default=None, ge=1, le=16, description="Beams of the search, 1 being greedy; default: the recipe's.")
-    length_bonus: Annotated[float | None, interface.Form(), Field(ge=-100, le=100)] = None
-    """Number added to a beam's log-probability for each word."""
-    length_penalty: Annotated[float | None, interface.Form(), Field(ge=0, le=10)] = None
-    """Exponent of the words by which a beam's log-probability is divided; 1 is the mean."""
+    ] = decoding_field("beams", le=16)
+    length_bonus: Annotated[float | None, interface.Form()] = decoding_field("length_bonus", ge=-100, le=100)
+    length_penalty: Annotated[float | None, interface.Form()] = decoding_field("length_penalty", le=10)
     sample: Annotated[bool, interface.Form("Draw words by chance", more=True)] = False
     """Draw words at random instead of searching for the likeliest, as temperature, top-k and top-p do too."""
-    temperature: Annotated[float | None, interface.Form(), Field(ge=LEAST)] = None
-    """Temperature of drawn words; below 1 likely words become likelier."""
-    top_k: Annotated[PositiveInt | None, interface.Form()] = None
-    """Draw each word from this many likeliest ones."""
-    top_p: Annotated[float | None, interface.Form(), Field(ge=LEAST, le=1)] = None
-    """Draw each word from the fewest that have this probability together."""
+    temperature: Annotated[float | None, interface.Form()] = decoding_field("temperature")
+    top_k: Annotated[int | None, interface.Form()] = decoding_field("top_k")
+    top_p: Annotated[float | None, interface.Form()] = decoding_field("top_p")
     seed: Annotated[int, interface.Form("Seed of drawn words", more=True), Field(ge=0, lt=2**63)] = 0
     """Seed of the words that are drawn."""
-    min_words: Annotated[int | None, interface.Form(), Field(ge=0, le=64)] = None
-    """Words of a caption at least."""
-    max_words: Annotated[int | None, interface.Form("Most words", more=True), Field(ge=1, le=64)] = None
-    """Words of a caption at most, its end counted as one."""
-    no_repeat_ngram: Annotated[PositiveInt | None, interface.Form()] = None
-    """Forbid that this many words in a row come twice in a caption."""
+    min_words: Annotated[int | None, interface.Form()] = decoding_field("min_words", le=64)
+    max_words: Annotated[int | None, interface.Form("Most words", more=True)] = decoding_field("max_words", le=64)
+    no_repeat_ngram: Annotated[int | None, interface.Form()] = decoding_field("no_repeat_ngram")
     explain: bool = Field(default=False, description="Also return the regions, with the influence of each on words.")
 
 
@@ -243,7 +235,7 @@ def write(
     return predictions
 
 
-def explain(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
+def explain_caption(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
     """Return the influence of each region of a record on each word of any caption."""
     interface.require_text("a caption", caption, "a red kite over a beach")
     return _prediction(model, record, caption, 0.0, model.precision(1)).explain()

@@ -56,7 +56,7 @@ def steps_in(root: Path) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := re.fullmatch(r"step-(\d+)", name)))
 
 
-def sweep(root: Path) -> None:
+def remove_unfinished(root: Path) -> None:
     """Remove what killed saves left."""
     for path in root.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path)

@@ -48,7 +48,7 @@ PARTS = {
     "pre_tokenizer": {"BertPreTokenizer", "WhitespaceSplit"},
     "decoder": {"WordPiece", "BPEDecoder"},
 }
-Kind = Literal["wordpiece", "bpe"]
+Pieces = Literal["wordpiece", "bpe"]
 
 
 class Tokens:
@@ -63,7 +63,7 @@ class Tokens:
         self._tokenizer = tokenizer
         # Patterns and replacements that `decode` applies to a text, in order.
         self.joins = JOINS if isinstance(tokenizer.decoder, decoders.WordPiece) else ()
-        self.kind: Kind = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
+        self.kind: Pieces = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
         # False: texts lost their spaces, and NFKC changed letters.
         self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
             self.kind == "bpe" and "NFKC" not in _types(json.loads(tokenizer.to_str())["normalizer"])
@@ -76,7 +76,9 @@ class Tokens:
         self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), pad, unknown, cls, sep, mask, inner)
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True, kind: Kind = "wordpiece") -> Tokens:
+    def train(
+        cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True, kind: Pieces = "wordpiece"
+    ) -> Tokens:
         """Train a vocabulary of `size` tokens on texts; frequent words stay whole. The same texts give the same ids."""
         texts = list(texts)
         if not texts:

@@ -1,14 +1,10 @@
 """The last stage on disk: the verdict on every image that came in, and records and files of those that are kept."""
 
 import hashlib
-import json
-import os
 import re
-import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,25 +23,21 @@ from diptych.mining.pages.reading import body_of
 from diptych.mining.pages.texts import KINDS
 from diptych.mining.rules import ORDER, VERSION
 from diptych.mining.tables import Row, lines_of, read_rows, write_json, write_rows
-from diptych.runtime.files import MARKER, aside, bytes_of, sweep, write_atomically
-from diptych.runtime.outputs import claim, note, refuse_file
+from diptych.runtime.files import sweep, write_atomically
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
 SHARD = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")
 LINES = 10_000  # of a file of records
-IN_A_TAR = 1_000
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
-_IN_TARS = ("width", "height", "page", "licence", "score", "by")  # of a record, in the tars' JSON
 _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
 
 
 @dataclass(frozen=True)
 class KeepStage:
-    """From joined shards to records, verdicts and the funnel. `tars`: a folder for WebDataset tars as well, or None."""
+    """From joined shards to records, verdicts and the funnel."""
 
     job: MiningJob
-    tars: Path | None
     write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None
 
     def run(self, pages: Sequence[str], indexes: Sequence[str], joined: Sequence[str]) -> dict[str, Any]:
@@ -57,8 +49,6 @@ class KeepStage:
         by = f"diptych-mine/rules-{VERSION}/{begun['scorer'] or 'no-scorer'}"
         write_records(layout, kept, by)
         write_times(layout, indexes, kept)
-        if self.tars is not None:
-            write_tars(self.tars, layout, kept, by)
         counted = funnel.of(layout)
         about = {
             "scorer": begun["scorer"] or "none: every pair that passes the rules is kept",
@@ -162,7 +152,7 @@ def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, body)
     names = set()
-    for number, some in enumerate(_pieces(kept, LINES)):
+    for number, some in enumerate(pieces(kept, LINES)):
         name = f"{number:05d}.jsonl"
         names.add(name)
         layout.records.mkdir(parents=True, exist_ok=True)
@@ -173,32 +163,7 @@ def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
             path.unlink()
 
 
-def write_tars(folder: Path, layout: RunLayout, kept: Sequence[Row], by: str) -> None:
-    """Write WebDataset tars as img2dataset does: 00000.tar with 000000000.jpg, .txt and .json."""
-    claim(folder, "tars")
-    for number, some in enumerate(_pieces(kept, IN_A_TAR)):
-        path = folder / f"{number:05d}.tar"
-        refuse_file(path, noted=folder / MARKER)
-        partial = aside(path)
-        with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as tar:
-            for place, row in enumerate(some):
-                key, line = f"{number:05d}{place:04d}", record(row, by)
-                about = {"key": key, "caption": line["captions"][0], "url": row["address"], "status": "success",
-                         "sha256": row["sha256"], **{name: line[name] for name in _IN_TARS}}  # fmt: skip
-                _member(tar, f"{key}.{_ending(row)}", bytes_of(layout.picture(row["sha256"], _ending(row))))
-                _member(tar, f"{key}.txt", line["captions"][0].encode())
-                _member(tar, f"{key}.json", json.dumps(about, ensure_ascii=False).encode())
-        os.replace(partial, path)
-        note(path, folder / MARKER)
-
-
-def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    tar.addfile(member, BytesIO(content))
-
-
-def _pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+def pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     left = iter(rows)
     return iter(lambda: list(islice(left, size)), [])
 

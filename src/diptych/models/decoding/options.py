@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 
+from diptych.runtime.decoding import decoding_field
 from diptych.runtime.errors import RecipeError
-
-LEAST = 0.001  # of temperature and top_p: smaller ones overflow, and draw the likeliest token anyhow
 
 
 class DecodingOptions(BaseModel):
@@ -16,30 +15,21 @@ class DecodingOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    beams: int = Field(default=1, ge=1)
-    """Beams of the search; 1 is greedy."""
-    max_words: int = Field(default=20, ge=1)
-    """Tokens of a text at most, the final [SEP] among them."""
-    min_words: int = Field(default=0, ge=0)
-    """Tokens of a text at least."""
-    length_bonus: float = 0.0
-    """Added to a finished beam's log-probability for each token."""
-    length_penalty: float = Field(default=0.0, ge=0)
-    """Exponent: a finished beam's log-probability is divided by its tokens to this power; 1 is the mean."""
-    no_repeat_ngram: PositiveInt | None = None
-    """No run of this many tokens appears twice in a text; null: any may."""
+    beams: int = decoding_field("beams", 1)
+    max_words: int = decoding_field("max_words", 20)
+    min_words: int = decoding_field("min_words", 0)
+    length_bonus: float = decoding_field("length_bonus", 0.0)
+    length_penalty: float = decoding_field("length_penalty", 0.0)
+    no_repeat_ngram: int | None = decoding_field("no_repeat_ngram")
     ended: Literal["dropped", "kept"] = "dropped"
     """Whether a beam that has ended gives its place to another (dropped), or keeps it (kept, TDEN's code)."""
     stop_early: bool = True
     """Whether the search for one text ends once no beam can overtake; the result is the same."""
     sample: bool = False
-    """Whether tokens are drawn by chance instead of searched."""
-    temperature: float = Field(default=1.0, ge=LEAST)
-    """Temperature of drawn tokens; below 1 likely ones become likelier."""
-    top_k: PositiveInt | None = None
-    """Tokens are drawn from this many likeliest ones; null: from all."""
-    top_p: float | None = Field(default=None, ge=LEAST, le=1)
-    """Tokens are drawn from the fewest that have this probability together; null: from all."""
+    """Whether words are drawn at random instead of searched."""
+    temperature: float = decoding_field("temperature", 1.0)
+    top_k: int | None = decoding_field("top_k")
+    top_p: float | None = decoding_field("top_p")
     captions: PositiveInt | None = None
     """Texts a picture, the best first; null: all beams that ended, or one drawn text."""
 

@@ -39,10 +39,15 @@ class Cell:
     out: str
     settings: tuple[str, ...]  # dotted overrides, the same for all arms
     system: str = "unified-vlp"
+    kept: str | None = None  # where the model folder is written to as well
 
     @property
     def folder(self) -> Path:
         return Path(self.out) / f"{self.task}-{self.labels}-{self.arm.replace(' ', '-')}-{self.seed}"
+
+    @property
+    def has_run(self) -> bool:
+        return (self.folder / ROW).exists() and (self.kept is None or Path(self.kept).exists())
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,12 @@ class ComparisonRow:
     best_step: int
     val: float
     test: dict[str, float]
+    calibration: str | None = None  # of the answers, as a note
 
 
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:
-    """Run the cells without a row, each in a process with one thread; return the rows in the order of the cells."""
-    waiting = [cell for cell in cells if not (cell.folder / ROW).exists()]
+    """Run the cells that have not, each in a process with one thread; return the rows in the order of the cells."""
+    waiting = [cell for cell in cells if not cell.has_run]
     with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
         for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
             done(finished.result())
@@ -80,7 +86,10 @@ def run_cell(cell: Cell) -> ComparisonRow:
     said = predict(made.model, store, "test")
     write_atomically(cell.folder / PREDICTIONS, json.dumps(said.predictions, ensure_ascii=False).encode())
     of, best = made.result, (made.result.best_step or made.result.step, made.result.best_score or 0.0)
-    row = ComparisonRow(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, said.scores)
+    note = made.model.calibration
+    row = ComparisonRow(cell.task, cell.arm, cell.labels, cell.seed, cell.lr, of.step, *best, said.scores, note)
+    if cell.kept is not None:
+        open_model(cell.folder).save(Path(cell.kept))
     write_atomically(cell.folder / ROW, json.dumps(asdict(row), indent=1).encode())
     return row
 

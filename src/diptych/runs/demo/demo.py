@@ -28,7 +28,7 @@ from diptych.runs.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
 from diptych.runs.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import in_process, together
 from diptych.runs.extraction import extract_regions
-from diptych.runs.folder import INNER, open_model
+from diptych.runs.folder import INNER
 from diptych.runs.reports.html import FILE as PAGE
 from diptych.runs.reports.html import link_pages, write_report
 from diptych.runs.reports.report import Report
@@ -109,15 +109,12 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
     if system != DEFAULT:
         times = times.for_system(home / "stages.json")
     with times.stage("pre-train"):
-        start = pretrain(pretraining(config, config.seed, system), store, home / "pretrain")
+        start = pretrain_in_ranks(pretraining_recipe(config, config.seed, system), store, home / "pretrain")
     cells = cells_of(config, store, start, home, system)
     with times.stage("fine-tune"):
         rows = run_cells(cells, console)
     with times.stage("evaluate"):
         measured = _measure(cells, store, tasks)
-        for cell in cells:
-            if cell.arm == ALL:
-                open_model(cell.folder).save(home / cell.task)
     settings = ({} if system == DEFAULT else {"system": system}) | config.model_dump()
     results = {
         "scores": {t: {arm: scores.to_json() for arm, scores in arms.items()} for t, arms in measured.scores.items()},
@@ -143,7 +140,7 @@ def home_of(out: Path, system: str) -> Path:
 
 def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     """Draw the images, train the detector and extract the regions."""
-    claim(out, config)
+    claim_demo(out, config)
     with times.stage("draw"):
         _draw(out / "world", config)
     with times.stage("train detector"):
@@ -155,7 +152,7 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     return Store(out / "store")
 
 
-def claim(out: Path, config: DemoConfig) -> None:
+def claim_demo(out: Path, config: DemoConfig) -> None:
     """Claim `out` for this demo, before anything is drawn. Raises RecipeError for the folder of another one."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
@@ -165,7 +162,7 @@ def claim(out: Path, config: DemoConfig) -> None:
     write_atomically(out / DEMO, (json.dumps(mine, indent=2) + "\n").encode())
 
 
-def pretrain(recipe: Recipe, store: Store, out: Path) -> Path:
+def pretrain_in_ranks(recipe: Recipe, store: Store, out: Path) -> Path:
     """Pre-train on all cores, or on the GPUs; return the model folder."""
     together(_pretrain, recipe, store.folder, out, processes=choose_ranks(recipe.training.device, PROCESSES))
     return out / INNER
@@ -196,8 +193,8 @@ def cells_of(config: DemoConfig, store: Store, start: Path, home: Path, system: 
             ALL: (config.train, ALL_LABELS[task][1], str(start), all_labels_settings(config, task, system)),
         }
         for arm, (labels, rate, begin, settings) in arms.items():
-            places = str(store.folder), str(home / "arms")
-            cells.append(Cell(task, arm, labels, config.seed, rate, begin, *places, settings, system))
+            places, kept = (str(store.folder), str(home / "arms")), str(home / task) if arm == ALL else None
+            cells.append(Cell(task, arm, labels, config.seed, rate, begin, *places, settings, system, kept))
     return cells
 
 
@@ -240,8 +237,7 @@ def _report(
         row_text = (
             f"{row.labels} labelled scenes; learning rate {row.lr:g}, {chosen}; best on val after {row.best_step} steps"
         )
-        calibration = open_model(cell.folder).calibration
-        notes.setdefault(cell.task, {})[cell.arm] = "; ".join(filter(None, [row_text, calibration]))
+        notes.setdefault(cell.task, {})[cell.arm] = "; ".join(filter(None, [row_text, row.calibration]))
     title = TITLE if system == DEFAULT else f"{TITLE}: {SYSTEMS[system].title}"
     names, seconds, memory = store.contract.class_names, times.seconds, times.memory
     write_report(home, demo_report(measured, names, runs, seconds, memory, configuration, notes, title))
@@ -290,7 +286,7 @@ def sizes(config: DemoConfig, system: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def pretraining(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
+def pretraining_recipe(config: DemoConfig, seed: int, system: str = DEFAULT) -> Recipe:
     return begin_with(system).override([
         *sizes(config, system), f"training.steps={config.pretrain_steps}", f"training.seed={seed}", "data.split=web",
         "training.validate_every=500", "training.checkpoint_every=500",

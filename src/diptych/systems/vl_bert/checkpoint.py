@@ -19,8 +19,7 @@ from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems import bert
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from diptych.systems.vl_bert.network import Network, begin_from_resnet, of_torchvision
-from diptych.vision.detectors.weights import read_detector
-from diptych.vision.detectors.weights import read_weights as read_detector_weights
+from diptych.vision.detectors.weights import read_detector, read_detector_weights
 
 WORDS = "vlbert.word_embeddings.weight"
 # Theirs -> ours, without the ending .weight or .bias.

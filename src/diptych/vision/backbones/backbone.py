@@ -18,7 +18,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.opened import OpenedNetwork, Three
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox
-from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights
+from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights
 
 MOST_SIDE = 4096  # pixels
 # Modules by the prefix of a backbone's name; without a known prefix it is torchvision's. Each module has
@@ -93,7 +93,7 @@ class Backbone(nn.Module):
     @classmethod
     def from_folder(cls, folder: Path, described: Mapping[str, Any]) -> Backbone:
         """Open a detector's folder whose weights are only the backbone's."""
-        return cls.from_described(described, read_weights(folder, described), str(folder / WEIGHTS))
+        return cls.from_described(described, read_detector_weights(folder, described), str(folder / WEIGHTS))
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any], weights: Mapping[str, Tensor], source: str) -> Backbone:

@@ -26,7 +26,7 @@ from diptych.vision.detectors.proposers.tfjs import TFJS
 from diptych.vision.detectors.proposers.transformers import TransformersProposer
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import Selection
-from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights, write_detector
+from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights, write_detector
 
 KIND, HF = "pooled", "hf:"
 CELLS = 7  # per region, in x and in y
@@ -111,7 +111,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> PooledDetector:
-        source, weights = str(folder / WEIGHTS), read_weights(folder, described)
+        source, weights = str(folder / WEIGHTS), read_detector_weights(folder, described)
 
         def part(name: str) -> dict[str, Tensor]:
             return {key.partition(".")[2]: value for key, value in weights.items() if key.startswith(f"{name}.")}

@@ -89,7 +89,7 @@ def _hash_of(folder: Path, files: bool) -> str:
     return hashlib.sha256(f"{_hash_of(inner, files)} {own}".encode()).hexdigest()
 
 
-def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
+def read_detector_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
     """Read the weights of a folder. Raises CheckpointError where they differ from the hash in `detector.json`."""
     content, path = _read_whole(folder, described), folder / WEIGHTS
     try:
@@ -100,7 +100,7 @@ def read_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor
 
 def restored(module: M, folder: Path, described: Mapping[str, Any]) -> M:
     """Fill a module with the weights of a detector's folder. Raises CheckpointError."""
-    return fill(module, read_weights(folder, described), str(folder / WEIGHTS))
+    return fill(module, read_detector_weights(folder, described), str(folder / WEIGHTS))
 
 
 def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:

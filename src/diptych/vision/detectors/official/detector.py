@@ -25,7 +25,7 @@ from diptych.vision.detectors.official.regions import OfficialSettings, RawRegio
 from diptych.vision.detectors.official.resnet import sizes_of
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape
 from diptych.vision.detectors.request import DetectorRequest
-from diptych.vision.detectors.weights import WEIGHTS, fill, read_weights, write_detector
+from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights, write_detector
 
 KIND = "official"
 AT_ONCE = 4  # images of one size through the trunk
@@ -158,7 +158,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> OfficialDetector:
         settings: type[OfficialSettings] = {"butd": ButdSettings, "x101": X101Settings}[described["network"]]
-        values, weights = of_json(settings, described["settings"]), read_weights(folder, described)
+        values, weights = of_json(settings, described["settings"]), read_detector_weights(folder, described)
         return cls.of(weights, values, described["class_names"], str(folder / WEIGHTS))
 
 

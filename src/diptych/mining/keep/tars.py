@@ -1,0 +1,48 @@
+"""WebDataset tars of a run's records, as img2dataset does: 00000.tar with 000000000.jpg, .txt and .json."""
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+from diptych.mining.keep.writing import SHARD, pieces
+from diptych.mining.layout import RunLayout
+from diptych.mining.tables import Row
+from diptych.runtime.files import MARKER, aside, bytes_of, parse_json, text_of
+from diptych.runtime.outputs import claim, note, refuse_file
+
+IN_A_TAR = 1_000
+_ABOUT = ("width", "height", "page", "licence", "score", "by")  # of a record, in the tars' JSON
+
+
+def write_tars(folder: Path, layout: RunLayout) -> None:
+    """Write the records and images of a run, in their order. Raises OutputError for tars that Diptych did not write."""
+    claim(folder, "tars")
+    for number, some in enumerate(pieces(_records(layout), IN_A_TAR)):
+        path = folder / f"{number:05d}.tar"
+        refuse_file(path, noted=folder / MARKER)
+        partial = aside(path)
+        with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as tar:
+            for place, line in enumerate(some):
+                key, ending, caption = f"{number:05d}{place:04d}", Path(line["image"]).suffix, line["captions"][0]
+                about = {"key": key, "caption": caption, "url": line["address"], "status": "success",
+                         "sha256": line["sha256"], **{name: line[name] for name in _ABOUT}}  # fmt: skip
+                _member(tar, f"{key}{ending}", bytes_of(layout.picture(line["sha256"], ending.removeprefix("."))))
+                _member(tar, f"{key}.txt", caption.encode())
+                _member(tar, f"{key}.json", json.dumps(about, ensure_ascii=False).encode())
+        os.replace(partial, path)
+        note(path, folder / MARKER)
+
+
+def _records(layout: RunLayout) -> Iterator[Row]:
+    for path in sorted(layout.records.glob("*.jsonl")):
+        if SHARD.fullmatch(path.name):
+            yield from map(parse_json, text_of(path).split("\n")[:-1])
+
+
+def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, BytesIO(content))

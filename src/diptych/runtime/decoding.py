@@ -1,0 +1,36 @@
+"""What each setting of decoding means, and its limits, declared once.
+
+Recipes, requests, options of the command line and the arguments of `Model.caption` follow.
+"""
+
+from typing import Any, NamedTuple
+
+LEAST = 0.001  # of temperature and top_p: smaller ones overflow, and draw the likeliest token anyhow
+
+
+class DecodingSetting(NamedTuple):
+    """`limits`: as pydantic names them. Words are tokens, so `kites` may count as two."""
+
+    help: str  # without its full stop
+    limits: dict[str, Any]
+
+
+SETTINGS = {
+    "beams": DecodingSetting("Beams of the search, 1 being greedy", {"ge": 1}),
+    "min_words": DecodingSetting("Fewest words of a text", {"ge": 0}),
+    "max_words": DecodingSetting("Most words of a text, its end counted as one", {"ge": 1}),
+    "length_bonus": DecodingSetting("Number added to a beam's log-probability for each word", {}),
+    "length_penalty": DecodingSetting("Power of the length that divides a beam's log-probability", {"ge": 0}),
+    "no_repeat_ngram": DecodingSetting("Never repeat this many words in a row in a text", {"ge": 1}),
+    "temperature": DecodingSetting("Draw words at this temperature: below 1 the likely more often", {"ge": LEAST}),
+    "top_k": DecodingSetting("Draw each word from this many likeliest ones", {"ge": 1}),
+    "top_p": DecodingSetting("Draw each word from the fewest of this total probability", {"ge": LEAST, "le": 1}),
+}
+
+
+def decoding_field(name: str, default: Any = None, **limits: Any) -> Any:
+    """Return the pydantic field of a setting. `limits`: closer ones, of a service."""
+    from pydantic import Field
+
+    one = SETTINGS[name]
+    return Field(default=default, description=f"{one.help}.", **{**one.limits, **limits})
