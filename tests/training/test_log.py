@@ -282,8 +282,8 @@ def test_accumulation():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"patience": 2}, "choose by validation: give validate_every"),
-        ({"average_best": 2}, "choose by validation: give validate_every"),
+        ({"patience": 2}, "need validation: set validate_every"),
+        ({"average_best": 2}, "need validation: set validate_every"),
         ({"ema": 1.0}, "less than 1"),
         ({"epoch": 3}, "Extra inputs"),
     ],
