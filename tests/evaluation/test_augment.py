@@ -148,7 +148,7 @@ def test_a_stop_changes_no_caption(
     assert len(asked) < 3 + 4, "what was written is not written again"
     one, two = (Store(tmp_path / name) for name in ("whole", "stopped"))
     assert [one.words(n) for n in range(9)] == [two.words(n) for n in range(9)]
-    with pytest.raises(RecipeError, match="another augmentation:\n  captions: 4, was 2\ngive the same options"):
+    with pytest.raises(RecipeError, match="another augmentation:\n  captions: 4, was 2\npass the same options"):
         augment(captioner, world, tmp_path / "whole", 4, DRAWN, "train", seed=0)
 
 

@@ -119,7 +119,7 @@ def test_another_model_is_refused(tmp_path):
     toy_train(tmp_path)
     other = ToyModel()
     other.extra = torch.nn.Linear(2, 2)
-    with pytest.raises(CheckpointError, match=r"of another model: it lacks 'extra\.(weight|bias)'"):
+    with pytest.raises(CheckpointError, match=r"to another model: it lacks 'extra\.(weight|bias)'"):
         toy_train(tmp_path, model=other)
 
 
