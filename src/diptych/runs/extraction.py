@@ -122,7 +122,7 @@ def store_of(
     finder = _detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:
         raise DataError(
-            f"{detector} finds no regions itself: its own were from {finder.contract.extractor}; "
+            f"{detector} finds no regions itself, as its own regions were made by {finder.contract.extractor}; "
             + (f"pass them: --features PATH, or make a store: diptych extract {data} --out STORE --detector given ..."
                if isinstance(finder, GivenRegions)
                else f"pass such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")

@@ -126,7 +126,7 @@ class AddressTable:
             if check:
                 table.validate(full=True)
                 if not table.schema.remove(table.schema.get_field_index("key")).equals(_empty().schema):
-                    raise ValueError("its columns are others")
+                    raise ValueError("it does not have the expected columns")
             keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read ({error}); `diptych mine run` writes it again") from error
