@@ -196,9 +196,8 @@ class Trained(Start):
         if unknown := unknown_words(self.model.tokens, store, recipe.data.split, {spec.field, *spec.also}):
             shown = ", ".join(f"{word[:30]} ({count})" for word, count in unknown.most_common(5))
             yield (
-                f"warning: {self.source} has no tokens for words of the training texts: {shown}; "
-                "it reads and writes them as [UNK]; to learn your words, start without a model: --from-scratch "
-                f"--recipe {recipe.name}"
+                f"warning: {self.source} has no tokens for words of the training texts: {shown}; it reads and writes "
+                f"them as [UNK]; to learn your words, start without a model: --from-scratch --recipe {recipe.name}"
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:

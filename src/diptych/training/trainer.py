@@ -389,7 +389,6 @@ class TrainerRun:
             start += f", where it gave up ({training.patience} validations without a rise; raise training.patience)"
         parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
         return (
-            f"{config.kind}, {rate}, {config.schedule}; "
-            f"{training.steps} steps of {training.batch} samples{parts}, "
+            f"{config.kind}, {rate}, {config.schedule}; {training.steps} steps of {training.batch} samples{parts}, "
             f"{self.precision} on {self.ranks.device}{start}"
         )
