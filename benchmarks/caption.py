@@ -2,8 +2,8 @@
 
     uv run python -m benchmarks.caption MODEL PICTURES
 
-MODEL is a folder that captions (the demo's `caption`), PICTURES a folder of PNG. Beside the whole stand its parts:
-decoding the file, looking (the detector), writing (greedy). Writes benchmarks/results/caption.json.
+MODEL is a folder that captions (the demo's `caption`), PICTURES a folder of PNG. The whole and its parts are timed:
+decoding the file, detecting regions, writing (greedy). Writes benchmarks/results/caption.json.
 """
 
 from __future__ import annotations

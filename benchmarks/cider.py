@@ -1,4 +1,4 @@
-"""CIDEr: captions a second, ours beside pycocoevalcap, in one process on the same captions.
+"""CIDEr: captions a second, ours against pycocoevalcap, in one process on the same captions.
 
     uv run python -m benchmarks.cider
 

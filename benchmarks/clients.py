@@ -79,7 +79,7 @@ class Tally:
 async def closed_loop(
     address: tuple[str, int], requests: Sequence[bytes], clients: int, seconds: float = float("inf"), most: int = 2**62
 ) -> Tally:
-    """So many clients; each sends its next request when the last is answered, and waits as long as Retry-After says."""
+    """Run N clients; each sends its next request when the last is answered, and waits as long as Retry-After asks."""
     tally, turns = Tally(), count()
     begun, cpu = time.perf_counter(), time.process_time()
 

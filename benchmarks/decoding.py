@@ -1,13 +1,13 @@
-"""Beam-5 decoding of Unified VLP at its published size, beside a plain cache of hidden states; both in one run.
+"""Beam-5 decoding of Unified VLP at its published size, against a plain cache of hidden states; both in one run.
 
     uv run python -m benchmarks.decoding [--threads 2] [--small]
 
 The peer caches as the authors' decoder does (modeling.py of LuoweiZhou/VLP, BertForSeq2SeqDecoder): of every layer it
 keeps what went in, regions and words, a copy for each beam, and at each step projects keys and values of all of it
 again. It has the same weights and the same search, in fp32 as the authors' has, so what it writes must be the same:
-that is asserted in fp32, word for word. Ours remembers keys and values, those of the regions once a picture, in bf16;
-its time in fp32 stands beside, and both ratios are told: fp32 over bf16, 9.3 (of which 2.4 is the number format), and
-like for like, fp32 over fp32, 3.94 (docs/results/decoding.md). Eight pictures of 100 regions, 20 words, nobody stops
+that is asserted in fp32, word for word. Ours keeps keys and values, those of the regions once per picture, in bf16. Its
+time in fp32 is measured too, and both ratios are reported: fp32 over bf16, 9.3 (of which 2.4 is the number format), and
+like for like, fp32 over fp32, 3.94 (docs/results/decoding.md). Eight pictures of 100 regions, 20 words, no caption ends
 early. They take turns in each round; what counts is the median of the ratios. The authors' own decoder took 11.3 s on
 two threads of an idle Xeon with AMX. Writes benchmarks/results/decoding.json; --small, which shows that it works, does
 not.

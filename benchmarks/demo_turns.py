@@ -1,12 +1,12 @@
-"""The demo beside the one of an earlier commit, in turn: CPU seconds by stage, and what both come to.
+"""The demo and that of an earlier commit, in turn: CPU seconds by stage, and the scores of both.
 
     OMP_WAIT_POLICY=passive uv run python -m benchmarks.demo_turns [--before e16f41f] [--seeds 3] [--out DIR] [--fast]
 
 For each seed the earlier demo runs, then this one, in the same environment (the earlier sources are taken out of git
 into DIR). Seconds are those of all processes of a demo, in the program and in the system. This demo is timed without
-the models that learn from all labels, which the earlier had not; it is then gone on with, and what they take stands
-apart. Beside each other stand CIDEr and each kind of VQA, of both arms, with their intervals. An idle machine of two
-cores needs an hour for three seeds; stopped, the same command goes on after the last demo that was done. Writes
+the models that learn from all labels, which the earlier demo lacks. They run afterwards and are timed apart. CIDEr and
+each kind of VQA are listed for both arms, with their intervals. An idle machine of two cores needs an hour for three
+seeds; stopped, the same command resumes after the last demo that was done. Writes
 benchmarks/results/demo_turns.json; with --fast (demos of a minute each: does all of it work?) nothing.
 """
 
@@ -139,7 +139,7 @@ def main() -> None:
     figures = {
         "now over before (goal 0.76, at most 0.80)": round(median(ratios), 2),
         "scores": sum(len(below(one["test"])) for one in seeds.values()),
-        "below the interval of before (goal 0)": sum(sum(below(one["test"])) for one in seeds.values()),
+        "below the earlier interval (goal 0)": sum(sum(below(one["test"])) for one in seeds.values()),
         **seeds,
     }
     if given.fast:

@@ -3,8 +3,8 @@
     uv run python -m benchmarks.detector [--threads 2]
 
 Trains as `diptych storybook detector` does, on scenes drawn as they are needed, then looks at 500 test scenes with one
-thread. Beside the training rate stand its limits, of one thread: drawing alone, and the network alone on scenes drawn
-before. Writes benchmarks/results/detector.json.
+thread. Two limits of the training rate are measured, on one thread: drawing alone, and the network alone on scenes
+drawn before. Writes benchmarks/results/detector.json.
 """
 
 from __future__ import annotations

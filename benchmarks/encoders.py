@@ -1,4 +1,4 @@
-"""VL-BERT and ImageBERT at their published size, beside Hugging Face's BERT of the same size and sequence; and VL-BERT
+"""VL-BERT and ImageBERT at their published size, against Hugging Face's BERT of the same size and sequence; and VL-BERT
 from pixels, its step split into pixels and words.
 
     OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.encoders [--threads N] [--tiny]
@@ -42,7 +42,7 @@ from diptych.systems.vl_bert.model import VLBert
 from diptych.systems.vl_bert.network import FastRCNN
 
 COMMAND = "OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.encoders"
-MARKS = {"vl-bert": 3, "image-bert": 1}  # positions beside words and regions
+MARKS = {"vl-bert": 3, "image-bert": 1}  # positions in addition to words and regions
 HEADS = ("word", "region_class")
 
 
@@ -64,7 +64,7 @@ class Sizes:
     cells: int = 14  # of a region, both ways
     height: int = 600
     across: int = 1000
-    texts: int = 0  # beside the pictures, of so many words
+    texts: int = 0  # texts without a picture, of `alone` words each
     alone: int = 64
     goal: float = 2.5
 

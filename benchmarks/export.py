@@ -1,10 +1,10 @@
-"""Exported programs beside eager Diptych: are the ids equal, and how long does a picture take on one core.
+"""Exported programs against eager Diptych: are the ids equal, and how long does a picture take on one core.
 
     uv run python -m benchmarks.export PICTURES MODEL [MODEL ...] [--made FOLDER]
 
 PICTURES is a folder, of which 100 are taken; each MODEL a folder that captions, or VL-BERT's that answers (it is asked
 one question of all pictures). Programs lie in `--made`, where they are made once. All computes on one core, a picture
-at a time, from its file to words: eager in single precision and as `auto` says, torch.export, ONNX, in turn, picture by
+at a time, from its file to words: eager in single precision and as `auto` sets, torch.export, ONNX, in turn, picture by
 picture; figures are medians. Ids are held against greedy search in single precision; ONNX's also with a detector in
 single precision, as onnxruntime has no bfloat16 on a CPU. Writes benchmarks/results/export.json.
 """

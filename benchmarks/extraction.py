@@ -1,4 +1,4 @@
-"""Pictures a second from files to a store; beside it the limits: copying files, decoding them, the detector alone.
+"""Pictures a second from files to a store, and its limits: copying files, decoding them, the detector alone.
 
     uv run python -m benchmarks.extraction
 

@@ -1,11 +1,12 @@
-"""What hostile clients do to a service: garbage, damage, bombs, half requests, slow senders. It goes on answering.
+"""What hostile clients do to a service: garbage, damage, bombs, half requests, slow senders. It keeps answering.
 
     uv run python -m benchmarks.faults MODEL [--bodies 10000]
 
 MODEL is a folder that captions. `diptych serve` runs in a process of its own. Bodies are drawn by hypothesis (a seed,
-so they are the same each time), for every task, as JSON, as a form and as neither; every 500 of them, and after each of
-the other attacks, a good request is timed. Fails where an answer has a status of 500 or more but 503, where a traceback
-is in an answer or in the log, or where a good request takes a second or more. Writes benchmarks/results/faults.json.
+so they are the same each time), for every task, as JSON, as a form and as neither. After every 500 of them, and after
+each of the other attacks, a good request is timed. Fails where an answer has a status of 500 or more but 503, where a
+traceback is in an answer or in the log, or where a good request takes a second or more. Writes
+benchmarks/results/faults.json.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _drawn(count: int, number: int) -> list[tuple[str, str, bytes]]:
 
 
 class Attack:
-    """Of one service; `faults` says in words what must not be."""
+    """An attack on one service; `faults` lists what went wrong, as sentences."""
 
     def __init__(self, address: tuple[str, int], good: bytes, patience: float = 1.0) -> None:
         self.address, self.good, self.patience = address, good, patience

@@ -1,11 +1,11 @@
-"""Features of others to a store, GB a second, beside a plain copy of the files; and an index of COCO's size.
+"""Features of others to a store, GB a second, against a plain copy of the files; and an index of COCO's size.
 
     uv run --all-extras python -m benchmarks.features
 
 500 pictures of 36 regions with 2,048 random numbers each, page cache warm, torch with one thread, the median of five
 rounds; the h5 has 50 parts of ten pictures each. What counts is the size of the features as float32, and of a copy that
-of the file. A store is half as large, has checksums and is flushed to the disk; a plain copy is none of that, so that
-one that is flushed stands beside it. `processor` counts seconds of one core instead of those of the clock. The index is
+of the file. A store is half as large, has checksums and is flushed to the disk. A plain copy is none of that, so a
+flushed copy is timed too. `processor` counts seconds of one core instead of those of the clock. The index is
 600,000 captions of 120,000 pictures, opened in a process of its own: seconds of the processor, and the most memory, of
 which importing torch takes the most.
 Writes benchmarks/results/features.json.

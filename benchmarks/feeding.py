@@ -1,8 +1,8 @@
-"""Samples a second that the loader gives, beside those that training takes, in one run, with a thread each.
+"""Samples a second that the loader gives, and those that training takes, in one run, with a thread each.
 
     uv run python -m benchmarks.feeding
 
-The demo's pre-training: a small Unified VLP on scenes with 3 to 9 regions of 128 features, 64 a step. Beside them the
+The demo's pre-training: a small Unified VLP on scenes with 3 to 9 regions of 128 features, 64 a step. Timed too are the
 limits: copying the bytes of the store, and the network on batches made before. Each in turn, five rounds; the median
 counts. Under a minute. Writes benchmarks/results/feeding.json.
 """
@@ -66,7 +66,7 @@ def written(folder: Path) -> Store:
 
 
 def parts(chosen: Learner, store: Store, root: Path) -> dict[str, Callable[[], int]]:
-    """Each deals with so many samples."""
+    """The parts by name; each returns its number of samples."""
     loader, training = chosen.batches(), chosen.recipe.training
     made = [loader.at(step, 0, 1).to(CPU) for step in range(STEPS)]
     model = chosen.architecture.build()
@@ -96,7 +96,7 @@ def parts(chosen: Learner, store: Store, root: Path) -> dict[str, Callable[[], i
         "copy of the store's bytes (a limit)": lambda: sum(shard.copy().size > 0 for shard in shards) and SCENES,
         "the loader alone": lambda: sum(len(loader.at(step, 0, 1)) for step in range(STEPS)),
         "the network alone, on batches made before (a limit)": network,
-        "training, the loader a thread beside it": whole,
+        "training, the loader in a thread": whole,
     }
 
 

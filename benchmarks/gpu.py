@@ -1,13 +1,19 @@
-"""Steps and decoding on a GPU, beside the rate of its matrix products: stages of minutes, each a small JSON file.
+"""Steps and decoding on a GPU, and the rate of its matrix products: stages of minutes, each a small JSON file.
 
     PYTHONPATH=src python3 -m benchmarks.gpu [STAGE...] [--out gpu-results] [--batch N] [--tiny]
 
-Stages: `unified-vlp`, `vl-bert`, `image-bert` (a pre-training step as the recipe makes it, 100 regions with 21 or 36
-words), `tden` (both passes of its step, 50 regions with 36 words), `decoding` (beam 5 over 20 words of Unified VLP),
-`syncs` (how often a step waits for the device), `profile` (the kernels that take most of Unified VLP's step), `feeding`
-(samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes), `extraction`
-(pictures a second from files to a store by the official detectors at their real sizes, beside decoding and the network
-alone). A step's share of the peak is that of its layers' products at the rate that one large product in bf16 reaches
+Stages:
+
+- `unified-vlp`, `vl-bert`, `image-bert`: a pre-training step as the recipe makes it, 100 regions with 21 or 36 words.
+- `tden`: both passes of its step, 50 regions with 36 words.
+- `decoding`: beam 5 over 20 words of Unified VLP.
+- `syncs`: how often a step waits for the device.
+- `profile`: the kernels that take most of Unified VLP's step.
+- `feeding`: samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes.
+- `extraction`: pictures a second from files to a store by the official detectors at their real sizes, with the rates of
+  decoding and of the network alone.
+
+A step's share of the peak is that of its layers' products at the rate that one large product in bf16 reaches
 here. With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6
 on; `extraction` torchvision too.
 """
@@ -171,7 +177,7 @@ def syncs(sizes: Sizes, device: torch.device) -> dict[str, Any]:
 
 
 def feeding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
-    """Batches as training has them: made ahead, pinned, sent beside the device's work, which is none here."""
+    """Batches as training has them: prefetched, pinned, copied while the device works (here it has no work)."""
     found = {}
     with tempfile.TemporaryDirectory() as root:
         count, batch = (64, 8) if sizes.pictures < 8 else (2000, 64)

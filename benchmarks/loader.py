@@ -1,4 +1,4 @@
-"""Samples a second from a store of VLP's size, beside ArrayRecord read by grain, and beside a plain copy of the bytes.
+"""Samples a second from a store of VLP's size, against ArrayRecord read by grain, and a plain copy of the bytes.
 
     uv run --with grain --with array-record python -m benchmarks.loader
 

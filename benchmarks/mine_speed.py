@@ -1,11 +1,11 @@
-"""Mining beside its floors: CPU seconds of one process, all taken in one run.
+"""Mining against the least work that it needs: CPU seconds of one process, all taken in one run.
 
-pages   WARC to verdicts          beside fastwarc reading it and selectolax parsing each page
-decode  bytes to measurements     beside Pillow decoding each picture
-fetch   from a server beside it   beside the same client in a bare loop, without robots.txt, rates or checks
-keep    the global step on made-up pairs, seconds and MiB
-engines the whole of it offline   local, and how long Ray takes to start
-memory  two local processes on a tenth of the shards and on all: the most that they held at one time
+- pages: WARC to verdicts, against fastwarc reading it and selectolax parsing each page.
+- decode: bytes to measurements, against Pillow decoding each picture.
+- fetch: from a server on this machine, against the same client in a bare loop, without robots.txt, rates or checks.
+- keep: the global step on made-up pairs, seconds and MiB.
+- engines: the whole of it offline, local, and how long Ray takes to start.
+- memory: two local processes on a tenth of the shards and on all: the most that they held at one time.
 
 The last two say most of a web with many files: `diptych storybook web --out WEB --pages 10000`, then `--web WEB`.
 """
@@ -182,6 +182,8 @@ def keep(rows: int) -> dict[str, float]:
 
 RUN = """
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from diptych.mining.run import Mine
 from diptych.mining.settings import MiningSettings
@@ -189,8 +191,8 @@ from diptych.runtime.processes import peak_memory
 workers, out, *given = sys.argv[1:]
 if __name__ == "__main__":
     with peak_memory() as peak:
-        Mine(Path(out), [Path(one) for one in given], MiningSettings(offline=True), workers=int(workers),
-             tell=lambda _: None).run()
+        with redirect_stdout(StringIO()):
+            Mine(Path(out), [Path(one) for one in given], MiningSettings(offline=True), workers=int(workers)).run()
     print(peak[0])
 """
 NOTHING = """

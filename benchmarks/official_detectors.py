@@ -1,4 +1,4 @@
-"""The official detectors at their real sizes, with random weights: pictures a second, beside their networks alone.
+"""The official detectors at their real sizes, with random weights: pictures a second, against their networks alone.
 
     uv run python -m benchmarks.official_detectors
 

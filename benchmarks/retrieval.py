@@ -2,8 +2,8 @@
 
     uv run python -m benchmarks.retrieval MODEL STORE [--split test] [--pictures N] [--shortlist 20 50] [--threads N]
 
-MODEL is a run of `diptych finetune retrieval`, of a system that reads pairs; all pairs of the first N pictures with
-their captions are scored once, in bf16, and the rankings through shortlists are read off the same table, so that the
+MODEL is a run of `diptych finetune retrieval`, of a system that reads pairs. All pairs of the first N pictures with
+their captions are scored once, in bf16. The rankings through shortlists come from the same table of scores, so the
 difference is the shortlist's alone. What it saves is timed: choosing it, and scoring its pairs into an empty table.
 fp32 is timed on a sample of the pairs, and bf16 on the same. Writes benchmarks/results/retrieval.json; `--base` adds
 pairs a second of an untrained model of the published size (12 layers, 768 wide, 100 regions of 2,048, 36 words).

@@ -3,13 +3,13 @@
     OMP_WAIT_POLICY=passive uv run python -m benchmarks.scale [PART...]     some of: step processes store gallery
     uv run python -m benchmarks.scale page          docs/scale.md and its plots, of what was measured
 
-step       Unified VLP of the published width, 2 layers, 2 pictures of 36 regions with 20 of 2,000 words, one of these
-           changed at a time: CPU seconds of forward and backward in fp32 on one thread, and the bytes that the one
-           keeps for the other
-processes  samples a second of a small model with 1, 2 and 4 processes over gloo, which share this machine's cores
-store      1,000 to 1,000,000 records of 10 regions of 64 features, in a process of its own each; from 10,000 on the
-           same shards have more and more names, so that their bytes are always in memory
-gallery    1,000 to 1,000,000 vectors of 128 dimensions, 10 nearest of a query by products, one thread
+- step: Unified VLP of the published width, 2 layers, 2 pictures of 36 regions with 20 of 2,000 words, one of these
+  changed at a time. CPU seconds of forward and backward in fp32 on one thread, and the bytes that forward keeps.
+- processes: samples a second of a small model with 1, 2 and 4 processes over gloo, which share this machine's cores.
+- store: 1,000 to 1,000,000 records of 10 regions of 64 features, in a process of its own each. From 10,000 on the same
+  shards have more and more names, so that their bytes are always in memory.
+- gallery: 1,000 to 1,000,000 vectors of 128 dimensions, 10 nearest of a query by products, one thread.
+
 Writes benchmarks/results/scale.json, part by part. Each part takes less than four minutes.
 """
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from benchmarks.encoders import BASE
@@ -97,7 +98,7 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
             parts += [of_part(of, changed) for changed, of in figures["step"].items()]
         else:
             parts.append(of_part(figures[name], FIRST[name]))
-        parts.append(SAID[name])
+        parts.append(fill(SAID[name], 120, break_on_hyphens=False))
     if missing := sorted(TITLES.keys() - charts(figures).keys()):
         parts.append(f"Not measured yet: {', '.join(missing)} (`python -m benchmarks.scale {' '.join(missing)}`).")
     parts += ["## 3.3 million pictures with 100 regions on eight H200, on paper", paper(rates.get("1 process"))]
@@ -115,16 +116,17 @@ ratios count. Figures of GPUs are computed, with their assumptions; [one GPU](re
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}
 SAID = {
-    "step": "Unified VLP of the published width, 2 layers, one thread, fp32, forward and backward. What the one "
-    "keeps for the other is counted tensor by tensor, weights left out; attention scores among it (not on a GPU).",
+    "step": "Unified VLP of the published width, 2 layers, one thread, fp32, forward and backward. The activations "
+    "that forward keeps for backward are counted tensor by tensor, with attention scores (absent on a GPU), without "
+    "weights.",
     "processes": "A small model over gloo, on the two cores of one machine: more processes than cores wait for each "
     "other in every step. It does not show the speed of a cluster.",
     "store": "A store opens by its index alone. To find a split and to make a loader, the words of each record are "
-    "parsed and tokenised once: that grows with the records, and so does the memory. 200,000 samples stay parsed; of a "
-    "larger store most are parsed again when their turn comes, which is why the last rate is a quarter below the "
-    "others (10% were allowed). A thousand lie in the processor's caches. Written are the first 10,000 records, "
+    "parsed and tokenised once: that grows with the records, and so does the memory. 200,000 samples stay parsed. Most "
+    "samples of a larger store are parsed again when they are read, so the last rate is a quarter below the others "
+    "(10% were allowed). A thousand records fit in the processor's caches. Only the first 10,000 records are written; "
     "the others are links to their files.",
-    "gallery": "Products with every vector, in memory; faiss and pgvector stand in [results](results/gallery.md).",
+    "gallery": "Products with every vector, in memory; faiss and pgvector are in [results](results/gallery.md).",
 }
 
 

@@ -1,12 +1,12 @@
-"""A service under load, beside `diptych caption FOLDER` in the same run: pictures a second, waits, refusals, memory.
+"""A service under load, against `diptych caption FOLDER` in the same run: pictures a second, waits, refusals, memory.
 
     uv run python -m benchmarks.serve MODEL PICTURES [--requests 20000]
 
 MODEL is a folder that captions (the demo's `caption`), PICTURES a folder, whose pictures are asked in four sizes.
-`diptych serve` runs in a process of its own. So many clients ask in a closed loop: each sends its next picture when the
-last is answered, and waits as long as Retry-After says. The command line and each load run in turn, in several rounds,
-and figures are medians. The clients share the cores with the service; what they cost is told. Writes
-benchmarks/results/serve.json. With `--requests` nothing is timed: 32 clients send so many, and the memory of the
+`diptych serve` runs in a process of its own. N clients ask in a closed loop: each sends its next picture when the
+last is answered, and waits as long as Retry-After asks. The command line and each load run in turn, in several rounds,
+and figures are medians. The clients share the cores with the service; their cost is reported. Writes
+benchmarks/results/serve.json. With `--requests N` nothing is timed: 32 clients send N requests, and the memory of the
 process is read meanwhile (on any machine); writes benchmarks/results/serve_memory.json. Hostile clients have a
 benchmark of their own, `benchmarks.faults`.
 """
@@ -130,7 +130,7 @@ def spent(process: psutil.Process) -> float:
 def memory(
     service: psutil.Process, address: tuple[str, int], requests: list[bytes], count: int
 ) -> Iterator[dict[str, int | float | list[int]]]:
-    """MiB as so many requests of 32 clients are answered, told as they grow; the rise is from the first tenth on."""
+    """Report MiB while `count` requests of 32 clients are answered; the rise counts from the first tenth on."""
     seen = []
     for part in range(1, SAMPLES + 1):
         tally = asyncio.run(closed_loop(address, requests, 32, most=count // SAMPLES))
@@ -151,7 +151,7 @@ def loads(model: Path, folder: Path) -> None:
     found: dict[str, list[dict[str, float]]] = {str(clients): [] for clients in CLIENTS}
     with tempfile.TemporaryDirectory() as written, serving(str(model)) as (service, address):
         for number, content in enumerate(islice(cycle(contents), PICTURES)):
-            Path(written, f"{number:04}.png").write_bytes(content)  # whatever its kind: the head tells it
+            Path(written, f"{number:04}.png").write_bytes(content)  # of any format: its first bytes identify it
         started = service.memory_info().rss >> 20
         load(service, address, requests, BATCH)
         for _ in range(ROUNDS):

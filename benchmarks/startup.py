@@ -1,4 +1,4 @@
-"""What the command line costs before it works: CPU seconds of one caption and of help, beside `import torch` alone.
+"""What the command line costs before it works: CPU seconds of one caption and of help, against `import torch` alone.
 
     uv run python -m benchmarks.startup MODEL PICTURE
 

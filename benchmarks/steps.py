@@ -161,7 +161,7 @@ def product_seconds(step: Step) -> float:
 
 
 def random_regions(count: int, classes: int, features: int = 0, pixels: tuple[int, int] | None = None) -> Regions:
-    """With features of so many numbers, or a picture of so many pixels, height and width."""
+    """Regions with `features` numbers each, or with a picture of `pixels` (height, width)."""
     corner = torch.rand(count, 2) / 2
     return Regions(
         boxes=torch.cat([corner, corner + 0.4], 1),

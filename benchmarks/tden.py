@@ -1,4 +1,4 @@
-"""TDEN's two-pass iteration at its published size, beside the same iteration as the authors' code makes it.
+"""TDEN's two-pass iteration at its published size, against the same iteration as the authors' code makes it.
 
     OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.tden [--threads 2] [--small]
 

@@ -1,4 +1,4 @@
-"""Unified VLP at its published size, beside Hugging Face's BERT of the same size and sequence.
+"""Unified VLP at its published size, against Hugging Face's BERT of the same size and sequence.
 
     OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.vlp [threads]
 
@@ -6,7 +6,7 @@ A step is forward, backward and the optimizer on eight pictures of 100 regions w
 positions, three words hidden each. Both models pass the head with the hidden words alone, so the work there is equal.
 Ours takes the step of `unified-vlp/pretrain` (BERT's Adam, each gradient clipped), BERT torch's fused AdamW without
 clipping. Each runs as it ships: ours keeps freed memory (`runtime.memory`, as the command line does), BERT has a
-process of its own; and beside it stands BERT with its memory kept too. They take turns within each round, in CPU
+process of its own. BERT with its memory kept is timed too. They take turns within each round, in CPU
 seconds of all threads; what counts is the median of the ratios.
 With ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 a processor's AMX is left idle. The authors' code took 2.83 s a step
 on two threads of an idle Xeon with AMX (design/demo.md, section 9), which this need not be.

@@ -32,8 +32,8 @@ KINDS = {
 }
 HEAD = """## [The attack](results/attack.md)
 
-`make attack` ([how](../CONTRIBUTING.md)) on one commit, each attempt drawn by its number. One that broke in an attack
-on a commit before, and was mended, is counted apart; here it was made again by its number, and held.
+`make attack` ([how](../CONTRIBUTING.md)) ran on one commit. Each attempt is drawn from its number. Attempts that broke
+an earlier commit and were mended have a column of their own; they were repeated here by their numbers, and held.
 [SECURITY.md](../SECURITY.md) lists what is not protected, and why.
 """
 

@@ -7,7 +7,7 @@ retriever is then taught with either set, for as many steps, from the same start
 the same pictures of the test split. A captioner that was taught by the other captions of these pictures hands on what
 it should not know; given a model that is only pre-trained, the study teaches it by the few captions alone. --retriever
 is a pre-trained model to teach retrieval; without it, image-bert/small/retrieval learns from scratch. Stopped at any
-moment, the same command goes on.
+moment, the same command resumes.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ PLAIN, MORE = "people's captions alone", "people's and written captions"
 ARMS = (PLAIN, MORE)
 ROW, FEW, AUGMENTED, CAPTIONER = "row.json", "few", "augmented", "captioner"
 TALLIED = {
-    "pictures": "pictures", "wanted": "captions wanted", "kept": "new captions", "said_before": "left out, said before",
+    "pictures": "pictures", "wanted": "captions wanted", "kept": "new captions", "said_before": "left out, had before",
     "repeated": "left out, repeated", "without_words": "left out, without words",
-    "going_round": "left out, three words said twice", "without_regions": "pictures without a region",
+    "going_round": "left out, three words twice", "without_regions": "pictures without a region",
     "fewer": "pictures with fewer than wanted",
 }  # fmt: skip
 
@@ -66,7 +66,7 @@ class CaptionStudy:
     out: str
     retriever: str | None = None  # a pre-trained model to teach retrieval; None: image-bert from scratch
     pictures: int = 300  # of the training split
-    said: int = 1  # captions of each that are kept
+    captions: int = 1  # of each picture that are kept
     written: int = 4  # that are added to each
     gallery: int = 200  # pictures of the test split that are searched, with all their captions
     held_out: int = 64  # pictures of val, by which the best weights are chosen
@@ -84,7 +84,7 @@ class CaptionStudy:
 
 
 def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Does what is not done yet; hands back the figures. The same call goes on where it was stopped."""
+    """Does what is not done yet; hands back the figures. The same call resumes where it was stopped."""
     claim(plan, plan.out)
     keep_few(plan)
     told = write_more(plan)
@@ -110,7 +110,9 @@ def keep_few(plan: CaptionStudy) -> None:
     with StoreWriter(out, store.contract, len(kept)) as writer:  # one shard: written whole or not at all
         for index in kept:
             record = store.record(index)
-            writer.add(replace(record, captions=record.captions[: plan.said]) if record.split == "train" else record)
+            writer.add(
+                replace(record, captions=record.captions[: plan.captions]) if record.split == "train" else record
+            )
 
 
 def teach_captioner(plan: CaptionStudy) -> Path:
@@ -136,7 +138,7 @@ def write_more(plan: CaptionStudy) -> dict[str, Any]:
     few = Store(plan.store_of(PLAIN))
     tally = augment(captioner, few, plan.store_of(MORE), plan.written, decoding, "train", seed=0)
     taught = (Path(plan.out) / CAPTIONER).is_dir()
-    own = {"taught by captions a picture": plan.said} if taught else {}
+    own = {"captions per picture of its training": plan.captions} if taught else {}
     counts = {TALLIED[name]: count for name, count in asdict(tally).items()}
     return {"captioner": captioner.architecture.system} | own | counts
 
@@ -187,12 +189,12 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="a store with splits train, val and test")
     parser.add_argument("--out", required=True)
     parser.add_argument("--retriever", default=None, help="who learns to search; default: image-bert from scratch")
-    for name in ("pictures", "said", "written", "gallery", "seeds", "taught-steps", "steps"):
+    for name in ("pictures", "captions", "written", "gallery", "seeds", "taught-steps", "steps"):
         parser.add_argument(f"--{name}", type=int, default=getattr(CaptionStudy, name.replace("-", "_")))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/captions_as_data.json")
     given = parser.parse_args()
-    numbers = {name: getattr(given, name) for name in ("pictures", "said", "written", "gallery", "seeds", "steps")}
+    numbers = {name: getattr(given, name) for name in ("pictures", "captions", "written", "gallery", "seeds", "steps")}
     plan = CaptionStudy(
         model=given.model, store=given.data, out=given.out, retriever=given.retriever, taught_steps=given.taught_steps,
         settings=(*CaptionStudy.settings, *given.set), **numbers,

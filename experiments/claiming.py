@@ -1,4 +1,4 @@
-"""A study's folder is one study's: it goes on, or another is refused with the difference."""
+"""A folder belongs to one study: the same study resumes there, another is refused with the difference."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 FILE = "study.json"
-MAY_DIFFER = ("seeds", "out")  # more seeds go on from fewer
+MAY_DIFFER = ("seeds", "out")  # a study resumes with more seeds
 
 
 def claim(plan: DataclassInstance, out: str) -> None:
-    """Make `out` the folder of the study that `plan` says. Raises RecipeError where it is another's."""
+    """Make `out` the folder of the study `plan`. Raises RecipeError where it holds another study."""
     asked, kept = json.loads(json.dumps(asdict(plan))), Path(out) / FILE
     before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
     if different := [name for name in asked if name not in MAY_DIFFER and asked[name] != before.get(name)]:

@@ -36,7 +36,7 @@ def of_demo(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_thorough(results: dict[str, Any]) -> dict[str, Any]:
-    """Each score beside its blind baseline and its ceiling; gains have none."""
+    """Each score with its blind baseline and its ceiling; gains have none."""
     rows = [{**row, "test": {n: round(v, 1) for n, v in row["test"].items()}} for row in results["rounds"]]
     held = {
         task: {score: {n: round(v, 1) for n, v in both.items() if v is not None} for score, both in scores.items()}
@@ -52,7 +52,7 @@ def of_thorough(results: dict[str, Any]) -> dict[str, Any]:
         }
         for task, sizes in results["figures"].items()
     }
-    took = {"seconds, in two processes beside other work": results["seconds"]}
+    took = {"seconds, in two processes on a busy machine": results["seconds"]}
     return {**figures, "rates": results["rates"], **took, "rounds": rows}
 
 

@@ -1,14 +1,14 @@
-"""VL-BERT from pixels: what it is worth on Storybook that Fast R-CNN learns too, beside the same recipe with it frozen.
+"""VL-BERT from pixels: what training Fast R-CNN too is worth on Storybook, against the same recipe with it frozen.
 
     uv run diptych storybook detector --out runs/faster --faster-rcnn resnet18_fpn
     uv run python -m experiments.end_to_end --store runs/store --detector runs/faster/detector --out runs/end_to_end
 
 The store is that of `experiments.claims`, with 6,000 labelled scenes and the boxes of its detector. Both arms pre-train
 on the web scenes (`vl-bert/small/end-to-end`), then learn referring expressions from all labelled scenes, for the same
-steps, seeds, objectives and rates. Both networks begin as the ResNet-18 of a briefly trained Faster R-CNN, stem and
-stage 1 frozen, as the authors' begins from Visual Genome; in the frozen arm the network's share of the rate is 0, so
-that it stays so. Boxes are the store's. Test is looked at once, beside the blind baseline (the box that the words and
-boxes of training suggest). The same command goes on where it was stopped.
+steps, seeds, objectives and rates. Both networks begin as the ResNet-18 of a briefly trained Faster R-CNN, with stem
+and stage 1 frozen; the authors' network begins from Visual Genome. In the frozen arm the network's share of the rate is
+0. Boxes are the store's. The test split is scored once, with the blind baseline (the box that the words and boxes of
+training suggest). The same command resumes where it was stopped.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
     uv run python -m experiments.faster_rcnn RUN
 
 The first takes about a quarter of an hour on two cores, the second a few minutes: mAP on 200 unseen scenes, regions for
-700 scenes, and a small captioner from scratch on 400 of them, beside what captions without the picture reach and what a
-caption of the scene itself scores against the four others. Writes experiments/results/faster_rcnn.json.
+700 scenes, and a small captioner from scratch on 400 of them. Its score is listed with that of captions written without
+the picture and that of a caption of the scene itself against the four others. Writes
+experiments/results/faster_rcnn.json.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def detected(detector: Detector) -> dict[str, float]:
 
 
 def captioned(detector: Path, root: Path) -> dict[str, Any]:
-    """CIDEr and BLEU-4 on test, beside the blind baseline and the ceiling."""
+    """CIDEr and BLEU-4 on test, with the blind baseline and the ceiling."""
     write_world(root / "world", SPLITS)
     began = time.perf_counter()
     extract_regions(read(root / "world"), load_detector(detector), root / "store")

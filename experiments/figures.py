@@ -1,8 +1,8 @@
 """How a study keeps a score: a dict of numbers, never a sentence.
 
-`value`, and of these what is known: `low` and `high` (a 95% interval, or with `seeds` the least and the most of so many
-runs), `blind` (the score without the picture) and `ceiling` (what a person gets). Scores are times 100.
-Counts, steps and seconds are plain numbers; text only names objects.
+`value`, and of these what is known: `low` and `high` (a 95% interval, or with `seeds` the least and the most of N
+runs), `blind` (the score without the picture) and `ceiling` (what a person gets). Scores are times 100. Counts, steps
+and seconds are plain numbers; text only names objects.
 """
 
 from __future__ import annotations

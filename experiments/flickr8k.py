@@ -5,11 +5,11 @@
         --region-selection image-bert-36 --image-feature MAP
     uv run python -m experiments.flickr8k --store store --out runs/flickr8k --keep
 
-The results are of YOLOX-nano as DETECTOR and of its own last map as MAP (docs/encoders.md says how both are made).
+The results are of YOLOX-nano as DETECTOR and of its own last map as MAP (docs/encoders.md shows how both are made).
 Flickr8k (Hodosh et al., JAIR 2013) has five captions of each picture and its own splits. `LABELLED` pictures of train
 are what fine-tuning is given; all others of train are what pre-training reads, in the paper pairs of the web. The other
 arm begins from nothing. Both by the recipes for photographs, with fewer steps. Val chooses the weights of fine-tuning,
-test is scored once. The same command goes on where it was stopped.
+test is scored once. The same command resumes where it was stopped.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def learn(place: Place, seeds: int, processes: int) -> dict[tuple[str, int], Sco
 
 
 def _told(runs: Sequence[Scores]) -> dict[str, Figure]:
-    """Each score over the seeds, beside that of the blind and that of a person."""
+    """Each score over the seeds, with the blind baseline and a person's score."""
     return {
         name: spread([run[name]["value"] for run in runs])
         | {bound: round(first[bound], 1) for bound in ("blind", "ceiling") if first.get(bound) is not None}

@@ -43,7 +43,7 @@ class HardWorld:
 
 
 def make_hard(source: Store, out: Path, pictures: int, test: int, noise: float, seed: int) -> None:
-    """A store of fewer pictures with long captions and regions that tell less; one shard, written whole or not at all.
+    """Make a store of fewer pictures, with long captions and noisy regions; one shard, written whole or not at all.
 
     val keeps all its pictures. Raises DataError where `source` has no such splits.
     """
@@ -77,7 +77,7 @@ def with_noise(regions: Regions, noise: float, deviation: torch.Tensor, drawn: t
 
 
 def long_captions(record: Record, seed: int, most: int = 5) -> tuple[str, ...]:
-    """Two of its captions joined, at most so many pairs, none with three words twice."""
+    """Captions of the record joined by twos: at most `most` pairs, none that has three words twice."""
     pairs = [" and ".join(pair) for pair in permutations(dict.fromkeys(record.captions), 2)]
     kept = [text for text in pairs if not goes_round(text)]
     return tuple(Random(f"{seed}/{record.key}").sample(kept, min(most, len(kept))))

@@ -4,7 +4,7 @@
 
 A captioner learns drawn scenes made as hard as photographs (`experiments.hard_world`) from nothing by the recipe
 unified-vlp/photos/caption, once as it is and once a time with one thing changed; each writes of the test pictures by
-every search. People's own captions are measured as the models' are. Stopped at any moment, the same command goes on.
+every search. People's own captions are measured as the models' are. Stopped at any moment, the same command resumes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LoopStudy(HardWorld):
 
 
 def loop_study(plan: LoopStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Does what is not done yet; hands back the figures. The same call goes on where it was stopped."""
+    """Does what is not done yet; hands back the figures. The same call resumes where it was stopped."""
     kept = prepared(plan)
     waiting = [arm for arm in plan.arms if not (plan.folder(arm) / ROW).exists()]
     with workers(max(1, min(processes, len(waiting)))) as pool:
@@ -97,7 +97,7 @@ def loop_study(plan: LoopStudy, processes: int, done: Callable[[dict[str, Any]],
 
 
 def prepared(plan: LoopStudy) -> Store:
-    """What is learnt from, with the small vocabulary beside it."""
+    """Return the training data, and write the small vocabulary next to it."""
     store, words = plan.made(), Path(plan.out) / WORDS
     words.mkdir(exist_ok=True)
     Tokens.train([said for index in store.split("train") for said in store.words(index).captions], SMALL).save(words)
@@ -121,7 +121,7 @@ def teach(plan: LoopStudy, arm: str) -> dict[str, Any]:
 
 
 def about(said: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Scores, and what scores do not tell."""
+    """Scores, and what scores do not show."""
     scored = {score.name: of_score(score.to_json()) for score in score_captions(said, references).scores}
     return {name: scored[name] for name in ("CIDEr", "BLEU-4")} | habits(said)
 

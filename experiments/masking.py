@@ -1,4 +1,4 @@
-"""The paper's 15% of masked words beside a query for every word (decision 0005): the same data, steps and seeds.
+"""The paper's 15% of masked words against a query for every word (decision 0005): the same data, steps and seeds.
 
     uv run python -m experiments.masking DEMO_FOLDER OUT [STEPS]
 
@@ -47,7 +47,7 @@ def main(demo: Path, out: Path, steps: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
-    parser.add_argument("out", type=Path, help="keeps the runs; the same command goes on where it stopped")
+    parser.add_argument("out", type=Path, help="keeps the runs; the same command resumes where it stopped")
     parser.add_argument("steps", type=int, nargs="?", default=1000, help="of each pre-training (default: 1000)")
     given = parser.parse_args()
     main(given.demo, given.out, given.steps)

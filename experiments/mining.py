@@ -1,21 +1,21 @@
-"""What mining is worth to a model: pre-trained on what was mined, on the raw web, or on nothing, then taught by little.
+"""What mining is worth to a model: pre-train on what was mined, on the raw web or not at all, then train on few labels.
 
     uv run python -m experiments.mining --detector demo/detector --out runs/out/gain --keep
 
 A drawn web (`diptych storybook web`) has pictures whose texts are right, wrong, junk or another picture's. Arms:
 
-    nothing   no pre-training
-    raw       every picture over 300 pixels with its first text: all other rules are off
-    rules     mined without a scorer
-    mined     mined with a scorer that learnt from a few labelled pictures
-    oracle    the pictures of `mined` with captions that are true of them
-    fewer     as many pictures of `raw` as `mined` has
-    mixed     pictures of `mined` and the labelled scenes in one stage, where the others have two (Table 3's question)
-    raw-mixed the same of `raw`
+    nothing   no pre-training.
+    raw       every picture over 300 pixels with its first text: all other rules are off.
+    rules     mined without a scorer.
+    mined     mined with a scorer that learnt from a few labelled pictures.
+    oracle    the pictures of `mined` with captions that are true of them.
+    fewer     as many pictures of `raw` as `mined` has.
+    mixed     pictures of `mined` and the labelled scenes in one stage, where the others have two (Table 3's question).
+    raw-mixed the same of `raw`.
 
 Each is pre-trained for as many steps, then taught retrieval by the same few labelled scenes, over several seeds, and
 searches the same test split, which no arm has seen (`--exclude`). One vocabulary and one detector serve all. Stopped at
-any moment, the same command goes on; more seeds, systems and arms go on from fewer.
+any moment, the same command resumes. More seeds, systems and arms can be added later.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _decisions(plan: GainStudy, name: str) -> Iterable[dict[str, Any]]:
 
 
 def _scorer(plan: GainStudy, truth: Mapping[tuple[str, str | None], dict[str, Any]]) -> Path:
-    """Learnt from the texts of some pictures that the rules kept, told right or wrong by the truth of the web."""
+    """Train a scorer on texts of pictures that the rules kept, labelled right or wrong by the truth of the web."""
     out = plan.folder / "scorer"
     if not (out / "scorer.json").exists():
         rows = [row for row in _decisions(plan, "rules") if (row["page"], row["address"]) in truth]
@@ -262,7 +262,7 @@ def teach(
 
 
 def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """What each query asks for, its picture, and where the first right answer stands: of pairs, or of two towers."""
+    """What each query asks for, its picture, and the rank of the first right answer: of pairs, or of two towers."""
     if "vector" not in found[0]:
         return [[one["asks"], one["picture"], one["rank"]] for one in found]
     pictures = [one for one in found if one["key"] == "picture"]
@@ -288,7 +288,7 @@ def figures(
     }  # fmt: skip
     recalls = [f"{of} R@{at}" for of in RECALLS.values() for at in AT]
     gains = {
-        f"{a} beside {b}": {name: of_interval(paired_interval(hits[a, name], hits[b, name])) for name in recalls}
+        f"{a} minus {b}": {name: of_interval(paired_interval(hits[a, name], hits[b, name])) for name in recalls}
         for a, b in GAINS if a in arms and b in arms
     }  # fmt: skip
     found: dict[str, Any] = {
@@ -296,8 +296,8 @@ def figures(
         "gains": gains,
         "rounds": [{k: v for k, v in row.items() if k != "found"} for row in rows.values()],
     }
-    if "mined beside raw" in gains and (whole := gains.get("oracle beside raw")) is not None:
-        part = gains["mined beside raw"]
+    if "mined minus raw" in gains and (whole := gains.get("oracle minus raw")) is not None:
+        part = gains["mined minus raw"]
         found["percent of the way from raw to oracle"] = {
             name: round(100 * part[name]["value"] / whole[name]["value"]) for name in recalls if whole[name]["low"] > 0
         }

@@ -164,7 +164,7 @@ def _save(image: Image.Image, path: Path) -> None:
 
 
 def candidates(seed: int, web: Path, truth: Truth, out: Path) -> tuple[list[Pair], list[bool], list[int], list[bool]]:
-    """Texts beside pictures that the truth tells of, prose as false ones, and a caption of another picture each."""
+    """Texts next to pictures that the truth covers, prose as false ones, and for each a caption of another picture."""
     pairs, labels, pages, swapped = [], [], [], []
     for row in funnel.decisions(RunLayout(out)):
         line = truth.get((row["page"], row["address"]))

@@ -22,7 +22,7 @@ DATA = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw
 PROSE = (
     "We had planned this trip for months, and then all of it came otherwise.",
     "The weather changed in the afternoon, so everybody went home by the evening train.",
-    "Nobody in the town could say who had built the tower, or why it was left alone.",
+    "None in the town could say who had built the tower, or why it was left alone.",
     "In the morning the market was full of people who talked about the price of bread.",
 )
 NOISE = """<header class="site-header"><a href="/"><img src="/assets/logo.svg" alt="Site"></a></header>

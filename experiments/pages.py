@@ -109,7 +109,7 @@ def _details(title: str, files: Mapping[str, str], found: Mapping[str, Any]) -> 
         where = ", ".join(f"{key} {number(value)}" for key, value in result["machine"].items())
         if name:
             yield from (f"## {name}", "")
-        made = f"{result['date']}, commit {result['commit']}; {where}"
+        made = f"{result['date']}, commit {result['commit']}. Machine: {where}"
         yield from (f"`{result['command']}`", "", textwrap.fill(made, 120, break_on_hyphens=False), "")
         yield from whole(result["figures"], 3 if name else 2)
 

@@ -97,9 +97,10 @@ holds the numbers against those of the papers' texts and builds every command. {
 score has been reproduced, as neither the data nor the weights can be had here. For who has them, the commands stand
 below each table, and [official checkpoints](official-checkpoints.md) lists those that score released weights.
 
-**Ours** is never the paper's experiment: it is the small size on Storybook's drawn test scenes, taught as
-[results](results.md) says, and shows whether the parts work together; † is at chance. At the papers' size and on their
-data nothing has been trained here. What the tables' differences claim is tested apart, by [small models](claims.md).
+**Ours** is never the paper's experiment: it is the small size on Storybook's drawn test scenes, trained as
+[results](results.md) states, and shows whether the parts work together; † is at chance. At the papers' size and on
+their data nothing has been trained here. What the tables' differences claim is tested apart, by [small
+models](claims.md).
 
 In the commands, names in capitals are yours. Stores (`diptych data`, `diptych extract`: [public sets](public-sets.md)):
 CC, SBU, LAIT, COCO, COCO2014 (the server's pictures), FLICKR30K, VQA, VCR and REFCOCO+, each with the regions that end

@@ -3,8 +3,8 @@
     uv run python -m experiments.photographs --data world-store --out runs/out/photographs --keep
 
 They learn from drawn scenes made as hard (`experiments.hard_world`). Each system pre-trains and learns its task as
-docs/photographs.md says, on one thread, until its patience ends or its steps are over, TDEN for a third of its steps;
-val chooses, test is read once. The same command goes on where it was stopped.
+docs/photographs.md shows, on one thread, until its patience ends or its steps are over, TDEN for a third of its steps.
+Val chooses the weights, test is scored once. The same command resumes where it was stopped.
 """
 
 from __future__ import annotations

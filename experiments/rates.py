@@ -56,7 +56,7 @@ def _val(cell: Cell) -> tuple[float, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
-    parser.add_argument("out", type=Path, help="keeps the runs; the same command goes on where it stopped")
+    parser.add_argument("out", type=Path, help="keeps the runs; the same command resumes where it stopped")
     parser.add_argument("labels", type=int, nargs="?", default=100, help="labelled scenes (default: 100)")
     given = parser.parse_args()
     compare_rates(given.demo, given.out, given.labels)

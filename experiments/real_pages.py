@@ -1,7 +1,7 @@
 """What the rules of pages find on saved pages of others: lead images, languages, texts, and pages a second.
 
 Each folder holds pages, their addresses (addresses.tsv: file TAB address) and, for the figures of languages, what
-another library or a reader says of them (languages.tsv: file TAB language). No page is part of the repository. A
+another library or a reader states of them (languages.tsv: file TAB language). No page is part of the repository. A
 page's own og:image is the truth of its lead image, where an <img> shows it too: the rules read it, so the figures say
 whether they find it among the images, by the experiment's comparison of file names and not by that of the rules.
 """

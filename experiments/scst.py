@@ -2,9 +2,9 @@
 
     uv run python -m experiments.scst --model demo/pretrain --data demo/store --out runs/out/scst
 
-For each seed a captioner is taught by cross-entropy and kept. Two arms go on from it for the same number of steps: one
-rewarded, one by cross-entropy still, as more steps alone could raise a score. All three are scored on the test split,
-looked at once. Each arm of each seed is kept as it ends, so that the comparison goes on where it was stopped. Models of
+For each seed a captioner is taught by cross-entropy and kept. Two arms continue from it for the same number of steps:
+one rewarded, one by cross-entropy still, as more steps alone could raise a score. All three are scored on the test
+split, once. Each arm of each seed is kept as it ends, so that the comparison resumes where it was stopped. Models of
 any system that writes can be compared so: its recipes SYSTEM/small/caption and SYSTEM/small/scst are used.
 """
 
@@ -101,12 +101,12 @@ def run_arm(plan: Study, arm: str, seed: int) -> dict[str, Any]:
 
 
 def about_captions(said: Mapping[str, str], records: Sequence[Record]) -> dict[str, float]:
-    """What scores against references do not tell. Shares are in percent."""
+    """What scores against references do not show. Shares are in percent."""
     there = {record.key: {thing.kind for thing in record.objects} for record in records if record.objects}
     if not there:
         raise DataError(
-            "no record says what its picture shows, so that no object named can be checked; take a store that was "
-            "extracted from a folder of `diptych storybook write`"
+            "no record lists the objects of its picture, so the objects that captions name cannot be checked; pass a "
+            "store that was extracted from a folder of `diptych storybook write`"
         )
     found = hallucinations({key: said[key] for key in there}, there, names_of_kinds())
     return {

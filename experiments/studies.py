@@ -1,4 +1,4 @@
-"""What docs/results.md shows of each study (a pivot) and of each benchmark (a line). The rest is in docs/results/."""
+"""What docs/results.md shows of each study (a pivot) and of each benchmark (a line); docs/results/ has the rest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _named(*names: str) -> tuple[Column, ...]:
 SYSTEMS = Study(
     "Five systems, every task that each can",
     "Storybook's test scenes, detected regions. Each system is pre-trained on the web scenes for {pre-training steps} "
-    "steps and taught each task by all 6,000 scenes of train, with the same steps and rate as the others; val chose "
+    "steps, then trained on each task with all 6,000 scenes of train. Steps and rate are the same for all. Val chose "
     "the weights, test was scored once. Means of three seeds, in brackets the least and the most. The systems "
     "are not tuned against each other. R@10 among 600 pictures or captions after fine-tuning, of 100 queries each "
     "way, TDEN's of all.",
@@ -60,8 +60,8 @@ STUDIES: dict[str, Study] = {
     "systems": SYSTEMS,
     "thorough": Study(
         "What pre-training is worth, by labelled scenes",
-        "Unified VLP, `experiments.thorough`: three seeds, in brackets the least and the most; the third arm, from "
-        "scratch for the steps of both phases, is one seed.",
+        "Unified VLP, `experiments.thorough`: three seeds, in brackets the least and the most. The third arm has one "
+        "seed: it trains from scratch for the steps of both phases.",
         {"": "thorough"},
         ("labelled", "arm"),
         (1, 2),
@@ -114,9 +114,9 @@ STUDIES: dict[str, Study] = {
     ),
     "captions_as_data": Study(
         "Captions as data (XGPT 6.1)",
-        "Retrieval, taught by {asked / said} caption a picture of {asked / pictures}, and by those and "
-        "{written / new captions} that {written / captioner} wrote; {asked / retriever}, {asked / seeds} seeds, in "
-        "brackets 95% intervals over pictures.",
+        "Retrieval, trained with {asked / captions} caption per picture of {asked / pictures}, and with those and "
+        "{written / new captions} that {written / captioner} wrote. The model is {asked / retriever}, with {asked / "
+        "seeds} seeds; in brackets 95% intervals over pictures.",
         {"": "captions_as_data"},
         ("taught by",),
         (0,),
@@ -124,13 +124,14 @@ STUDIES: dict[str, Study] = {
     ),
     "mining": Study(
         "What mining is worth (ImageBERT's LAIT)",
-        "Retrieval, taught by {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training on a "
-        "drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training; raw: every picture over 300 pixels with "
-        "its first text; fewer: as many of them as are mined; rules: what `diptych mine` keeps without a scorer; "
-        "mined: with one that learnt from {TDEN / asked / scorer_pictures} pictures; oracle: those with true captions; "
-        "mixed, raw-mixed: mined or raw pictures and the scenes in one stage, not two. {TDEN / asked / seeds} seeds, "
-        "{TDEN / asked / queries} pictures asked of TDEN, {ImageBERT / asked / queries} of ImageBERT, which such short "
-        "training leaves at chance; in brackets 95% intervals over pictures.",
+        "Retrieval, trained with {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training "
+        "on a drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training. Raw: every picture over 300 pixels "
+        "with its first text. Fewer: as many raw pictures as are mined. Rules: what `diptych mine` keeps without a "
+        "scorer. Mined: what it keeps with a scorer trained on {TDEN / asked / scorer_pictures} pictures. Oracle: the "
+        "mined pictures with true captions. Mixed, raw-mixed: mined or raw pictures and the scenes in one stage, not "
+        "two. {TDEN / asked / seeds} seeds. TDEN ranks for {TDEN / asked / queries} pictures, ImageBERT for "
+        "{ImageBERT / asked / queries}; so short a training leaves ImageBERT at chance. In brackets 95% intervals "
+        "over pictures.",
         {"TDEN": "mining_tden", "ImageBERT": "mining_image_bert"},
         ("system", "pre-trained on"),
         (0, 2),
@@ -140,7 +141,7 @@ STUDIES: dict[str, Study] = {
         ),
     ),
     "end_to_end": Study(
-        "VL-BERT from pixels, its network learning or frozen",
+        "VL-BERT from pixels, its network trained or frozen",
         "Referring expressions; {seeds} seeds, in brackets the least and the most.",
         {"": "end_to_end"},
         ("network",),
@@ -174,9 +175,9 @@ STUDIES: dict[str, Study] = {
     ),
     "photographs": Study(
         "The recipes for photographs",
-        "The recipes of docs/photographs.md, to their end (TDEN: a third of the steps), on one thread; they learn from "
-        "drawn scenes that are made as hard as photographs (two captions of a scene joined, features and "
-        "classes with noise): {asked / pictures} pictures, {asked / test} of test, one seed, with 95% intervals.",
+        "The recipes of docs/photographs.md, to their end (TDEN: a third of the steps), on one thread. They train on "
+        "drawn scenes that are made as hard as photographs: two captions of a scene are joined, features and classes "
+        "have noise. {asked / pictures} pictures, {asked / test} of test, one seed, with 95% intervals.",
         {"": "photographs"},
         ("system",),
         (1,),
@@ -193,11 +194,11 @@ STUDIES: dict[str, Study] = {
         TITLES,
     ),
     "looping": Study(
-        "Captions that go round",
-        "What helps against “a red shirt and a black shirt”: Unified VLP taught by drawn scenes that are made as hard "
-        "as photographs (two captions of a scene joined, features and classes with noise), {asked / pictures} "
+        "Captions that repeat themselves",
+        "What helps against “a red shirt and a black shirt”. Unified VLP is trained on drawn scenes that are made as "
+        "hard as photographs: two captions of a scene are joined, features and classes have noise. {asked / pictures} "
         "pictures, {asked / steps} steps of {asked / batch}, one seed; {asked / test} pictures of test, in brackets "
-        "95% intervals. A caption of two sentences of one scene repeats words in any case (see the first row).",
+        "95% intervals. A caption made of two captions of one scene repeats words in any case (see the first row).",
         {"": "looping"},
         ("learnt", "search"),
         (1, 2),
@@ -212,8 +213,8 @@ STUDIES: dict[str, Study] = {
     ),
     "faster_rcnn": Study(
         "Faster R-CNN as the detector",
-        "Briefly trained; a captioner from scratch on {resnet18_fpn / captions / labelled_scenes} labelled scenes sees "
-        "through it.",
+        "The detector is briefly trained. A captioner reads its regions; it is trained from scratch on "
+        "{resnet18_fpn / captions / labelled_scenes} labelled scenes.",
         {"resnet18_fpn": "faster_rcnn"},
         ("detector",),
         (0,),
@@ -297,7 +298,7 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     ("loader", ("samples_per_second", "diptych, 2 threads"), "The loader, 2,048 features a region: samples a second"),
     (
         "feeding",
-        ("samples_per_second", "training, the loader a thread beside it"),
+        ("samples_per_second", "training, the loader in a thread"),
         "Training with it: samples a second",
     ),
     ("extraction", ("pictures_per_second", "end to end, 2 processes"), "Extraction, small detector: pictures a second"),
@@ -344,9 +345,9 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     (
         "demo_turns",
         ("now over before (goal 0.76, at most 0.80)",),
-        "The demo without the models taught by all labels: CPU seconds over those of e16f41f's",
+        "The demo without the models trained on all labels: CPU seconds over those of e16f41f's",
     ),
-    ("demo_turns", ("below the interval of before (goal 0)",), "Of its 24 scores, below the interval of then"),
+    ("demo_turns", ("below the earlier interval (goal 0)",), "Of its 24 scores, below the interval of then"),
     ("demo", ("memory, MiB", "most"), "The demo: memory of all its processes, MiB"),
     (
         "gpu",
@@ -357,6 +358,6 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
 
 
 def page_of(file: str) -> str:
-    """Where the figures of a result file stand, below docs/."""
+    """Path of the page of a result file, below docs/."""
     study = next((name for name, study in STUDIES.items() if file in study.files.values()), file)
     return f"results/{study}.md"

@@ -1,16 +1,18 @@
-"""Each system with each task it can: what it scores on Storybook's test scenes, in detected regions, beside the blind.
+"""Each system on each of its tasks: its score on Storybook's test scenes, in detected regions, and the blind baseline.
 
-    uv run diptych demo                                                          # the detector
+The detector is that of `diptych demo`:
+
+    uv run diptych demo
     uv run diptych storybook write --out runs/world --train 6000
     uv run diptych extract runs/world --out runs/store --detector demo/detector/detector
     uv run python -m experiments.systems --store runs/store --out runs/systems
 
-Every system is pre-trained on the web scenes by its small recipe, then fine-tuned for each task by its small recipe and
-the settings of `TASKS`, which are the same for all systems; val, looked at a few times, chooses the weights, and test
-is scored once, by three seeds. The systems are not tuned against each other, so small differences between them say
-nothing. Retrieval ranks exactly for a sample of queries, and zero-shot where pre-training teaches what belongs
-together. Scores are kept one by one in experiments/results/systems.json: the same command goes on where it stopped, on
-another machine too; `--split val` is for choosing settings.
+Every system is pre-trained on the web scenes by its small recipe. It is then fine-tuned for each task by its small
+recipe and the settings of `TASKS`, which are the same for all systems. Val, scored a few times, chooses the weights;
+test is scored once, by three seeds. The systems are not tuned against each other, so small differences between them
+mean nothing. Retrieval ranks exactly for a sample of queries, and zero-shot where pre-training has a matching loss.
+Scores are kept one by one in experiments/results/systems.json: the same command resumes where it stopped, on another
+machine too. `--split val` is for choosing settings.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from experiments.figures import is_figure
 
 AT_CHANCE = "†"
-NEAR = 2.0  # points above the blind baseline that are not told from it where no interval is known
+NEAR = 2.0  # points above the blind baseline that count as no difference where no interval is known
 SINGLE = "rounds"  # the single measurements stay in the file
 Path = tuple[str, ...]
 
@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Pivot:
-    """`rows`: which parts of a leaf's path name its row; the last tells apart what is compared, best in bold."""
+    """`rows`: which parts of a leaf's path name its row; the last names what is compared, best in bold."""
 
     heads: Path
     rows: tuple[int, ...]

@@ -27,12 +27,12 @@ def test_a_folder_is_claimed_if_it_is_new_or_empty_or_of_the_same_kind(tmp_path:
     assert outputs.claim(tmp_path / "a" / "b", "run") == []
     with pytest.raises(OutputError, match="b is a folder of run, wanted a folder that Diptych wrote as store"):
         outputs.claim(tmp_path / "a" / "b", "store")
-    with pytest.raises(OutputError, match=r"is there already \(metrics.jsonl\)"):
+    with pytest.raises(OutputError, match=r"exists already \(metrics.jsonl\)"):
         outputs.refuse_folder(tmp_path / "a" / "b", None)
     (tmp_path / ".env").write_text("KEY=1")
     with pytest.raises(OutputError, match=r"not empty \(.env, a\)"):
         outputs.claim(tmp_path, "run")
-    with pytest.raises(OutputError, match="is there and is not a folder"):
+    with pytest.raises(OutputError, match="exists and is not a folder"):
         outputs.claim(tmp_path / ".env", "run")
 
 
@@ -118,7 +118,7 @@ def test_what_is_listed_and_unchanged_is_replaced_and_nothing_else(tmp_path: Pat
 
 def test_the_folder_of_the_command_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OutputError, match="where this command runs"):
+    with pytest.raises(OutputError, match="is the current folder"):
         whole(Path())
     assert tmp_path.is_dir()
 
@@ -148,7 +148,7 @@ def test_a_file_is_replaced_if_it_is_what_was_written(
     file, other = tmp_path / "plot.html", tmp_path / "other.html"
     outputs.refuse_file(file)
     file.write_text("drawn")
-    with pytest.raises(OutputError, match="is there, and Diptych did not write it; give another name, or --force"):
+    with pytest.raises(OutputError, match="exists, and Diptych did not write it; choose another name, or pass --force"):
         outputs.refuse_file(file)
     outputs.note(file)
     outputs.refuse_file(file)

@@ -77,13 +77,13 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     code = "def register():\n    from diptych.plugin import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
     done = diptych("plugins", path=package(tmp_path, code))
     assert done.returncode == 1
-    assert "plugin tiny 0.2 failed: the systems xgpt are there already, added by Diptych" in done.stderr
+    assert "plugin tiny 0.2 failed: the name xgpt of systems exists already, added by Diptych" in done.stderr
 
 
 def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
     done = diptych("plugins", path=package(tiny, SYSTEM, "twin", "3"))
     assert done.returncode == 1
-    assert "plugin twin 3 failed: the systems tiny are there already, added by tiny 0.2" in done.stderr
+    assert "plugin twin 3 failed: the name tiny of systems exists already, added by tiny 0.2" in done.stderr
 
 
 DIRECTLY = """if True:
@@ -117,13 +117,13 @@ def test_a_name_that_is_taken_is_refused_to_who_adds_directly(tmp_path: Path) ->
     said = python(DIRECTLY, package(tmp_path, code)).splitlines()
     assert said == [
         "[None, None, 'Mine']",
-        "RecipeError: the tasks mine are there already, added by __main__, and tiny 0.2 adds it too",
-        "RecipeError: the tasks vqa are there already, added by Diptych, and __main__ adds it too",
-        "RecipeError: the systems tiny are there already, added by tiny 0.2, and __main__ adds it too",
-        "RecipeError: the recipes tiny/small/pretrain are there already, added by tiny 0.2, and __main__ adds it too "
+        "RecipeError: the name mine of tasks exists already, added by __main__, and tiny 0.2 adds it too",
+        "RecipeError: the name vqa of tasks exists already, added by Diptych, and __main__ adds it too",
+        "RecipeError: the name tiny of systems exists already, added by tiny 0.2, and __main__ adds it too",
+        "RecipeError: the name tiny/small/pretrain of recipes exists already, added by tiny 0.2, and __main__ adds it too "
         "False",
-        "RecipeError: the recipes xgpt/text are there already, added by Diptych, and __main__ adds it too",
-        "RecipeError: the objectives caption are there already, added by Diptych, and __main__ adds it too",
+        "RecipeError: the name xgpt/text of recipes exists already, added by Diptych, and __main__ adds it too",
+        "RecipeError: the name caption of objectives exists already, added by Diptych, and __main__ adds it too",
         "Questions Tiny",
     ]
 
@@ -144,7 +144,7 @@ def register():
 def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) -> None:
     done = diptych("plugins", path=package(tmp_path, VERB.format(verb=verb)))
     assert done.returncode == 1
-    assert f"the verb {verb} of the task mine is there already, added by {owner}: choose another" in done.stderr
+    assert f"the verb {verb} of the task mine exists already, added by {owner}: choose another" in done.stderr
 
 
 @pytest.fixture

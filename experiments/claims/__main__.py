@@ -1,20 +1,22 @@
 """Test the papers' claims by training the arms of each (docs/claims.md).
 
-    uv run diptych demo                                                          # the detector
+The detector is that of `diptych demo`:
+
+    uv run diptych demo
     uv run diptych storybook write --out runs/world --train 6000
     uv run diptych extract runs/world --out runs/store --detector demo/detector/detector
     uv run python -m experiments.claims --store runs/store --out runs/claims
-    uv run python -m experiments.claims --list                        # claims, their arms, and what is left to run
 
-Arms that several claims share are trained once, and every score stands in experiments/results/claims.json by the key of
-its recipes and the detector whose features it read: the same command goes on where it stopped, on another machine too.
-Arms are compared where one detector made the features of both. One claim wants a store of its own, of
-the same detector's features of the true boxes; give it as --store true=runs/true too:
+`--list` lists the claims, their arms, and what is left to run. Arms that several claims share are trained once. Every
+score is kept in experiments/results/claims.json, under the key of its recipes and the detector whose features it read.
+So the same command resumes where it stopped, on another machine too. Arms are compared only if one detector made the
+features of both. One claim needs a store of its own: the same detector's features of the true boxes. Pass it as
+--store true=runs/true too:
 
     uv run python -m experiments.claims.true_boxes runs/world demo/detector/detector runs/true
 
-`--scale real` trains the papers' own recipes on your stores (splits web, train, val and test), from the weights that
-the papers begin from (a folder of weights and their vocab.txt, or a name on the hub), and keeps its scores in
+`--scale real` trains the papers' own recipes on your stores (splits web, train, val and test). Training starts from the
+weights that the papers name (a folder of weights and their vocab.txt, or a name on the hub). The scores are kept in
 OUT/claims.json:
 
     uv run python -m experiments.claims --scale real --store pairs --out runs/real --text books.txt \\
@@ -234,7 +236,7 @@ def main() -> None:
         raise SystemExit(f"no claim is called {given.claims!r}; --list names all")
     stores = dict(_places(given.store))
     if not given.list and "detected" not in stores:
-        raise SystemExit("give --store runs/store; --help says how it is made")
+        raise SystemExit("Missing --store runs/store; --help shows how it is made")
     place = Place(
         tuple(stores.items()) or (("detected", ""),),
         str(given.out),

@@ -4,8 +4,8 @@ The rules, fixed before any run that counts was scored (docs/claims.md):
 
 - Size and data: each system's small recipes on the drawn world, with 6,000 scenes of train, in the regions of the
   demo's detector. Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning `LABELS`
-  scenes of train, or `MORE_LABELS`, unless a claim says otherwise. No dropout anywhere: at this width it is what holds
-  learning back.
+  scenes of train, or `MORE_LABELS`, unless a claim states otherwise. No dropout anywhere: at this width it is what
+  holds learning back.
 - Budget: `SHARE` of a recipe's own steps in pre-training (ImageBERT's all: its matching is learnt after two thirds of
   them), with batches of `PRETRAIN_BATCH`, so that rows that are compared keep the paper's proportion of work;
   `STEPS[task]` steps of fine-tuning, chosen on val so that questions and choices leave chance (experiments/LOG.md).
@@ -103,7 +103,7 @@ class Place:
     """Stores by name, a file of text alone, and the folder of the runs.
 
     `real`: by the papers' own recipes, which begin from `inits`: a name, such as BERT base, and the settings that begin
-    from its weights and words. `features` says whose the stores' features are.
+    from its weights and words. `features` names the detector of the stores' features.
     """
 
     stores: tuple[tuple[str, str], ...]
@@ -163,19 +163,19 @@ def _filled(settings: Iterable[str], place: Place) -> Iterator[str]:
 def key_of(stage: Stage, seed: int, place: Place) -> str:
     """Of the resolved recipes of a chain: the same key is the same training.
 
-    What stands at its default is left out, so that a setting which is new since the run leaves its key alone.
+    Settings at their defaults are left out, so that a setting that is newer than the run does not change its key.
     """
     recipes: list[tuple[str, dict[str, Any]]] = []
     for one in stage.chain:
         recipe = recipe_of(one, seed, place).model_dump(mode="json", exclude_defaults=True)
         if "text" in recipe.get("data", {}):
-            recipe["data"]["text"] = True  # where the file lies says nothing
+            recipe["data"]["text"] = True  # the path of the file does not matter
         recipes.append((one.store, recipe))
     return hashlib.sha256(json.dumps(recipes, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def train_chain(stage: Stage, seed: int, place: Place) -> ModelFolder:
-    """Each training once: its folder is named by its key, and a run that was stopped goes on."""
+    """Train each stage once: its folder is named by its key, and a run that was stopped resumes."""
     start = train_chain(stage.after, seed, place) if stage.after is not None else None
     folder = Path(place.out) / key_of(stage, seed, place)
     if (folder / "done").exists():

@@ -1,4 +1,4 @@
-"""What a claim is: what a paper says is better than what, and by how much; the arms here that test it.
+"""A paper's claim that one model is better than another, by how much, and the arms here that test it.
 
 A claim is a sum of weighted arms, `+1` what should be better and `-1` what it is compared with; of a gain that should
 be larger in one place than in another, four. `paper` is the paper's own difference in the same score, where it has one.

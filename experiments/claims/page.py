@@ -199,6 +199,6 @@ def _legend(y: int) -> Iterator[str]:
 
 
 def _x(points: float) -> float:
-    """Where so many points lie; the ends of the plot hold what is beyond them."""
+    """The position of N points on the plot; values beyond the plot are drawn at its ends."""
     inside = max(-REACH, min(REACH, 0.0 if math.isnan(points) else points))
     return LEFT + WIDTH * (inside + REACH) / (2 * REACH)

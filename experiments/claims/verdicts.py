@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["seen", "reversed", "too close", "not seen", "not run"]
-CLOSE = 1.0  # points: an interval within them says that there is no difference to speak of
+CLOSE = 1.0  # points: an interval within them means that there is no difference worth a claim
 LEAST_SEEDS = 3
 # Of Student's distribution, 97.5%, by degrees of freedom from 1 on; those of 10 for more, which is on the safe side.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

@@ -37,7 +37,7 @@ FINETUNE: dict[str, tuple[Any, str]] = {
     "epochs": (float("nan"), "epochs: found nan, wanted a number above 0"),
     "lr": ("fast", "lr: found str 'fast', wanted a number above 0"),
     "detector": (3, "detector: found int '3', wanted a folder or name"),
-    "features": ("none.h5", "features: nothing at none.h5, wanted a file or folder"),
+    "features": ("none.h5", "features: there is nothing at none.h5, wanted a file or folder"),
     "out": (3, "out: found int '3', wanted a folder"),
     "settings": (3, "settings: found int '3', wanted a dict"),
     "recipe": (3, "recipe: found int '3', wanted the name"),
@@ -59,10 +59,10 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load(None), CheckpointError, "source: found None, wanted a model folder"),  # type: ignore[arg-type]
     (lambda _: diptych.load(3), CheckpointError, "source: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
-    (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: nothing at none.h5"),
+    (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: there is nothing at none.h5"),
     (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset.read(None), DataError, "path: found None, wanted a store"),  # type: ignore[arg-type]
-    (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: nothing at none"),
+    (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: there is nothing at none"),
     (lambda _: diptych.Dataset.from_coco(None, "a", split="val"), DataError, "captions: found None"),  # type: ignore[arg-type]
     (lambda world: diptych.finetune("caption", world, 3), CheckpointError, "model: found int '3'"),
     (lambda _: diptych.finetune("caption", 3, "sample"), DataError, "data: found int"),  # type: ignore[arg-type]

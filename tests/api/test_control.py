@@ -48,6 +48,6 @@ def test_pixels_are_hidden_too() -> None:
 
 
 def test_what_points_at_regions_has_no_control(world: Path, detector: str, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="points at regions"):
+    with pytest.raises(RecipeError, match="chooses among regions"):
         finetune("referring", world, recipe="unified-vlp/small/referring", out=tmp_path / "run", detector=detector,
                  without_images=True, steps=2, settings=TINY)  # fmt: skip

@@ -94,7 +94,7 @@ def test_check_names_splits_that_are_too_small(world: Path) -> None:
 
 
 def test_a_task_whose_predictions_cannot_be_paired_is_refused(captioner: Run, world: Path) -> None:
-    with pytest.raises(RecipeError, match="wanted two of one task, and one of caption, vqa"):
+    with pytest.raises(RecipeError, match="both need the same task, one of caption, vqa"):
         compare(captioner.folder, captioner.folder, world, task="referring")
 
 

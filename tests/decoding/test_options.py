@@ -121,7 +121,7 @@ def test_several_captions_are_waited_for():
         ({"min_words": 9, "max_words": 5}, "min_words=9 is more than max_words=5; lower it"),
         ({"length_penalty": 1, "length_bonus": 0.5}, "set one of them to 0"),
         ({"sample": True, "beams": 3}, "set beams=1, and captions=N"),
-        ({"top_p": 0.9}, "top_p belong to drawn words, and none are drawn; add sample=true"),
+        ({"top_p": 0.9}, "top_p apply to sampling only; add sample=true"),
         ({"sample": True, "top_p": 1.5}, "top_p"),
         ({"sample": True, "temperature": 0}, "temperature"),
         ({"captions": 4, "beams": 2}, "raise beams, or add sample=true"),

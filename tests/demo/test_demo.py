@@ -34,7 +34,7 @@ def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: 
     assert "\n  web: 600, was 10000" in told
     assert "\n  seed: 3, was 0" in told
     assert "patience" not in told  # the same in both
-    assert "another --out to begin anew" in told
+    assert "choose another --out" in told
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".diptych", "demo.json"]
 
 

@@ -140,9 +140,9 @@ def test_a_rationale_is_asked_after_each_answer_as_after_the_right_one(store: St
 
 def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     path = tmp_path / "results"
-    with pytest.raises(RecipeError, match=r"--format coca: no server's form is called so; did you mean coco\?"):
+    with pytest.raises(RecipeError, match=r"--format coca: unknown; did you mean coco\?"):
         submit(captioner, store, "test", "coca", path)
-    with pytest.raises(RecipeError, match="has not learnt vqa: diptych finetune vqa"):
+    with pytest.raises(RecipeError, match="was not trained for vqa: diptych finetune vqa"):
         submit(captioner, store, "test", "vqa", path)
     with pytest.raises(DataError, match=r"does not end with the number that COCO gave the picture, .* \(record p0\)"):
         submit(captioner, store, "train", "coco", path)
@@ -150,14 +150,14 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
     with StoreWriter(folder, CONTRACT) as writer:
         writer.add(asked_record(0))
         writer.add(replace(asked_record(0), key="COCO_val2014_000000000070"))
-    with pytest.raises(DataError, match="it has the image_id 70 of 'COCO_test2014_000000000070' too"):
+    with pytest.raises(DataError, match="its image_id 70 is also that of 'COCO_test2014_000000000070'"):
         submit(captioner, Store(folder), "test", "coco", path)
     for key in ("9" * 5_000, "\u0663"):  # more than Python reads, and a digit of another script
-        with pytest.raises(DataError, match="no number of up to 18 digits"):
+        with pytest.raises(DataError, match="its number does not have 1 to 18 digits"):
             FORMS["vqa"][1]([{"key": key, "answer": "yes"}])
     scored = [{"group": f"a/{group}", "score": 0.0} for group in VCR_COLUMNS[1:21:4] for _ in range(8)]
     groups = [{**one, "group": one["group"].removesuffix("_0")} for one in scored]
-    with pytest.raises(DataError, match=r"two questions of VCR have this key, and a server takes one \(record a\)"):
+    with pytest.raises(DataError, match=r"two questions of VCR have this key, but the server accepts one \(record a\)"):
         FORMS["vcr"][1](groups)
     assert not path.exists()
     odd = replace(deciding.record(0), choices=(replace(deciding.record(0).choices[0], rationales=()),))

@@ -12,7 +12,9 @@ EXPERIMENTS = sorted((REPOSITORY / "experiments").rglob("*.py"))
 
 def _sends_its_own(tree: ast.Module) -> bool:
     """True if `pool.map` or `pool.submit` gets a function or a method of this module."""
-    imported = {name.asname or name.name for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    imported = {
+        name.asname or name.name for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names
+    }
     sent = [
         node.args[0]
         for node in ast.walk(tree)

@@ -28,10 +28,10 @@ def test_recalls_and_gains_are_of_pictures(found: dict[str, Any]) -> None:
     assert {arm: found["recall"][arm]["image retrieval R@1"]["value"] for arm in ARMS} == {
         "nothing": 10.0, "raw": 20.0, "mined": 65.0, "oracle": 80.0
     }  # fmt: skip
-    gain = found["gains"]["mined beside raw"]["text retrieval R@1"]
+    gain = found["gains"]["mined minus raw"]["text retrieval R@1"]
     assert gain["value"] == 45.0
     assert 0 < gain["low"] < 45.0 < gain["high"]
-    assert "mined beside fewer" not in found["gains"]
+    assert "mined minus fewer" not in found["gains"]
 
 
 def test_the_way_from_raw_to_true_captions_is_a_share_of_what_there_is(found: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ REFUSED = {
 }  # fmt: skip
 PATTERN = re.compile(r"(?<![\w-])(" + "|".join(REFUSED) + r")(?![\w-])", re.IGNORECASE)
 LONGEST = 40  # words in a sentence
-LONG, LONG_SHARE = 25, 0.05  # words in a sentence of a page that few exceed, and the share that may
+LONG, LONG_SHARE = 25, 0.03  # words in a sentence of a page that few exceed, and the share that may
 WIDEST = 120  # characters in a line of a page, outside tables and links
 
 # Phrases of another language in English words.

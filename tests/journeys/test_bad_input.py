@@ -80,7 +80,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
         nothing,
         "extract MINE --out OUT --detector ground-truth",
         1,
-        "no record holds any",
+        "no record has any",
     ),
     ("a store in its data", pictured, "extract FILE --out FILE --detector ground-truth", 2, "is an input of this"),
     ("of a model alone", nothing, "score FILE --references FILE --split val", 2, "No such option: --split"),
@@ -197,7 +197,9 @@ def test_a_store_is_not_filled_on_after_its_data_changed(run: Callable[..., Resu
     assert extracted(manifest("a")).code == 0
     for changed in ({"caption": "a cat"}, {"split": "test"}):
         refused = extracted(manifest("a", **changed))
-        assert (refused.code, "had something else for 'red.png'" in refused.error) == (1, True), refused.error
+        assert (refused.code, "had other texts or another split for 'red.png'" in refused.error) == (1, True), (
+            refused.error
+        )
     manifest("a")
     shutil.move(tmp_path / "a", tmp_path / "elsewhere")
     again = extracted(tmp_path / "elsewhere/mine.jsonl")

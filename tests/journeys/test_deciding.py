@@ -58,13 +58,13 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
     assert chosen.score >= max(score for _, score in chosen.others)
     (verdict,) = library.load(tmp_path / "nlvr").verify(record, ["there is a dog"])
     assert 0.5 <= verdict.score <= 1
-    with pytest.raises(ServingError, match=r"names \[99\], but .* has these: \[0\]"):
+    with pytest.raises(ServingError, match=r"refers to \[99\], but the objects of .* are \[0\]"):
         library.load(tmp_path / "vcr").choose(record, "why [99]", ["a", "b"])
-    with pytest.raises(ServingError, match="leave no choice"):
+    with pytest.raises(ServingError, match="are not enough to choose from"):
         library.load(tmp_path / "vcr").choose(record, "why", ["a"])
     with pytest.raises(ServingError, match="expression is empty"):
         library.load(tmp_path / "referring").ground(record, " ")
-    with pytest.raises(ServingError, match="has not learnt vcr: diptych finetune vcr"):
+    with pytest.raises(ServingError, match="was not trained for vcr: diptych finetune vcr"):
         library.load(tmp_path / "referring").choose(record, "why", ["a", "b"])
 
 

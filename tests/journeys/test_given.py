@@ -37,7 +37,7 @@ def test_features_take_the_place_of_a_detector(own: Path, run: Callable[..., Res
     pretrain = ("pretrain", "image-bert/small/pretrain", "--data", "mine.jsonl", "--out", "first",
                 *tiny(**SIZES, **{"data.split": "train"}))  # fmt: skip
     bare = run(*pretrain)
-    assert (bare.code, "give those that you have (--features PATH)" in bare.error) == (2, True)
+    assert (bare.code, "pass features that you have (--features PATH)" in bare.error) == (2, True)
     done(*pretrain, "--features", "features")
     assert Store(own / "first/store").contract.extractor == "given"
     again = run(*pretrain[:3], "first/store", *pretrain[4:], "--features", "features")
@@ -46,7 +46,7 @@ def test_features_take_the_place_of_a_detector(own: Path, run: Callable[..., Res
                 "--set", "training.average_best=1")  # fmt: skip
     tuned = ("finetune", "retrieval", "--data", "mine.jsonl", "--model", "first", "--out", "finder", *settings)
     asked = run(*tuned)
-    assert (asked.code, "give them: --features PATH" in asked.error) == (1, True)
+    assert (asked.code, "pass them: --features PATH" in asked.error) == (1, True)
     done(*tuned, "--features", "features")
     scored = done("evaluate", "--model", "finder", "--data", "mine.jsonl", "--features", "features", "--json")
     assert "R@1" in scored.out
@@ -83,7 +83,7 @@ def test_features_are_found_by_the_path_of_a_picture(own: Path, run: Callable[..
 def test_a_detector_and_features_exclude_each_other(own: Path, with_detector: Path, run: Callable[..., Result]) -> None:
     ended = run("finetune", "caption", "--data", "mine.jsonl", "--model", with_detector, "--out", "none",
                 "--features", "features")  # fmt: skip
-    assert (ended.code, "give one of them" in ended.error) == (2, True), ended.error
+    assert (ended.code, "pass one of the two" in ended.error) == (2, True), ended.error
 
 
 @pytest.mark.parametrize("system", ["image-bert", "tden", "vl-bert"])

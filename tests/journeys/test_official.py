@@ -161,7 +161,7 @@ def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[...,
         assert message in result.error
         assert not [path for path in Path().iterdir() if "here" in path.name]
 
-    refused("other features silently cost accuracy", "--detector", "hf")
+    refused("Features of another detector lower accuracy", "--detector", "hf")
     refused("24 values a region, the model reads 28", "--detector", "vgx", "--any-detector")
     refused("no detector 'none'", "--detector", "none")
     refused("has no head for answers", "--answers", "answers.txt")
@@ -185,7 +185,7 @@ def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[...,
     Path("answers.txt").write_text("yes\nno\n")
     torch.save(tden("answer"), "vqa.pth")
     result = run("import", "tden", "vqa.pth", "--out", "here", "--vocab", "vocab.txt", "--answers", "answers.txt")
-    assert "has 2 answers, the head 4" in result.error
+    assert "has 2 answers, but the head has 4" in result.error
 
 
 @pytest.mark.parametrize(

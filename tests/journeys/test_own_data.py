@@ -125,7 +125,7 @@ def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: C
     assert (again.code, "30 were there already" in again.error) == (0, True)
     assert (begun / "runs/mine/store/shard-00000.safetensors").stat().st_mtime_ns <= written
     other = run(*command, "--set", "training.steps=3", "--split-seed", 5)
-    assert (other.code, "another --split-seed" in other.error) == (1, True)
+    assert (other.code, "a split changes with --split-seed" in other.error) == (1, True)
     evaluated = run("evaluate", "--model", "runs/mine", "--data", "mine.jsonl", "--split", "val")
     assert (evaluated.code, "CIDEr" in evaluated.out) == (0, True), evaluated.error
 
@@ -175,5 +175,5 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
     assert "wanted (5, 12)" in result.error
     assert "found no" in result.error
     result = run("finetune", "caption", "--data", "mine.jsonl", "--model", "given", "--out", "tuned")
-    assert (result.code, "give them: --features PATH" in result.error) == (1, True)
+    assert (result.code, "pass them: --features PATH" in result.error) == (1, True)
     assert "003" not in "".join(one.key for one in iterate(Store(begun / "store")))

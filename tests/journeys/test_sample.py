@@ -95,5 +95,5 @@ def test_a_task_that_is_not_learnt_is_named_before_images_are_read(tmp_path: Pat
     (tmp_path / "broken.png").write_bytes(b"no image")
     done = run("ask", str(tmp_path), "what colour?", "--model", "sample")
     assert done.code == 1
-    assert "has not learnt vqa" in done.error
+    assert "was not trained for vqa" in done.error
     assert "broken.png" not in done.error

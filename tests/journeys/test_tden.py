@@ -102,4 +102,4 @@ def test_an_official_checkpoint_becomes_a_model_folder(run, tmp_path) -> None:
         assert torch.equal(again.state_dict()[name], value), name
     result = run("import", "tden", tmp_path / "official.pth", "--out", tmp_path / "model", *vocab)
     assert result.code == 2
-    assert "is there already" in result.error
+    assert "exists already" in result.error

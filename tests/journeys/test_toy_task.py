@@ -74,7 +74,7 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     assert json.loads(captions.out)["task"] == "caption", captions.error
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
-    assert "has not learnt vcr: diptych finetune vcr" in another.error
+    assert "was not trained for vcr: diptych finetune vcr" in another.error
 
 
 @pytest.mark.slow
@@ -135,10 +135,10 @@ def test_unknown_tasks_are_refused_with_the_nearest_name(
 ) -> None:
     wrong = run("finetune", "captions", "--data", world, "--model", tmp_path, "--out", tmp_path / "out")
     assert wrong.code == 2
-    assert "no task 'captions' is fine-tuned for; did you mean caption" in wrong.error
+    assert "no model is fine-tuned for a task 'captions'; did you mean caption" in wrong.error
     taught = run("finetune", "pretrain", "--data", world, "--model", tmp_path, "--out", tmp_path / "out")
     assert taught.code == 2
-    assert "no task 'pretrain' is fine-tuned for" in taught.error
+    assert "no model is fine-tuned for a task 'pretrain'" in taught.error
     recipe = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path, "--set", "task=nlv")
     assert recipe.code == 2
     assert "task: no task 'nlv'; did you mean nlvr" in recipe.error

@@ -112,7 +112,7 @@ def test_any_text_file_will_do(world: Path, tmp_path: Path, run: Callable[..., R
     assert result.code == 0, result.error
     result = run(*further, "--out", tmp_path / "mixed", "--set", f"data.text={book}", "--set", "data.text_words=20")
     assert result.code == 2
-    assert "has tasks of pictures (captions, fragments, denoising, regions)" in " ".join(result.error.split())
+    assert "has objectives that need images (captions, fragments, denoising, regions)" in " ".join(result.error.split())
 
 
 # ---- what cannot be trained on, or goes with nothing --------------------------------------------------
@@ -153,7 +153,7 @@ def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world
     start, other = open_model(stages["in-domain"]), Tokens.train(["a kite", "two dogs"], 60, kind="bpe")
     other.save(tmp_path)
     recipe = find_recipe("xgpt/small/caption", [f"data.vocabulary={tmp_path / 'tokenizer.json'}"])
-    with pytest.raises(RecipeError, match=r"is not the tokeniser of .*; leave data.vocabulary out"):
+    with pytest.raises(RecipeError, match=r"is not the tokeniser of .*; leave out data.vocabulary"):
         train(recipe, Store(world), tmp_path / "run", start=start)
     copy = tmp_path / "copy"
     shutil.copytree(start.folder, copy)

@@ -122,7 +122,7 @@ def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeR
     assert result.written == len(Store(tmp_path / "store")) == 4
     assert result.summary() == "4 extracted, 5 failed"
     assert set(result.failed) == {"k1", "gone", "blind", "k0 (again)", "odd"}
-    assert "found objects 0 and 1 of 0" in result.failed["odd"]
+    assert "found the objects 0 and 1, but there are 0" in result.failed["odd"]
     lines = [json.loads(line) for line in (tmp_path / "store" / "failures.jsonl").read_text().splitlines()]
     assert {line["key"]: line["reason"] for line in lines} == result.failed
     assert "no image at" in result.failed["gone"]
@@ -305,7 +305,7 @@ def test_engines_that_cannot_extract_are_refused(make_records: MakeRecords, tmp_
     with pytest.raises(RecipeError, match="no engine 'rai' extracts; did you mean ray"):
         extract(make_records(1), small_detector(), tmp_path / "store", engine="rai")
     truth = GroundTruth(("square",), {})
-    with pytest.raises(RecipeError, match=r"ground-truth reads no pictures, .*leave out --engine ray"):
+    with pytest.raises(RecipeError, match=r"ground-truth computes nothing from images, .*leave out --engine ray"):
         extract(make_records(1), truth, tmp_path / "store", engine="ray")
     assert not (tmp_path / "store").exists()
 

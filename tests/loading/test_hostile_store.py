@@ -94,7 +94,7 @@ WORDS: list[tuple[object, str]] = [
         {"choices": [{"key": "1", "question": "x", "answers": ["x"], "answer": 1}]},
         "number 1 of 1 as the correct one",
     ),
-    ({"relations": [[0, "on", 9]]}, "relations: found objects 0 and 9 of 0"),
+    ({"relations": [[0, "on", 9]]}, "relations: found the objects 0 and 9, but there are 0"),
     ({"regions": {}}, "regions: Extra inputs"),
     ({"captions": [{"x": "y" * 10**6}]}, r"captions\.0"),
 ]
@@ -115,11 +115,11 @@ def changed(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[Tensors]
 TENSORS: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "boxes of three": (changed("boxes", lambda x: x[:, :3]), "boxes is .*, wanted .* x 4 of torch.float32"),
     "boxes of whole numbers": (changed("boxes", lambda x: x.long()), "boxes is .* of torch.int64"),
-    "no boxes": (lambda tensors: tensors.pop("boxes"), "it has no boxes"),
+    "no boxes": (lambda tensors: tensors.pop("boxes"), "it lacks boxes"),
     "fewer scores": (changed("scores", lambda x: x[:1]), r"scores is \(1,\)"),
     "flat features": (changed("features", lambda x: x[:, 0]), "features is"),
-    "ends that decrease": (changed("ends", lambda x: x.flip(0) + 9), "its ends decrease"),
-    "ends below zero": (changed("ends", lambda x: x - 100), "its ends decrease"),
+    "ends that decrease": (changed("ends", lambda x: x.flip(0) + 9), "its ends are not in ascending order"),
+    "ends below zero": (changed("ends", lambda x: x - 100), "its ends are not in ascending order"),
     "ends far off": (changed("ends", lambda x: x * 10**12), r"boxes is .*, wanted \d{14} x 4"),
     "fractions of ends": (changed("ends", lambda x: x.float()), "ends is .* of torch.float32"),
     "words that end elsewhere": (

@@ -53,7 +53,9 @@ def test_every_kind_of_word_survives_json() -> None:
 
 def test_what_would_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "store", CONTRACT) as writer:
-        with pytest.raises(DataError, match=r"a store cannot hold this record: relations: found objects 0 and 7 of 0"):
+        with pytest.raises(
+            DataError, match=r"a store cannot hold this record: relations: found the objects 0 and 7, but there are 0"
+        ):
             writer.add(replace(record(0), relations=((0, "left of", 7),)))
         with pytest.raises(DataError, match=r"size\.0: Input should be greater than 0, found 0"):
             writer.add(replace(record(0), size=(0, 5)))
@@ -157,7 +159,7 @@ def test_a_shard_that_is_cut_under_its_reader_is_named(make_store: MakeStore) ->
     store = make_store(40, 40)
     done = zygote.run(["-c", CUT, store.folder])
     assert (done.returncode, done.stderr) == (0, "")
-    cut = "was cut short while it is being read; extract or copy it again (shard shard-00000.safetensors)"
+    cut = "became shorter while it was read; extract or copy it again (shard shard-00000.safetensors)"
     assert done.stdout.splitlines() == [cut, cut, cut, "gone, and read"]
 
 

@@ -48,7 +48,10 @@ def test_answers(tmp_path) -> None:
         (f"[{ONE[1:-1]}, {ONE[1:-1]}]", r"predicted twice; keep one entry for each id \(record 1\)"),
         ('[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]', "predicted twice"),
         ("[]", "none of 0 ids is one of the 2 expected"),
-        ('[{"image_id": 9, "caption": "a"}]', "none of 1 ids is one of the 2 expected; is it of this split"),
+        (
+            '[{"image_id": 9, "caption": "a"}]',
+            "none of 1 ids is one of the 2 expected; check that it is for this split",
+        ),
         (ONE, r"1 of 2 ids are missing \(2\).*allow missing ones and report the coverage"),
         ('[{"image_id": 1, "caption": "a"}, {"image_id": 9, "caption": "b"}]', r"1 of 2 ids are not expected \(9\)"),
     ],

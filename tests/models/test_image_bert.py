@@ -138,11 +138,11 @@ def test_what_is_too_long_is_refused():
     with pytest.raises(DataError, match="6 regions, the model reads at most 5"):
         model()(batch_of(2, 6))
     long = replace(toy.sample(0, 1), text=torch.full((15,), 7), text_labels=torch.full((15,), IGNORE))
-    with pytest.raises(DataError, match="a text of 15 words, and positions for 14"):
+    with pytest.raises(DataError, match="a text has 15 words, but the model has positions for 14"):
         model()(collate([long]))
-    with pytest.raises(ValueError, match="leaves no place for a word"):
+    with pytest.raises(ValueError, match="leaves no position for a word"):
         ImageBertConfig(positions=3)
-    with pytest.raises(ValueError, match="does not divide"):
+    with pytest.raises(ValueError, match="is not divisible"):
         ImageBertConfig(width=130)
 
 

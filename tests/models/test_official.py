@@ -113,7 +113,7 @@ def test_segments_and_positions_are_fitted_as_the_authors_do():
     two, rows = torch.tensor([[0.0], [1.0]]), torch.arange(4.0)[:, None]
     assert fit_segments(two, 6).flatten().tolist() == [0, 1, 0, 0, 0, 1]
     assert fit_segments(torch.arange(6.0)[:, None], 2).flatten().tolist() == [0, 1]
-    with pytest.raises(CheckpointError, match="has 3 segments, the model 6"):
+    with pytest.raises(CheckpointError, match="has 3 segment embeddings; this model needs a checkpoint with 2 or 6"):
         fit_segments(torch.ones(3, 1), 6)
     assert fit_positions(rows, 6).flatten().tolist() == [0, 1, 2, 3, 0, 1]
     assert fit_positions(rows, 3).flatten().tolist() == [0, 1, 2]

@@ -216,7 +216,7 @@ def test_the_whole_picture_as_one_region_more():
     plain.load_state_dict(one.state_dict())
     torch.testing.assert_close(one(batch).text, plain(by_hand).text)
     assert one(batch).regions.shape[1] == batch.boxes.shape[1]
-    with pytest.raises(DataError, match="feature of the whole picture"):
+    with pytest.raises(DataError, match="feature of the whole image"):
         one(collate([toy.sample(0)]))
 
 
@@ -248,20 +248,20 @@ def test_what_cannot_be_read_is_refused_with_a_way_out():
     model = toy.model()
     with pytest.raises(DataError, match="6 regions, the model reads at most 5; keep the best ones"):
         model(batch_of(6))
-    with pytest.raises(DataError, match=r"text of 18 words, and positions for 17"):
+    with pytest.raises(DataError, match=r"text has 18 words, but the model has positions for 17"):
         model(collate([replace(toy.sample(1), text=torch.zeros(18, dtype=torch.long))]))
-    with pytest.raises(DataError, match="reads region features, and some pictures have none"):
+    with pytest.raises(DataError, match="reads region features, but some images have none"):
         model(replace(batch_of(2), features=None))
-    with pytest.raises(DataError, match="region features have 5 values, the model expects 6"):
+    with pytest.raises(DataError, match="the features of regions have 5 values, the model needs 6"):
         model(replace(batch_of(2), features=torch.zeros(1, 2, 5)))
-    with pytest.raises(RecipeError, match=r"18 words are wanted; .* leaves 17"):
+    with pytest.raises(RecipeError, match=r"18 words are needed, but .* leaves room for 17"):
         model.begin(batch_of(2), 18)
 
 
 def test_config_refuses_what_does_not_fit():
-    with pytest.raises(ValueError, match="width 32 does not divide into 5 heads"):
+    with pytest.raises(ValueError, match="width 32 is not divisible by 5 heads"):
         toy.config(heads=5)
-    with pytest.raises(ValueError, match="leaves words no place after 5 regions"):
+    with pytest.raises(ValueError, match="leaves no position for words after 5 regions"):
         toy.config(positions=7)
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         toy.config(colour="red")

@@ -126,7 +126,7 @@ def test_text_and_regions_share_64_places_in_the_code() -> None:
     shape = VLBertConfig.tiny(region_budget="official", max_regions=100)
     assert [shape.most_regions(words) for words in (10, 32, 40, 90)] == [52, 30, 30, 30]  # of more the model tells
     assert (shape.max_beside, shape.max_text) == (32, 93)
-    with pytest.raises(DataError, match=r"a text of 40 words.*region_budget=official has 64 places"):
+    with pytest.raises(DataError, match=r"a text has 40 words.*region_budget=official has 64 positions"):
         vlbert(collate([long]))
 
 

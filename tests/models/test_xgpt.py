@@ -182,9 +182,9 @@ def test_both_ways_of_sharing_attention_are_there():
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"width": 30, "heads": 4}, "width 30 does not divide into 4 heads"),
-        ({"structure": "enc", "cross": "joint"}, "structure=enc has none to share"),
-        ({"positions": 2}, "positions=2 leaves no place"),
+        ({"width": 30, "heads": 4}, "width 30 is not divisible by 4 heads"),
+        ({"structure": "enc", "cross": "joint"}, "which structure=enc does not have"),
+        ({"positions": 2}, "positions=2 leaves no position"),
     ],
 )
 def test_shapes_that_cannot_be(changes, wanted):
@@ -300,18 +300,18 @@ def test_a_picture_without_regions_is_read_as_nothing_whatever_its_company():
 
 
 def test_too_much_is_refused_with_the_way_out():
-    with pytest.raises(DataError, match=r"6 regions, the model reads at most 5; .* set max_regions"):
+    with pytest.raises(DataError, match=r"6 regions, the model reads at most 5; .* raise model.max_regions"):
         model()(collate([toy.sample(1, 5), toy.sample(2, 6)]))
     long = replace(toy.sample(1, 1), text=torch.full((13,), 7))
-    with pytest.raises(DataError, match=r"a text of 13 words, .* positions for 12; cut it \(data.max_words\)"):
+    with pytest.raises(DataError, match=r"a text has 13 words, .* positions for 12; lower data.max_words"):
         model()(collate([long]))
-    with pytest.raises(RecipeError, match="13 words are wanted"):
+    with pytest.raises(RecipeError, match="13 words are needed"):
         model().begin(collate([toy.sample(1, 1)]), 13)
     with pytest.raises(RecipeError, match=r"set model\.answer_slot=true"):
         model("answer", answer_slot=False)
-    with pytest.raises(RecipeError, match="which 'queries before' is not; choose generate_text"):
+    with pytest.raises(RecipeError, match="which 'queries before' does not use; choose generate_text"):
         model()(asked(MaskedQueries(V), [toy.sample(1, 2)]))
     mixed = [*CAPTION.prepare([toy.sample(1)], Random(0)), *GenerateRegions(V).prepare([toy.sample(2)], Random(0))]
     assert mixed[1].attention is REGIONS_AFTER_TEXT
-    with pytest.raises(RecipeError, match="tasks take turns"):
+    with pytest.raises(RecipeError, match="tasks alternate"):
         model()(collate(mixed))

@@ -33,5 +33,5 @@ def update_heads(update):
 
 
 def test_matching_across_is_one_pass():
-    with pytest.raises(ValueError, match="two_pass=A with matching_on=cross"):
+    with pytest.raises(ValueError, match="two_pass=A cannot be used with matching_on=cross"):
         TdenObjectives(matching_on="cross")

@@ -100,9 +100,9 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
     refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
     refused(
         {n: v for n, v in theirs.items() if "embeddings_pos" not in n},
-        "lacks the tensor that is text.positions.weight here",
+        "lacks the tensor for text.positions.weight",
     )
-    refused(theirs, "a width of 64, which 5 attention heads do not divide; give heads", heads=5)
+    refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)
     words.write_text(words.read_text() + "\none-more")
     refused(theirs, "has 60 words, the vocabulary file 61; .* bert-base-uncased")
 

@@ -48,7 +48,7 @@ def test_a_dotted_key_is_set() -> None:
         ("optimizer.lr=fast", r"optimizer.lr: .*valid number.*found 'fast'"),
         ("optimizer.lr=-1", r"optimizer.lr: .*greater than 0, found -1"),
         ("model.region_embedding=mine", "'paper' or 'official', found 'mine'"),
-        ("model.width=130", "width 130 does not divide into 4 heads"),
+        ("model.width=130", "width 130 is not divisible by 4 heads"),
         ("training.steps=0", "training.steps"),
         ("training.threads=100000000", r"training.threads: .*less than or equal to 1024, found 100000000"),
         ("optimizer.lr_multipliers=0.1", r"wanted optimizer.lr_multipliers.PREFIX=NUMBER, or all as JSON"),
@@ -75,7 +75,7 @@ def test_a_model_is_pretrained_by_the_objectives_of_another_system(key: str) -> 
 def test_what_the_model_cannot_do_is_refused_with_the_recipe() -> None:
     with pytest.raises(RecipeError, match=r"similarity needs unimodal, and xgpt provides .*choose another objective"):
         find_recipe("xgpt/small/pretrain", ["objectives=tden", "objectives.two_pass=null", "objectives.writing=false"])
-    with pytest.raises(RecipeError, match="fine-tuning learns the task, caption"):
+    with pytest.raises(RecipeError, match="fine-tuning trains the task caption"):
         find_recipe("unified-vlp/small/caption", ["objectives=vl-bert"])
     with pytest.raises(RecipeError, match="generate_text needs target"):
         find_recipe("tden/small/pretrain", ["model.decoder_layers=0", "objectives.two_pass=null"])
@@ -216,13 +216,13 @@ def test_an_unknown_system_kind_or_task_names_those_there_are(assignment: str, w
         (None, {"system": "unifed-vlp"}, "no system 'unifed-vlp'; did you mean unified-vlp"),
         (None, {"system": None}, "model: cannot be read without the system"),
         ("model", {"widht": 3}, "unknown key model.widht; did you mean width"),
-        ("objectives", {"kind": "vq"}, "no objectives are of the kind 'vq'; did you mean vqa"),
-        ("objectives", {"kind": ["vqa"]}, "no objectives are of the kind"),
+        ("objectives", {"kind": "vq"}, "no kind of objectives 'vq'; did you mean vqa"),
+        ("objectives", {"kind": ["vqa"]}, "no kind of objectives"),
         ("objectives", {"sek2seq": 1}, "unknown key objectives.sek2seq; did you mean seq2seq"),
         (
             "decoding",
             {"length_norm": 1.0, "length_penalty": 0.5},
-            r"length_norm is called length_penalty now.*length_penalty=1.0 and length_bonus=0.5",
+            r"length_norm was renamed length_penalty,.*length_penalty=1.0 and length_bonus=0.5",
         ),
     ],
 )

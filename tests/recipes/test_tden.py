@@ -155,12 +155,12 @@ def test_the_rows_of_table_1() -> None:
 def test_what_does_not_go_together_is_refused() -> None:
     for setting, wanted in (
         ("objectives.words=false", "two_pass=A needs words=true and writing=true"),
-        ("objectives.matching_on=cross", "two_pass=A with matching_on=cross"),
-        ("model.structure=two-stream", "structure=two-stream has no decoder_layers; set 0"),
+        ("objectives.matching_on=cross", "two_pass=A cannot be used with matching_on=cross"),
+        ("model.structure=two-stream", "structure=two-stream has no decoder_layers; set their number to 0"),
     ):
         with pytest.raises(RecipeError, match=wanted):
             find_recipe("tden/small/pretrain", [setting])
     with pytest.raises(ValueError, match="all off, so there is nothing to train"):
         TdenObjectives(words=False, regions=False, writing=False, matching=None, two_pass=None)
-    with pytest.raises(RecipeError, match="the released code has Two-Pass-A alone"):
+    with pytest.raises(RecipeError, match="the released code only has Two-Pass-A"):
         find_recipe("tden/small/pretrain", ["objectives.two_pass=B", "objectives.sampling=official"])

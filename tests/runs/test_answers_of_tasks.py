@@ -85,7 +85,9 @@ def test_labels_that_name_no_task_are_of_the_task_of_the_model(tmp_path: Path) -
 def test_a_pretrained_model_without_a_decoder_is_not_evaluated(tmp_path: Path) -> None:
     store = Store(toy_store(tmp_path / "store"))
     made = run(toy_recipe("vl-bert/small/pretrain", **SHORT), store, tmp_path / "out", None, Console(quiet=True)).model
-    wanted = r"has not learnt a task \(vl-bert has no decoder for captions\): diptych finetune TASK --data DATA --model"
+    wanted = (
+        r"was not trained for a task \(vl-bert has no decoder for captions\): diptych finetune TASK --data DATA --model"
+    )
     with pytest.raises(RecipeError, match=wanted):
         score_model(made, store, "val")
     assert "vl-bert/small/vqa" in RECIPES

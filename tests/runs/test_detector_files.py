@@ -143,7 +143,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
         keep_detector(str(good), tmp_path / "out", class_names=tmp_path / "names.txt")
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine.txt").touch()
-    with pytest.raises(RecipeError, match="is there already"):
+    with pytest.raises(RecipeError, match="exists already"):
         keep_detector(str(good), tmp_path / "there")
 
 
@@ -169,7 +169,7 @@ def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda _, file, **__: str(tmp_path / "kept" / file))
     keep_detector(f"hub:user/ours@{COMMIT}", tmp_path / "again", None, None, [], None)
     assert load_detector(tmp_path / "again").contract == load_detector(tmp_path / "kept").contract
-    with pytest.raises(RecipeError, match=r"--set is not for hub:user/ours@.*, a detector folder"):
+    with pytest.raises(RecipeError, match=r"--set does not apply to hub:user/ours@.*, a detector folder"):
         keep_detector(f"hub:user/ours@{COMMIT}", tmp_path / "third", None, None, ["shorter=400"], None)
 
     def offline(*_: object, **__: object) -> None:

@@ -139,17 +139,17 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
     torch.save({n: tensor for n, tensor in whole.items() if "layer2.1" not in n}, tmp_path / "smaller.pth")
     save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
     for source, told in (
-        ("larger", "another ResNet than model.network, by backbone.layer1.2"),
-        ("smaller.pth", "another ResNet than model.network, by backbone.layer2.1"),
+        ("larger", "another ResNet than model.network \\(backbone.layer1.2"),
+        ("smaller.pth", "another ResNet than model.network \\(backbone.layer2.1"),
         ("other.safetensors", "holds no ResNet: .*diptych storybook detector"),
-        ("store", "holds no detector: it has no detector.json"),
+        ("store", "is not a detector's folder: it has no detector.json"),
         ("none.pth", "missing; wanted a file of weights"),
     ):
         recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, f"network_init={tmp_path / source}"])
         with pytest.raises(CheckpointError, match=told):
             run(recipe, store, tmp_path / "run", console=QUIET)
     on_features = find_recipe("vl-bert/small/vqa", [*TINY, f"network_init={tmp_path / 'detector'}"])
-    with pytest.raises(RecipeError, match=r"reads pixels: the model has none; set model\.network too"):
+    with pytest.raises(RecipeError, match=r"reads pixels, but the model has no such network; set model\.network too"):
         run(on_features, store, tmp_path / "run", console=QUIET)
     assert not (tmp_path / "run").exists()
     start = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "first", console=QUIET).model

@@ -123,7 +123,9 @@ def test_answers_are_texts(folder: Path, values: str) -> None:
 
 def test_answers_are_as_many_as_the_model_gives(folder: Path) -> None:
     written(folder, "answers.json", '["<unk>", "yes", "no"]')
-    with pytest.raises(CheckpointError, match=r"answers.json has 3 answers, the model 7; copy the model folder"):
+    with pytest.raises(
+        CheckpointError, match=r"answers.json has 3 answers, but the model has 7; copy the model folder"
+    ):
         open_model(folder)
 
 

@@ -249,15 +249,17 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 
 
 def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"improves a captioner \(diptych finetune caption\): give one by --model"):
+    with pytest.raises(
+        RecipeError, match=r"improves a trained captioner \(diptych finetune caption\): pass one by --model"
+    ):
         learner_of(tmp_path, find_recipe(SCST), world)
     with pytest.raises(RecipeError, match=r"training\.distributed=ddp"):
         learner_of(tmp_path, rewarded(captioner, "training.distributed=fsdp"), world, captioner)
     with pytest.raises(RecipeError, match="set task=caption"):
         learner_of(tmp_path, rewarded(captioner).model_copy(update={"task": "pretrain"}), world, captioner)
     for settings, said in (
-        (["objectives.samples=1"], "baseline=mean .* samples=1 draws no others; set 2"),
-        (["objectives.references=official", "objectives.counts_end=false"], "counts_end=false goes with paper"),
+        (["objectives.samples=1"], "baseline=mean .* samples=1 draws no others; set samples=2"),
+        (["objectives.references=official", "objectives.counts_end=false"], "counts_end=false needs references=paper"),
     ):
         with pytest.raises(RecipeError, match=said):
             find_recipe(SCST, settings)

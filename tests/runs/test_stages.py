@@ -131,7 +131,7 @@ def test_settings_are_of_every_stage_or_of_one():
         find_stages(STAGES, ("3.optimizer.lr=0.5",))
     with pytest.raises(RecipeError, match="did you mean lr"):
         find_stages(STAGES, ("2.optimizer.lrr=0.5",))
-    with pytest.raises(RecipeError, match="all share one"):
+    with pytest.raises(RecipeError, match="all stages need the same model"):
         find_stages(STAGES, ("2.model.layers=5",))
     with pytest.raises(RecipeError, match="has no stages"):
         Stages("none", ())

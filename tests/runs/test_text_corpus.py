@@ -59,7 +59,7 @@ def test_what_cannot_read_text_alone_is_refused(store: Store, text: Path, tmp_pa
     refused("text_alone needs texts: --set data.text=FILE", "vl-bert/small/text-too")
     refused("data.text is for pre-training, not for vqa", "vl-bert/small/vqa", named)
     refused(
-        "unified-vlp reads no text alone; leave out data.text, or use .*vl-bert",
+        "unified-vlp cannot read text without an image; leave out data.text, or use .*vl-bert",
         "unified-vlp/small/pretrain",
         named,
     )

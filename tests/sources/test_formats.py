@@ -250,7 +250,7 @@ BAD: list[tuple[Any, str]] = [
     ({"sets": []}, "sets: found no sets, wanted at least one"),
     ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, wanted an object"),
     ({"sets": "c.json"}, "sets: found a text, wanted a list"),
-    ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, wanted one split a picture"),
+    ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, wanted one split for each image"),
     ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; wanted one of 23 formats, nearest: "),
     ({}, "m.json is not data that Diptych reads; wanted one of 23 formats, nearest: "),
 ]  # fmt: skip

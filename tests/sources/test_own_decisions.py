@@ -81,7 +81,7 @@ def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> No
             [THINGS, {**THINGS, "objects": [{"kind": "cat", "box": [0, 0, 9, 9]}]}],
             "line 2: objects: found other objects",
         ),
-        ([THINGS], "found nothing to learn from"),
+        ([THINGS], "found nothing to train on"),
     ],
 )
 def test_what_is_wrong_is_named(folder: Path, lines: list[Any], message: str) -> None:

@@ -223,7 +223,7 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
     ):
         describe_folder("coco", tmp_path / "none")
     out, console = tmp_path / "set.json", Console(file=io.StringIO())
-    with pytest.raises(DataError, match=r"found none of gqa in .*, wanted one part of it at least: train_balanced"):
+    with pytest.raises(DataError, match=r"found none of gqa in .*, wanted at least one part of it: train_balanced"):
         write_set("gqa", tmp_path, out, console)
     saved(tmp_path, "train_balanced_questions.json", {"1": {"imageId": "9", "question": 5}})
     with pytest.raises(DataError, match=r"questions.json: 1.question: found a number, wanted a text"):

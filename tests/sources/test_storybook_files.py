@@ -135,7 +135,7 @@ def test_a_wrong_split_or_number_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"file is there and is not a folder; give a new or empty folder"):
+    with pytest.raises(OutputError, match=r"file exists and is not a folder; choose a new or empty folder"):
         write(tmp_path / "file", {"val": 1})
 
 

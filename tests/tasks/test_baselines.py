@@ -104,7 +104,7 @@ def test_rare_words_are_not_believed() -> None:
 def test_how_much_to_believe_is_chosen_on_training_alone() -> None:
     coin = [ask(str(n), f"is there a thing{n // 2}", "yes" if n % 3 else "no") for n in range(300)]
     assert BlindAnswers.of(coin).at_least > 1  # what was asked once tells nothing of a coin
-    with pytest.raises(DataError, match="no training questions with answers"):
+    with pytest.raises(DataError, match="no training question has answers"):
         BlindAnswers.of([Question("0", "why", ())])
 
 

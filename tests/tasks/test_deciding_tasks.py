@@ -123,7 +123,7 @@ def test_words_alone_are_the_blind_choice() -> None:
     assert any("Q->A 25.0" in note for note in baselines.notes)
     untaught = vcr_baselines(vcr((0, 1), (1, 1)), vcr(*[(0, None)] * 3))
     assert untaught.blind == {"Q->A": 0.5, "QA->R": 0.25, "Q->AR": 0.125}, "of reasons that nobody taught, chance"
-    with pytest.raises(DataError, match="no training texts"):
+    with pytest.raises(DataError, match="no training record"):
         BlindChoice.of([])
 
 

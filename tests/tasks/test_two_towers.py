@@ -77,10 +77,12 @@ def test_a_gallery_is_kept(tokens, tmp_path: Path) -> None:
     assert again.keys == gallery.keys
     assert torch.equal(again.vectors, gallery.vectors)
     (tmp_path / "gallery" / "gallery.json").write_text('["one"]')
-    with pytest.raises(CheckpointError, match="has 1 keys for other vectors; encode the gallery anew"):
+    with pytest.raises(
+        CheckpointError, match="has 1 keys, which do not belong to its vectors; encode the gallery again"
+    ):
         TowerGallery.load(tmp_path / "gallery")
     (tmp_path / "gallery" / "gallery.json").unlink()
-    with pytest.raises(CheckpointError, match=r"missing or damaged .*; encode it anew"):
+    with pytest.raises(CheckpointError, match=r"missing or damaged .*; encode it again"):
         TowerGallery.load(tmp_path / "gallery")
 
 
@@ -124,7 +126,7 @@ def test_captions_of_unknown_words_are_asked_and_not_trained_on(tokens) -> None:
 
 
 def test_what_cannot_be_searched_is_refused(tokens) -> None:
-    with pytest.raises(RecipeError, match=r"UnifiedVLP embeds neither .* alone; search with a two-tower model"):
+    with pytest.raises(RecipeError, match=r"UnifiedVLP cannot encode .* separately; search with a two-tower model"):
         TowerGallery.of_pictures(toy.model(), records())
     with pytest.raises(DataError, match="no regions to encode; extract them first"):
         TowerGallery.of_pictures(model_for(tokens), [Record("bare")])

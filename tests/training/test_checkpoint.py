@@ -59,7 +59,7 @@ DAMAGES = [
     (os.unlink, "optimizer.safetensors", "optimizer.safetensors is missing"),
     (cut, "state.json", "state.json is not JSON"),
     (os.unlink, "state.json", "state.json is missing"),
-    (lambda path: path.write_text("{}"), "state.json", "not the state of a checkpoint"),
+    (lambda path: path.write_text("{}"), "state.json", "not hold the state of a checkpoint"),
 ]
 
 
@@ -99,7 +99,7 @@ def test_a_state_that_is_not_of_its_folder_is_refused(tmp_path, change):
     state.pop("check")
     check = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
     (folder / "state.json").write_text(json.dumps(state | {"check": check}))
-    with pytest.raises(CheckpointError, match=f"is of another checkpoint. Delete {folder};"):
+    with pytest.raises(CheckpointError, match=f"belongs to another checkpoint. Delete {folder};"):
         load(folder)
 
 
@@ -121,7 +121,7 @@ def test_no_good_checkpoint_is_not_taken_for_a_fresh_start(tmp_path):
     toy_train(tmp_path)
     for step in steps_in(tmp_path / "checkpoints"):
         cut(folder_of(tmp_path / "checkpoints", step) / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is whole. Delete that folder to start anew"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is whole. Delete that folder to start again"):
         toy_train(tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_another_model_is_refused(tmp_path):
     toy_train(tmp_path)
     other = ToyModel()
     other.extra = torch.nn.Linear(2, 2)
-    with pytest.raises(CheckpointError, match=r"of another model: it lacks 'extra\.(weight|bias)'"):
+    with pytest.raises(CheckpointError, match=r"to another model: it lacks 'extra\.(weight|bias)'"):
         toy_train(tmp_path, model=other)
 
 
@@ -143,7 +143,7 @@ def test_another_shape_is_refused(tmp_path):
 
 def test_another_recipe_is_refused(tmp_path):
     toy_train(tmp_path, fingerprint="a")
-    with pytest.raises(CheckpointError, match="is of another recipe"):
+    with pytest.raises(CheckpointError, match="belongs to another recipe"):
         toy_train(tmp_path, fingerprint="b")
 
 
@@ -195,7 +195,7 @@ def test_a_full_disk(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(checkpoints, "write_weights", full)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(2_000_000))
-    message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, 2\.0 MB are free.*make room"
+    message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, 2\.0 MB are free.*free space"
     with pytest.raises(TrainingError, match=message):
         toy_train(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
@@ -220,9 +220,7 @@ def test_a_file_that_may_not_be_so_large_is_no_fault_of_ours(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with pytest.raises(
-            TrainingError, match=r"files may not be so large here \(ulimit -f\).* start the same command"
-        ):
+        with pytest.raises(TrainingError, match=r"files may not be so large here \(ulimit -f\).* run the same command"):
             save_weights(tmp_path / "weights.safetensors", {"a": torch.zeros(5000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

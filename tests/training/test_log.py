@@ -251,7 +251,7 @@ def test_a_full_disk_while_logging(tmp_path, monkeypatch):
         real(self, line)
 
     monkeypatch.setattr(Log, "write", full)
-    with pytest.raises(TrainingError, match=r"the disk of .* is full .* the checkpoint of step 2 is whole: make room"):
+    with pytest.raises(TrainingError, match=r"the disk of .* is full .* the checkpoint of step 2 is whole: free space"):
         toy_train(tmp_path)
     monkeypatch.undo()
     assert toy_train(tmp_path).step == 6
@@ -282,8 +282,8 @@ def test_accumulation():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"patience": 2}, "choose by validation: give validate_every"),
-        ({"average_best": 2}, "choose by validation: give validate_every"),
+        ({"patience": 2}, "need validation: set validate_every"),
+        ({"average_best": 2}, "need validation: set validate_every"),
         ({"ema": 1.0}, "less than 1"),
         ({"epoch": 3}, "Extra inputs"),
     ],

@@ -275,7 +275,7 @@ def test_a_finished_run_is_not_run_again(tmp_path):
 
 
 def test_an_unknown_score(tmp_path):
-    with pytest.raises(RecipeError, match=r"validation gave no 'goodness'; did you mean goodnes\?"):
+    with pytest.raises(RecipeError, match=r"validation returned no 'goodness'; did you mean goodnes\?"):
         toy_train(tmp_path, validate_every=1, validate=lambda *_: {"goodnes": 1.0})
 
 

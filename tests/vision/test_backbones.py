@@ -99,7 +99,7 @@ def test_weights_with_the_names_of_efficientnet_pytorch_are_read_in_order(tmp_pa
     with torch.no_grad():
         torch.testing.assert_close(backbone(squares), model.forward_features((squares / 255 - mean) / deviation))
     torch.save(dict(reversed(kept.items())), tmp_path / "b.pth")
-    with pytest.raises(CheckpointError, match="holds no weights of timm/test_efficientnet"):
+    with pytest.raises(CheckpointError, match="does not hold weights of timm/test_efficientnet"):
         Backbone.of("timm/test_efficientnet", weights=tmp_path / "b.pth")
 
 
@@ -136,7 +136,7 @@ def test_parts_of_transformers_that_no_file_has(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["layernorm.weight"]
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"is of another network: it lacks layernorm\.weight"):
+    with pytest.raises(CheckpointError, match=r"belongs to another network: it lacks layernorm\.weight"):
         Backbone.of("hf/a/b", weights=tmp_path)
 
 
@@ -171,7 +171,7 @@ def test_a_file_of_open_clip_is_read_by_open_clip(clip: Any, tmp_path: Path) -> 
     assert found.shape == (2, 16, 4, 4)
     torch.testing.assert_close(found[1, :, 1, 2], tokens[1, 4 + 2])
     (tmp_path / "cut.safetensors").write_bytes((tmp_path / "clip.safetensors").read_bytes()[:-9])
-    with pytest.raises(CheckpointError, match=r"cut\.safetensors holds no weights of open_clip/small-clip"):
+    with pytest.raises(CheckpointError, match=r"cut\.safetensors does not hold weights of open_clip/small-clip"):
         Backbone.of("open_clip/small-clip", weights=tmp_path / "cut.safetensors")
 
 
@@ -206,8 +206,8 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     _, file, _ = timm_file(tmp_path)
     for name, fault in (
-        ("timm/test_resnet", "holds no weights of timm/test_resnet"),
-        ("resnet18", "is of another network"),
+        ("timm/test_resnet", "does not hold weights of timm/test_resnet"),
+        ("resnet18", "belongs to another network"),
     ):
         with pytest.raises(CheckpointError, match=rf"model\.safetensors {fault}"):
             Backbone.of(name, weights=file)
@@ -240,7 +240,7 @@ def test_without_a_network_one_sentence_says_what_to_copy(name: str, way_out: st
         ("timm/vit_base_patch14_dino2", [], r"timm has no backbone .*; did you mean .*dinov2"),
         ("timm/resnet50.nobody", [], r"timm knows no weights 'resnet50.nobody'; did you mean|known"),
         ("open_clip/ViT-B-31", [], "did you mean ViT-B-32"),
-        ("open_clip/ViT-B-32", [], "does not say which weights; wanted open_clip/ViT-B-32/WEIGHTS: openai"),
+        ("open_clip/ViT-B-32", [], "does not name the weights; wanted open_clip/ViT-B-32/WEIGHTS: openai"),
         ("hf/bert", [], "not a name on the hub; wanted USER/MODEL"),
         ("resnet18", ["cells=0"], "cells=0, and the last map of resnet18 has 2 on a side; wanted 1 to 2"),
         ("resnet18", ["cells=3"], "wanted 1 to 2"),
@@ -263,13 +263,17 @@ def test_what_cannot_be_is_refused(name: str, settings: list[str], message: str,
 def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> None:
     open_detector("grid:timm/test_vit", [], weights=timm_file(tmp_path)[1]).save(tmp_path / "grid")
     for name, options, message in (
-        ("ground-truth", {"weights": tmp_path}, "--weights is not for --detector ground-truth; leave it out"),
-        ("ground-truth", {"settings": ["a=1"]}, "--set is not for"),
-        ("grid:resnet18", {"select": "tden"}, "--region-selection is not for --detector grid:resnet18; leave it out"),
+        ("ground-truth", {"weights": tmp_path}, "--weights does not apply to --detector ground-truth; leave it out"),
+        ("ground-truth", {"settings": ["a=1"]}, "--set does not apply to"),
+        (
+            "grid:resnet18",
+            {"select": "tden"},
+            "--region-selection does not apply to --detector grid:resnet18; leave it out",
+        ),
         (
             str(tmp_path / "grid"),
             {"weights": tmp_path},
-            "--weights is not for .*, a detector folder, which has its own",
+            "--weights does not apply to .*, a detector folder, which has its own",
         ),
         (str(tmp_path / "grid"), {"select": "tden"}, "takes no other selection of regions than its own"),
     ):

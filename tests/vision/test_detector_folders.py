@@ -29,7 +29,7 @@ def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole
     detector: Detector = WithImageFeature(small, Backbone.of("resnet18", 32, pretrained=False)) if whole else small
     detector.save(tmp_path)
     check_detector(tmp_path, detector.contract.weights)
-    with pytest.raises(CheckpointError, match="another detector than the one"):
+    with pytest.raises(CheckpointError, match="not the detector that made"):
         check_detector(tmp_path, "0" * 64, files=False)
     for path in sorted(tmp_path.rglob("*.safetensors")):
         content = path.read_bytes()
@@ -77,5 +77,5 @@ def test_a_description_of_before_is_read_and_one_of_later_is_not(
     with monkeypatch.context() as later:
         later.setattr(weights, "FORMAT", 3)
         small.save(tmp_path)
-    with pytest.raises(CheckpointError, match="has format 3, and this Diptych reads 2"):
+    with pytest.raises(CheckpointError, match="has format 3, but this Diptych reads 2"):
         read_detector(tmp_path)

@@ -58,7 +58,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_asked_for_by_its_name_and_takes_its_own_options(tmp_path: Path) -> None:
     found = open_detector("halves:x", settings=["size=3"])
     assert found.contract.feature_size == 3
-    with pytest.raises(RecipeError, match="--backbone is not for --detector halves:x; leave it out"):
+    with pytest.raises(RecipeError, match="--backbone does not apply to --detector halves:x; leave it out"):
         open_detector("halves:x", settings=["size=3"], backbone="resnet18")
     with pytest.raises(RecipeError, match=r"no detector 'half:x'; wanted .* grid:NAME, .* halves:NAME"):
         open_detector("half:x")

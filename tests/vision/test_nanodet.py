@@ -143,15 +143,15 @@ def layers(described: Described) -> None:
 
 
 WRONG: dict[Callable[[Described], None], str] = {
-    unknown: "add33 is the operation PyFunc, which NanoDet has not",
+    unknown: "add33 is the operation PyFunc, which NanoDet does not have",
     outside: r"names the shard '../../etc/passwd'; wanted a file of its own folder",
     missing: "has no other.bin; wanted other.bin in one folder",
     longer: r"nanodet.bin of .* hold \d+ bytes, wanted \d+; get the package again",
     endless: "wanted",
     turned: r"convolution_1 has kernel and stride \(\(4, 4, 1, 9\), 1\), wanted \(\(4, 4, 3, 3\), 1\)",
     scaled: r"cannot be read as a graph model .*quantization.dtype: Input should be 'float16'",
-    oblong: r"is another network than NanoDet-g \(an input of \[1, 3, 64, 96\], wanted 3 colours of a square\)",
-    shorter: r"is another network than NanoDet-g \(33 convolutions, wanted 34\)",
+    oblong: r"is not NanoDet-g \(an input of \[1, 3, 64, 96\], wanted 3 colours of a square\)",
+    shorter: r"is not NanoDet-g \(33 convolutions, wanted 34\)",
     layers: "format: Input should be 'graph-model'",
 }
 
@@ -262,9 +262,9 @@ def test_a_kept_detector_takes_the_same_settings(package: Path, tmp_path: Path) 
     assert open_detector(kept, settings=["most=36", "least=36"]).contract.selection.startswith("exactly 36, score over")
     assert open_detector(kept, select="12").contract.selection.startswith("exactly 12, score over")
     for settings, words in {
-        ("cells=3",): "--set is not for .*, a detector folder",
+        ("cells=3",): "--set does not apply to .*, a detector folder",
         ("score=high",): "a setting of the selection cannot be used: score: ",
-        ("most=0",): "a selection of at least 0 and at most 0 regions cannot be met",
+        ("most=0",): "least=0 and most=0: wanted 0 <= least <= most",
     }.items():
         with pytest.raises(RecipeError, match=words):
             open_detector(kept, settings=settings)

@@ -230,7 +230,7 @@ def test_shorter_numbers_find_nearly_the_same():
         ({"moost": 3}, "did you mean most"),
         ({"most": "many"}, "most: Input should be a valid integer, found 'many'"),
         ({"overlaps": 0.3}, "overlaps: Input should be a valid array, found 0.3"),
-        ({"least": 9, "most": 5}, "at least 9 and at most 5"),
+        ({"least": 9, "most": 5}, "least=9 and most=5"),
         ({"confidence": 1.5}, "confidence: .* less than or equal to 1, found 1.5"),
         ({"shorter": 900, "longer": 800}, "no more than longer"),
         ({"overlaps": []}, "overlaps: .* at least 1 item"),
@@ -262,14 +262,14 @@ def test_other_networks_are_refused():
     refused({k: v for k, v in whole.items() if "res4" not in k}, "no whole ResNet: res2, res3, res5")
     refused({k: v for k, v in whole.items() if "conv3.weight" not in k}, r"no bottlenecks in res2: it lacks .*conv3")
     refused({k: v for k, v in whole.items() if "cls_score" not in k}, "lacks 'classes.weight'")
-    refused(butd_file(classes=1), "knows no class but the background")
-    refused(detectron_blobs(classes=1), "knows no class but the background")
+    refused(butd_file(classes=1), "has no class except the background")
+    refused(detectron_blobs(classes=1), "has no class except the background")
     wrong = {"roi_heads.box_predictor.bbox_pred.weight": torch.ones(12, 28)}
     refused(whole | wrong, r"boxes.weight is \(12, 28\), wanted \(28, 28\)")
     refused(whole | {"roi_heads.box_predictor.cls_score.bias": torch.full((7,), torch.nan)}, "are not finite")
     blobs = detectron_blobs()
     refused({k: v for k, v in blobs.items() if k != "res3_0_branch2b_bn_s"}, "lacks res3_0_branch2b_bn_s")
-    refused({k: v for k, v in blobs.items() if not k.startswith("fpn_inner_res5")}, "lacks|of another network")
+    refused({k: v for k, v in blobs.items() if not k.startswith("fpn_inner_res5")}, "lacks|another network")
 
 
 @pytest.mark.parametrize("whole", [butd_file("hf"), detectron_blobs()], ids=["butd", "x101"])
@@ -304,5 +304,5 @@ def test_extra_heads_are_left_and_half_precision_is_told():
 
 def test_names_of_classes_have_to_be_as_many():
     done = convert(butd_file(), None, "a")
-    with pytest.raises(CheckpointError, match="2 names of classes were given, and the network knows 6"):
+    with pytest.raises(CheckpointError, match="2 names of classes were given, but the network has 6"):
         OfficialDetector.of(done.tensors, done.settings, ("cat", "dog"), "a")

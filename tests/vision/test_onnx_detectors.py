@@ -217,7 +217,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
     (found,) = detector.detect([SQUARE], RECORDS[:1])
     assert detector.contract.class_names == ("cat", "dog", "kite")
     assert found.boxes.tolist() == FOUND[:1]
-    with pytest.raises(RecipeError, match="is there already"):
+    with pytest.raises(RecipeError, match="exists already"):
         keep_detector(str(path), tmp_path / "out", None, None, [], None)
     odd = write(tmp_path / "odd.onnx", {"boxes": BOXES, "scores": SCORES}, notes={"names": "{0: 'only one'}"})
     with pytest.raises(CheckpointError, match=r"onnx:odd has 3 classes, and 1 names were given; .*--class-names"):
@@ -236,16 +236,16 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         (
             {"boxes": BOXES, "scores": SCORES},
             ["boxes=boks"],
-            "boxes=boks: the ONNX file has no such; did you mean boxes",
+            "boxes=boks: the ONNX file has none of that name; did you mean boxes",
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["form=corners"], "form: Input should be 'xyxy', .* found 'corners'"),
-        ({"boxes": BOXES, "scores": SCORES}, ["size=64"], "size=64; the ONNX file wants 32 x 32 pixels"),
+        ({"boxes": BOXES, "scores": SCORES}, ["size=64"], "size=64; the ONNX file needs 32 x 32 pixels"),
         ({"boxes": BOXES, "scores": SCORES}, ["size=big"], "size='big'; wanted a number of pixels"),
         ({"boxes": BOXES, "scores": SCORES}, ["deviation=0"], "deviation=0; wanted numbers over 0"),
         (
             {"boxes": BOXES, "scores": SCORES},
             ["input=image"],
-            "input=image: the ONNX file has no such; did you mean",
+            "input=image: the ONNX file has none of that name; did you mean",
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["layout=chwn"], "layout: Input should be 'nchw', .* found 'chwn'"),
         ({"boxes": BOXES, "scores": SCORES}, ["classes=two"], "classes: Input should be a valid integer, found 'two'"),
@@ -253,7 +253,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         (
             {"output0": np.concatenate([CENTRED, [[[1.0], [1.0]]], SCORES], 2)},
             ["outputs=rows", "form=yolox"],
-            r"form=yolox wants a row for each of the 21 cells of 8, 16, 32 pixels, found 2; see --set form=",
+            r"form=yolox needs a row for each of the 21 cells of 8, 16, 32 pixels, found 2; see --set form=",
         ),
         ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers a box, wanted 4"),
     ],

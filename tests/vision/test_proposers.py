@@ -90,7 +90,7 @@ def test_detectors_of_transformers_with_features_of_a_backbone(make: Any, tmp_pa
     torch.testing.assert_close(alone.features, both[1].features)
     narrow = torch.zeros(3, 4000, 4, dtype=torch.uint8)  # DETR's processor keeps the shape, RT-DETR's does not
     if make is detr:
-        with pytest.raises(DataError, match="takes no image of 4 x 4000 pixels"):
+        with pytest.raises(DataError, match="cannot process an image of 4 x 4000 pixels"):
             detector.detect([narrow], RECORDS[:1])
     else:
         assert len(detector.detect([narrow], RECORDS[:1])[0]) > 0
@@ -133,9 +133,9 @@ def test_a_feature_is_the_mean_of_the_map_inside_its_box(tmp_path: Path) -> None
 
 def test_a_proposer_needs_a_backbone(tmp_path: Path) -> None:
     rt_detr(tmp_path / "hf")
-    with pytest.raises(RecipeError, match=r"finds boxes and gives no features; .*--backbone timm/NAME"):
+    with pytest.raises(RecipeError, match=r"finds boxes but computes no features; .*--backbone timm/NAME"):
         open_detector("hf:user/name", [], weights=tmp_path / "hf")
-    with pytest.raises(RecipeError, match="--backbone is not for --detector grid:resnet18; leave it out"):
+    with pytest.raises(RecipeError, match="--backbone does not apply to --detector grid:resnet18; leave it out"):
         open_detector("grid:resnet18", [], backbone="resnet18")
 
 

@@ -66,7 +66,7 @@ def test_the_papers_rules_in_words() -> None:
 
 
 def test_a_rule_that_cannot_be_met_is_refused() -> None:
-    with pytest.raises(RecipeError, match="at least 5 and at most 3"):
+    with pytest.raises(RecipeError, match="least=5 and most=3"):
         Selection(most=3, least=5)
     with pytest.raises(RecipeError, match="between 0 and 1"):
         Selection(score=50.0)

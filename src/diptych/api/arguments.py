@@ -16,7 +16,7 @@ from diptych.data.store.store import splits_in
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 
 WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # the least value of each argument
-ABOVE_ZERO = {"epochs": "a number above 0, and no steps with it", "lr": "a number above 0"}
+ABOVE_ZERO = {"epochs": "a number above 0, and not together with steps", "lr": "a number above 0"}
 # Of a message for the command line: a command, which stays as it is; settings; an option.
 OPTION = re.compile(r"diptych [a-z]+(?: [^;,()`]*)?|--set \S+(?: --set \S+)*|--(?P<name>[a-z][a-z-]*)")
 
@@ -33,7 +33,7 @@ def check_path(name: str, value: object, wanted: str, error: type[DiptychError],
     """Raise `error` unless the value is a path, and with `there` one that exists."""
     check_type(name, value, (str, os.PathLike), wanted, error)
     if there and not Path(value).exists():  # type: ignore[arg-type]  # checked above
-        raise error(f"{name}: nothing at {value}, wanted {wanted}")
+        raise error(f"{name}: there is nothing at {value}, wanted {wanted}")
 
 
 def check_split(split: str, path: object, splits: Mapping[str, int]) -> None:

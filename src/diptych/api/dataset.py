@@ -45,7 +45,7 @@ class Example:
         from diptych.vision.pictures import open_picture
 
         if self.record.image is None:
-            raise DataError(f"{self.record.key} names no image, and one was wanted; read the data with its images")
+            raise DataError(f"record {self.record.key} has no image; read the data with its images")
         return Image.fromarray(open_picture(self.record.image).permute(1, 2, 0).numpy())
 
     @property

@@ -97,7 +97,7 @@ def _content(file: Any) -> bytes:
         raise DataError(f"an open file cannot be read: {error}; open it with mode 'rb'") from error
     if not isinstance(content, bytes) or not content:
         content = "text" if content else "no bytes"
-        raise DataError(f"an open file gave {content}; open it with mode 'rb', and rewind it with .seek(0)")
+        raise DataError(f"the open file returned {content}; open it with mode 'rb', and rewind it with .seek(0)")
     return content
 
 
@@ -143,7 +143,9 @@ def paired(images: Iterable[Any], texts: Iterable[Any]) -> Iterator[tuple[Any, A
     except ValueError as error:
         if not str(error).startswith("zip()"):
             raise
-        raise DataError("fewer images than texts, or more; give as many of both, or one of either") from error
+        raise DataError(
+            "the numbers of images and texts differ; pass as many images as texts, or one of either"
+        ) from error
 
 
 def numbered(number: int | None, error: DataError) -> DataError:

@@ -99,7 +99,7 @@ class TrainingJob:
         return known == {"digest": self.digest} and (self.out / INNER).is_dir()
 
     def _store(self) -> Store:
-        """Return the data as one store; regions of what is not a store are extracted first."""
+        """Return the data as one store; if it is not a store, its regions are extracted first."""
         detector = self.options.detector or self.start.source
         features = None if self.options.features is None else Path(self.options.features)
         stores = {
@@ -158,7 +158,7 @@ def _job(
         options.epochs <= 0 or any("training.steps=" in one for one in options.settings)
     ):
         raise RecipeError(
-            f"epochs={options.epochs:g}: wanted a number above 0, and no steps with it; give one of the two"
+            f"epochs={options.epochs:g}: wanted a number above 0, and not together with steps; pass one of the two"
         )
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})

@@ -356,7 +356,7 @@ class Model(Mapped):
         return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("a"))), np.float32)
 
     def need_matching(self, method: str) -> None:
-        """Raise UnsupportedError, with the command that makes one, for a model that has not learnt to match."""
+        """Raise UnsupportedError if the model was not trained to match; the error shows the command that trains one."""
         folder = self.predictor.folder
         if not can_search(folder.model):
             name = "sample" if folder.folder == SAMPLE else str(folder.folder)

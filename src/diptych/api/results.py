@@ -1,4 +1,4 @@
-"""What a `Model` returns: strings, numbers and tuples with fields. They hold no model and no tensors, and pickle."""
+"""Results of a `Model`: strings, numbers and tuples with fields. They hold no model or tensors; pickle works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R", bound="ImageResult")
 class ImageResult:
     """Fields of every answer about an image."""
 
-    score: float = float("nan")  # of a caption its log-probability, of other answers their probability
+    score: float = float("nan")  # the log-probability of a caption, the probability of other answers
     others: tuple[tuple[str, float], ...] = ()  # the next likeliest texts, each with its score
     boxes: tuple[Corners, ...] = ()  # of the regions that the model read, the detector's surest first
     labels: tuple[str, ...] = ()  # the detector's class of each box

@@ -25,7 +25,7 @@ class Metrics(list[dict[str, Any]]):
     """The logged steps of a run, one dict each: step, total, lr, losses/NAME, validation/NAME, samples_per_second."""
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with a row a logged step; a step without a validation has NaN there."""
+        """Return a DataFrame with one row per logged step; validation columns are NaN in steps without a validation."""
         from pandas import DataFrame
 
         return DataFrame(self)

@@ -71,8 +71,8 @@ def compare(
     if names[0] != names[1] or gain is None:
         able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)
         raise RecipeError(
-            f"found a model for {names[0]} and one for {names[1]}, wanted two of one task, and one of {able}; name it "
-            "by task=..., or evaluate each by itself"
+            f"found a model for {names[0]} and one for {names[1]}; both need the same task, one of {able}: set "
+            "task=..., or evaluate each model by itself"
         )
     alike = folders[0].contract == folders[1].contract  # regions are found once for both
     given = Options(skip_bad=skip_bad)
@@ -104,7 +104,7 @@ def _check_task(task: object) -> None:
 
 @contextmanager
 def scored_store(data: Data, model: ModelFolder, options: Options, split: str, alone: bool = False) -> Iterator[Store]:
-    """Open data as a store; regions of what is not a store are found by the model's detector, in a temporary folder.
+    """Open data as a store. If it is not a store, the model's detector extracts its regions to a temporary folder.
 
     `split` is scored; `alone`: no baseline is fitted to the other splits, so their regions are not needed. Raises
     DataError for a split without records, before any image is opened.

@@ -124,7 +124,7 @@ def register(
     given = {"system": system, "task": task, "recipe": recipe}
     for kind, entry in given.items():
         if entry is not None and entry.name in known[kind] and (kind, entry.name) not in _registered:
-            raise RecipeError(f"{entry.name} is the name of a {kind} that is there already; give yours another name")
+            raise RecipeError(f"a {kind} named {entry.name} exists already; choose another name for yours")
     for kind, entry in given.items():
         match entry:
             case System():

@@ -178,7 +178,9 @@ def check(
 
     if (folder := model_in(data)) is not None or has_no_records(data):
         if model is not None or images is not None:
-            raise RecipeError(f"{folder or data} has no records, its files are checked; leave out --model and --images")
+            raise RecipeError(
+                f"{folder or data} has no records, so only its files can be checked; leave out --model and --images"
+            )
         hurt = damaged_files(folder) if folder is not None else []
         findings = [*hurt, *known_faults(data)]
         report = json.dumps({"ok": not hurt, "findings": findings}, indent=1) if as_json else "\n".join(findings)

@@ -289,7 +289,7 @@ def mine_forget(
 
     lists = [*(hosts or []), *(addresses or []), *(images or [])]
     if not lists:
-        raise RecipeError("Missing --hosts, --addresses or --images: give a file of what is to be forgotten")
+        raise RecipeError("Missing --hosts, --addresses or --images: pass a file that lists what to remove")
     if not run.is_dir():
         raise RecipeError(f"no finished run in {run}; give the --out of `diptych mine run`")
     hold(run, "mined")

@@ -94,7 +94,7 @@ class TaskVerb(TyperCommand):
         return self.made().make_context(info_name, args, parent, **extra)
 
     def made(self) -> Any:
-        """Return the full verb, of which only importing the tasks makes the options."""
+        """Return the verb with its options, which exist only after the tasks are imported."""
         assert self.name is not None
         return make_verb(self.name)
 

@@ -109,7 +109,7 @@ def _named(model: str | None, server: str | None, verb: str) -> str:
 def _computed(
     paths: list[Path], compute: Callable[[list[Path]], Vectors], failures: Failures
 ) -> Iterator[tuple[Path, Any]]:
-    """Yield each image with its row of what is computed in batches; images that fail go to `failures`."""
+    """Yield each image with its row of the output; rows are computed in batches. Images that fail go to `failures`."""
     left = iter(paths)
     while batch := list(islice(left, IN_FLIGHT)):
         try:

@@ -26,7 +26,7 @@ class FeatureProfile:
 
 @dataclass(frozen=True)
 class FeatureContract:
-    """What made a set of features. Two sets may be mixed only if their contracts agree.
+    """The origin of a set of features. Two sets may be mixed only if their contracts agree.
 
     Features of a detector that the model was not trained on lower accuracy without any error
     (huggingface/transformers#8769). A difference is therefore refused, with the name of the field.

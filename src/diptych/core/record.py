@@ -137,7 +137,7 @@ class Record:
 
     @property
     def content(self) -> int | str:
-        """What copies of the image under other keys share: its content hash; the key where that is not known."""
+        """The content hash, which copies of the image under other keys share; the key if the hash is not known."""
         return self.key if self.fingerprint is None else self.fingerprint[0]
 
     def caption_id(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""What a model returns, and which of it is read."""
+"""The outputs of a model, and requests for the part of them that is read."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def extract(
     - processes: on the CPU, each process has its own detector and one thread, and the store's bytes are the same. With
       another `device` the detector stays in this process, and the processes open images for it.
     - engine: `ray` shares out windows of records on a cluster, `processes` at a time. All machines must find the images
-      at the same paths. A lost worker costs the windows under way, which are repeated.
+      at the same paths. If a worker is lost, its unfinished windows are repeated.
 
     Ctrl-C keeps what was extracted. Raises RecipeError for an engine that cannot be used, and DataError where no
     record could be extracted.
@@ -122,8 +122,8 @@ def _check_engine(engine: str, detector: Detector, device: torch.device) -> None
         raise RecipeError(f"no engine {engine!r} extracts; {nearest(engine, EXTRACTING)}")
     if engine != LOCAL and not detector.needs_pictures:
         raise RecipeError(
-            f"{detector.contract.extractor} reads no pictures, so other machines have nothing to do; leave out "
-            f"--engine {engine}"
+            f"{detector.contract.extractor} computes nothing from images, so other machines would have no work; leave "
+            f"out --engine {engine}"
         )
     if engine != LOCAL and device != CPU:
         raise RecipeError(f"workers of --engine {engine} compute on their CPUs; leave out --device {device}")
@@ -190,7 +190,7 @@ class _Worker:
 
     folder: str  # of the detector
     batch: int
-    # Those of the folder, where machines do not share it.
+    # The files of `folder`, for machines that do not share it.
     files: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
     def __call__(self, window: list[Record] | str) -> Counts:

@@ -1,4 +1,4 @@
-"""What `diptych check` finds: the kinds of findings, with what to do about each, and its report."""
+"""Findings of `diptych check`: their kinds, what to do about each, and the report."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class SeenImages:
             tensors = load_file(path)
             (content, dhash), (missing, unknown) = tensors["prints"].view(np.uint64), tensors["missing"].tolist()
             if len(content) and not (content[1:] > content[:-1]).all():
-                raise ValueError("its hashes are not ascending")
+                raise ValueError("its hashes are not in ascending order")
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
         return cls(content, dhash, int(missing), not unknown)

@@ -84,7 +84,7 @@ def resampled_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Return the interval of a score that is not a function of sums, such as AUROC: it is computed anew for each draw.
+    """Return the interval of a score that is not a function of sums, such as AUROC: each draw computes it again.
 
     `pictures` names the image of each item. `score` gets the numbers of the items of a draw, those of an image that is
     drawn twice occurring twice. Draws without a score (NaN) are left out. Raises DataError as `bootstrap_interval`.

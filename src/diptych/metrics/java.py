@@ -63,7 +63,7 @@ def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping
         with contextlib.redirect_stdout(io.StringIO()):
             return _meteor(truths, written) if name == "METEOR" else _spice(truths, written)
     except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
-        raise DiptychError(f"{name}'s Java program stopped ({error}); it wants {_MEMORY[name]} of memory") from error
+        raise DiptychError(f"{name}'s Java program stopped ({error}); it needs {_MEMORY[name]} of memory") from error
 
 
 _MEMORY = {"METEOR": "2 GB", "SPICE": "8 GB"}

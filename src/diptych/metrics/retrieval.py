@@ -56,7 +56,10 @@ def retrieval_ranks(
     if np.isnan(table).any():
         raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
     if set(owners.tolist()) != set(range(len(table))):
-        raise DataError(f"captions of images {sorted(set(owners.tolist()))[:5]}..., not of each of 0..{len(table) - 1}")
+        raise DataError(
+            f"captions of images {sorted(set(owners.tolist()))[:5]}...; every image from 0 to {len(table) - 1} needs "
+            "a caption"
+        )
     same = np.arange(len(owners)) if texts is None else same_texts(texts)
     images = np.arange(len(table)) if contents is None else same_images(contents)
     has = np.zeros((len(table), same.max() + 1), dtype=bool)

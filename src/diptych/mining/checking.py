@@ -53,7 +53,7 @@ class JournalRow(BaseModel, extra="forbid"):
 
 
 class FetchJournal(BaseModel):
-    """What a shard has fetched so far, and when."""
+    """The fetches of a shard so far, with their times."""
 
     rows: list[JournalRow]
     times: Times
@@ -100,7 +100,7 @@ def read_json(path: Path, shape: type[T]) -> T:
         adapter: TypeAdapter[T] = TypeAdapter(shape)
         return adapter.validate_python(parse_json(text_of(path)))
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error}; give the same command again") from error
+        raise DataError(f"cannot read {path}: {error}; run the same command again") from error
     except ValueError as error:
         raise damaged(path, first_problem(error)) from error
 
@@ -119,7 +119,7 @@ LEFT = (*KEPT, "blob", "offset", "length")
 
 
 def faults(table: Any, kind: str) -> Iterator[str]:
-    """What is wrong with the values of a table that has all columns of its kind, or some of them."""
+    """Return the faults in the values of a table; it may lack some columns of its kind."""
     import pyarrow.compute as pc
 
     present = set(table.column_names)

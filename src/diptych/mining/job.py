@@ -1,4 +1,4 @@
-"""What all stages of a run share: its folder, settings and lists, and how their shards are made."""
+"""The state that all stages of a run share: its folder, settings and lists, and how their shards are made."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -24,7 +24,7 @@ THUMBNAIL = 160
 
 
 def summary(numbers: Mapping[str, Any], console: Console) -> None:
-    """Print what each rule dropped. `dropped` adds up: with what is kept it is all that came in."""
+    """Print the counts of each rule. The dropped items and the kept ones add up to the input."""
 
     def share(part: int, whole: int) -> str:
         return f"{100 * part / max(1, whole):.1f}%"

@@ -52,7 +52,9 @@ class Reader:
             self.classes = {word: name for name in detector.contract.class_names for word in _words(name)}
         if model is not None:
             if model.detector is None:
-                raise CheckpointError(f"{model.folder} has no detector/ folder, so it cannot read images; give another")
+                raise CheckpointError(
+                    f"{model.folder} has no detector/ folder, so it cannot read images; choose another model"
+                )
             self.model_detector = load_detector(model.detector)
             self.names += tuple(name for name in features.MODEL if self._can(name))
 
@@ -162,7 +164,7 @@ def _card(folder: Path) -> dict[str, Any]:
     try:
         card: dict[str, Any] = parse_json(text_of(folder / FILE))
         if not {"version", "least", "features"} <= set(card):
-            raise ValueError("no version, least and features in it")
+            raise ValueError("it lacks version, least or features")
     except (OSError, ValueError, TypeError) as error:
         way_out = f"`diptych mine scorer LABELLED --out {folder}` makes one"
         raise CheckpointError(f"no scorer in {folder}: {error}; {way_out}") from error
@@ -228,7 +230,7 @@ def train_scorer(
     """
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
-        raise DataError(f"{len(set(names))} labelled pictures; wanted {2 * HELD_OUT} at the least: label more")
+        raise DataError(f"{len(set(names))} labelled images; at least {2 * HELD_OUT} are needed: label more")
     opened = open_model(Path(model)) if model is not None else None
     named = open_detector(detector, []) if detector is not None else None
     reader, truth = Reader(named, opened), np.array(labels)
@@ -268,8 +270,10 @@ def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
             try:
                 row, _, _ = measure(bytes_of(record.image), MEASURED)
             except OSError as error:
-                raise DataError(f"{path}: the image of {record.key} is gone ({error.strerror}); put it back") from error
+                raise DataError(
+                    f"{path}: the image of {record.key} cannot be read ({error.strerror}); restore it"
+                ) from error
             hashes.append((row["sha256"], row["dhash"]))
     if not hashes:
-        raise DataError(f"{path} has no images in a val or test split; leave --exclude out, or give other data")
+        raise DataError(f"{path} has no images in a val or test split; leave out --exclude, or pass other data")
     return hashes

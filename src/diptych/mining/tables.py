@@ -88,7 +88,9 @@ def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> A
         refuse_endless(path)
         table = pq.ParquetFile(path, memory_map=True).read(list(columns) if columns is not None else None)
         table.validate(full=True)
-        why = next(faults(table, kind), None) if table.schema.equals(wanted) else "it has other columns"
+        why = (
+            next(faults(table, kind), None) if table.schema.equals(wanted) else "it does not have the expected columns"
+        )
     except (pa.ArrowException, OSError, ValueError) as error:
         why = str(error)
     if why is not None:

@@ -1,4 +1,4 @@
-"""What models are made of: layers, embeddings, heads, and the base classes of a system's config and model."""
+"""Parts of models: layers, embeddings, heads, and the base classes of a system's config and model."""
 
 from diptych.models.heads import HEADS, HeadSizes, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert

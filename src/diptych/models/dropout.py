@@ -38,7 +38,7 @@ class Dropout(nn.Module):
 
 
 def _ones_and_zeros(x: Tensor, level: int) -> Tensor:
-    """A tensor like x: each element 0 with probability level / LEVELS, else 1."""
+    """Return a tensor of the shape of x: each element is 0 with probability level / LEVELS, else 1."""
     generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
     bits = generator.random_raw((x.numel() + 3) // 4).view(np.uint16)[: x.numel()]
     one = ONE[x.dtype]

@@ -301,4 +301,6 @@ def make_heads(
 
 def _needs_size(size: int, name: str) -> None:
     if size < 1:
-        raise RecipeError(f"a head over {name} was requested, but the model's config has {name}={size}; set it")
+        raise RecipeError(
+            f"a head over {name} was requested, but the model's config has {name}={size}; set it to their number"
+        )

@@ -83,7 +83,7 @@ class ModelConfig(BaseModel):
     @model_validator(mode="after")
     def _divides(self) -> ModelConfig:
         if self.width % self.heads:
-            raise ValueError(f"width {self.width} does not divide into {self.heads} heads")
+            raise ValueError(f"width {self.width} is not divisible by {self.heads} heads")
         return self
 
     @property
@@ -114,7 +114,7 @@ class ModelConfig(BaseModel):
         return self.max_regions
 
     def fitted(self, whole: bool) -> ModelConfig:
-        """The config for features with or without one of the whole image (`whole`)."""
+        """Return the config for a store with or without features of whole images (`whole`)."""
         return self
 
 

@@ -29,7 +29,7 @@ class TextConfig(ModelConfig):
     @model_validator(mode="after")
     def _has_room(self) -> TextConfig:
         if self.max_text < self.fewest:
-            raise ValueError(f"positions={self.positions} leaves no place for a word between the special tokens")
+            raise ValueError(f"positions={self.positions} leaves no position for a word between the special tokens")
         return self
 
     @property
@@ -41,14 +41,19 @@ class TextConfig(ModelConfig):
 def refuse_more_words(words: int, most: int) -> None:
     """Raise DataError if a text of the batch has more words (special tokens included) than the model has positions."""
     if words > most:
-        raise DataError(f"a text of {words} words, and positions for {most}; cut it (data.max_words), or set positions")
+        raise DataError(
+            f"a text has {words} words, but the model has positions for {most}; lower data.max_words, or raise "
+            "model.positions"
+        )
 
 
 def refuse_more_room(room: int, config: ModelConfig) -> None:
     """Raise RecipeError if a caption is to have more words than the model has positions."""
     if room > config.max_text:
         regions = f" and max_regions={config.max_regions}" if config.regions_fixed else ""
-        raise RecipeError(f"{room} words are wanted; positions={config.positions}{regions} leaves {config.max_text}")
+        raise RecipeError(
+            f"{room} words are needed, but positions={config.positions}{regions} leaves room for {config.max_text}"
+        )
 
 
 class DecoderModel(SystemModel):

@@ -19,7 +19,8 @@ def refuse_more_regions(batch: Batch, most: int) -> None:
     """Raise DataError if an image of the batch has more regions than the model can read."""
     if batch.boxes.shape[1] > most:
         raise DataError(
-            f"{batch.boxes.shape[1]} regions, the model reads at most {most}; keep the best ones, or set max_regions",
+            f"found {batch.boxes.shape[1]} regions, the model reads at most {most}; keep the best ones, or raise "
+            "model.max_regions",
             key=batch.keys[int(batch.regions_present.sum(1).argmax())],
         )
 
@@ -49,9 +50,9 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
     """Whether the model reads the feature of the whole image. Raises RecipeError if it must, and the store has none."""
     if setting is True and not stored:
         raise RecipeError(
-            "model.whole_region=true reads the feature of the whole picture as one region more, and the store has "
-            "none: without it this would be another model. Extract it (diptych extract DATA --out OUT --detector ... "
-            "--image-feature densenet121), or set model.whole_region=false"
+            "model.whole_region=true reads the feature of the whole image as an additional region, but the store has "
+            "none. Extract it (diptych extract DATA --out OUT --detector ... --image-feature densenet121), or set "
+            "model.whole_region=false"
         )
     return setting is not False and stored
 
@@ -59,11 +60,11 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
 def with_image_feature(batch: Batch) -> Batch:
     """Add the whole image as one more region, with its own feature, no class, and never hidden. Raises DataError."""
     if batch.whole is None:
-        raise DataError("the model reads the feature of the whole picture, and some have none", key=batch.keys[0])
+        raise DataError("the model reads the feature of the whole image, but some images have none", key=batch.keys[0])
     if batch.features is not None and batch.whole.shape[1] != batch.features.shape[2]:
         raise DataError(
-            f"the feature of the whole picture has {batch.whole.shape[1]} values, a region's "
-            f"{batch.features.shape[2]}: this model reads both alike; extract without --image-feature, or set "
+            f"the feature of the whole image has {batch.whole.shape[1]} values, that of a region "
+            f"{batch.features.shape[2]}, but the model needs the same number; extract without --image-feature, or set "
             "model.whole_region=false",
             key=batch.keys[0],
         )
@@ -167,7 +168,9 @@ def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
 
 def _checked(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
     if values is None:
-        raise DataError(f"the model reads region {name}, and some pictures have none", key=batch.keys[0])
+        raise DataError(f"the model reads region {name}, but some images have none", key=batch.keys[0])
     if values.shape[-1] != size:
-        raise DataError(f"region {name} have {values.shape[-1]} values, the model expects {size}", key=batch.keys[0])
+        raise DataError(
+            f"the {name} of regions have {values.shape[-1]} values, the model needs {size}", key=batch.keys[0]
+        )
     return values

@@ -14,7 +14,7 @@ from diptych.runtime.weight_files import Tensors
 
 @dataclass
 class ImportReport:
-    """What was done with every key of a file and of a model."""
+    """Report of an import: what was done with every key of the file and of the model."""
 
     loaded: list[str] = field(default_factory=list)  # our names that were loaded
     renamed: dict[str, str] = field(default_factory=dict)  # the file's name -> our name
@@ -62,8 +62,8 @@ def load_into(
     ]
     if wrong:
         raise CheckpointError(
-            f"{len(wrong)} tensors have other sizes than the model: {'; '.join(wrong[:3])}"
-            f"{' ...' if len(wrong) > 3 else ''}; build the model with the sizes of the file"
+            f"{len(wrong)} tensors differ in size from the model's: "
+            f"{'; '.join(wrong[:3])}{' ...' if len(wrong) > 3 else ''}; build the model with the sizes of the file"
         )
     report.missing = [name for name in wanted if name not in tensors]
     if complete and report.missing:
@@ -75,7 +75,7 @@ def load_into(
     if not report.loaded:
         raise CheckpointError(
             f"none of the file's {len(tensors)} tensors belongs to this model: it has {_some(tensors)}, the model "
-            f"{_some(wanted)}; check which system the file is of"
+            f"{_some(wanted)}; check which system the file belongs to"
         )
     report.left.update({name: "not in the model" for name in tensors if name not in wanted})
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What is hidden, and what it costs to guess wrong: one file an objective."""
+"""Pre-training objectives, one file each: which inputs are masked, and the loss of the predictions."""
 
 from diptych.objectives.answer import AnswerQuestion
 from diptych.objectives.candidates import Candidate, NamedThing, region_of, split_candidates

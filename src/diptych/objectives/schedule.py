@@ -33,7 +33,9 @@ class Schedule:
             )
         weights = [weight for _, weight in self.updates]
         if self.order == "in turn" and any(weight != 1 for weight in weights):
-            raise RecipeError("updates in turn are all made as often: set 1, and the weight of a loss in its update")
+            raise RecipeError(
+                "updates in turn are made equally often; set their weights to 1, and weigh a loss in its update"
+            )
         if self.order == "sampled" and (min(weights) < 0 or not any(weights)):
             raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
 
@@ -96,5 +98,5 @@ class Schedule:
 
 
 def together(*objectives: Objective) -> Schedule:
-    """A schedule of one update, in which all objectives share one forward pass."""
+    """Return a schedule with one update, in which all objectives share a forward pass."""
     return Schedule(((OneForward(objectives), 1.0),))

@@ -49,9 +49,7 @@ class ScheduledSampling:
     def __post_init__(self) -> None:
         OneForward(self.objectives)  # checks names and order
         if self.form == "official" and self.scheme != "A":
-            raise RecipeError(
-                f"the released code has Two-Pass-A alone, and {self.scheme} was asked for; set sampling=paper"
-            )
+            raise RecipeError(f"the released code only has Two-Pass-A, not {self.scheme}; set sampling=paper")
 
     @property
     def objectives(self) -> Sequence[Objective]:

@@ -62,7 +62,7 @@ class SelfCritical:
     def __post_init__(self) -> None:
         if self.rival is None and self.samples < 2:
             raise RecipeError(
-                "the baseline is the mean of the picture's other captions, and samples=1 draws no others; set "
+                "the baseline is the mean of the image's other captions, but samples=1 draws no others; set "
                 "objectives.samples=2 or more, or objectives.baseline=greedy"
             )
 

@@ -44,7 +44,7 @@ class Objectives(BaseModel):
 
     @property
     def texts_equal_by(self) -> Literal["papers", "content"]:
-        """What retrieval scores as a copy of a right text or image: wrong (papers), or right (content)."""
+        """How retrieval scores copies of a right text or image: as wrong (papers), or as right (content)."""
         return "content"
 
     @property

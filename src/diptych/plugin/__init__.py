@@ -1,4 +1,4 @@
-"""What a package needs to add to Diptych: this module and `diptych.testing` are all that it imports.
+"""The interface for packages that add to Diptych: they import only this module and `diptych.testing`.
 
 A package adds systems, tasks, formats, metrics, detectors, objectives and heads (docs/from-outside.md). Each name here
 is documented where it is defined; `help(diptych.plugin.Batch)` lists the fields of a batch with their shapes.

@@ -56,7 +56,7 @@ def open_detector(
     if (name == GIVEN) != (features is not None):
         raise RecipeError("--detector given and --features PATH belong together: give both, or neither")
     if boxes not in (None, "whole") or (boxes is not None and features is None):
-        raise RecipeError(f"--boxes {boxes}: wanted `whole`, with --features PATH that has no boxes")
+        raise RecipeError(f"--boxes {boxes}: the only value is `whole`, for --features PATH without boxes")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
     rule, path = _selection(select), fetched(name) if name.startswith(HUB) else Path(name)
@@ -106,7 +106,7 @@ def keep_detector(
             if images is not None:
                 _draw(detector, images, temporary / DRAWN)
     except OSError as error:
-        raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another place") from error
+        raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another folder") from error
     contract = detector.contract
     classes = f"{len(contract.class_names)} classes" if contract.class_names else "no classes"
     about = f"{contract.extractor}: {contract.selection}; {contract.feature_size} values a region, {classes}"
@@ -130,7 +130,7 @@ def fetched(name: str) -> Path:
     if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
             f"{name!r} names no fixed version; wanted hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
-            "page of the files, under History): what a branch means can change, and the features with it"
+            "page of the files, under History), because a branch can change, and the features with it"
         )
     use = (
         f"give the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"
@@ -151,7 +151,7 @@ def _names_of(path: Path | None) -> list[str]:
     try:
         names = [line.strip() for line in text_of(path, "utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"cannot read the names of classes in {path} ({error}); wanted a name a line") from error
+        raise RecipeError(f"cannot read the names of classes in {path} ({error}); wanted one name per line") from error
     return names[1:] if names and names[0].strip("_").lower() == "background" else names
 
 

@@ -110,8 +110,8 @@ def store_of(
     records = opened
     if detector is None and features is None:
         raise RecipeError(
-            f"{data} is not a store, and regions have to be found first: name a detector (--model or --detector), give "
-            f"those that you have (--features PATH), or run diptych extract {data} --out STORE --detector ..."
+            f"{data} is not a store, so its regions need to be found first: pass a detector (--model or --detector), "
+            f"pass features that you have (--features PATH), or run diptych extract {data} --out STORE --detector ..."
         )
     if torchrun_processes() > 1:
         raise RecipeError(
@@ -122,10 +122,10 @@ def store_of(
     finder = _detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:
         raise DataError(
-            f"{detector} finds no regions itself: its own were from {finder.contract.extractor}; "
-            + (f"give them: --features PATH, or make a store: diptych extract {data} --out STORE --detector given ..."
+            f"{detector} finds no regions itself, as its own regions were made by {finder.contract.extractor}; "
+            + (f"pass them: --features PATH, or make a store: diptych extract {data} --out STORE --detector given ..."
                if isinstance(finder, GivenRegions)
-               else f"give it such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
+               else f"pass such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
     done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
@@ -142,7 +142,7 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
         return open_detector(detector, records)
     form = open_detector(detector, records) if detector not in (None, GIVEN) else None
     if form is not None and not isinstance(form, GivenRegions):
-        raise RecipeError(f"--features {features} are regions, and {detector} would find its own; give one of them")
+        raise RecipeError(f"--features {features} has regions, but {detector} would find its own; pass one of the two")
     return open_detector(GIVEN, records, features, boxes="whole" if form is not None and form.whole_boxes else None)
 
 
@@ -187,8 +187,8 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
             raise DataError(
-                f"{store.folder} was filled when {data} had something else for {there.key!r} (its texts, or its split: "
-                f"another --split-seed); give another {'--out' if whole else 'store'}, or delete that folder"
+                f"{store.folder} was made when {data} had other texts or another split for {there.key!r} (a split "
+                f"changes with --split-seed); choose another {'--out' if whole else 'store'}, or delete that folder"
             )
 
 

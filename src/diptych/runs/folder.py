@@ -199,7 +199,7 @@ class ModelFolder:
             raise DataError(
                 f"the features in {where} are not what the model {self.folder} was trained on: {'; '.join(different)}; "
                 f"make them anew: {again}"
-                + ("; or import the checkpoint without --detector, to take others" if self.untrained else "")
+                + ("; or import the checkpoint without --detector, to allow other features" if self.untrained else "")
             )
 
 
@@ -240,7 +240,9 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
         check_detector(detector, contract.weights, files=False)  # its files are checked when the detector is opened
     answers = Answers.load(folder) if (folder / ANSWERS).is_file() else None
     if answers is not None and len(answers.names) != architecture.config.answers:
-        raise _damaged(f"{folder / ANSWERS} has {len(answers.names)} answers, the model {architecture.config.answers}")
+        raise _damaged(
+            f"{folder / ANSWERS} has {len(answers.names)} answers, but the model has {architecture.config.answers}"
+        )
     _refuse_larger(folder, architecture.config)
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
@@ -286,7 +288,7 @@ def damaged_files(folder: Path) -> list[str]:
 
 
 def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
-    """Return a line for each missing or changed file. `weights`: only the weights, only other files; None: all."""
+    """Return a line for each missing or changed file. `weights`: True: weights only; False: no weights."""
     if not (folder / CHECKS).exists():
         return [
             f"{folder} has no {CHECKS}: if an older version of Diptych wrote it, make it again with this one (`diptych "

@@ -97,8 +97,8 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
             f"the features of {system}'s released models were made by {wanted}..., and this detector is "
-            f"{contract.extractor}: other features silently cost accuracy; give the folder that `diptych import "
-            "detector` made of its file, or --any-detector to take this one all the same"
+            f"{contract.extractor}. Features of another detector lower accuracy without an error. Pass the folder "
+            "that `diptych import detector` made of that detector's file, or --any-detector to use this one anyway"
         )
     sizes = {}
     if not config.reads_pixels:
@@ -106,7 +106,9 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
     if config.reads_classes or "region_class" in made.architecture.heads:
         sizes["classes"] = (len(contract.class_names), config.classes)
     if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:
-        raise RecipeError(f"the detector {contract.extractor} does not fit: it gives {'; '.join(other)}")
+        raise RecipeError(
+            f"the detector {contract.extractor} does not fit the model: its features have {'; '.join(other)}"
+        )
 
 
 def _answers(path: Path, made: ModelFolder) -> Answers:
@@ -119,13 +121,16 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
         else:
             read = text_of(path, "utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read answers in {path} ({error}); wanted a text, an answer a line") from error
+        raise CheckpointError(
+            f"cannot read answers in {path} ({error}); wanted a text file with one answer per line"
+        ) from error
     if isinstance(read, dict) and all(isinstance(number, int) for number in read.values()):
         read = sorted(read, key=read.__getitem__)
     if not isinstance(read, list) or not all(isinstance(name, str) for name in read):
         raise CheckpointError(f"{path} holds no list of answers; wanted texts, or numbers by answer")
     if len(read) != made.architecture.config.answers:
         raise CheckpointError(
-            f"{path} has {len(read)} answers, the head {made.architecture.config.answers}; give its list"
+            f"{path} has {len(read)} answers, but the head has {made.architecture.config.answers}; pass the list "
+            "of this checkpoint"
         )
     return Answers(tuple(name.strip() for name in read))

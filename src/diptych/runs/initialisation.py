@@ -26,7 +26,10 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
     """Load the network that reads pixels from a detector folder or weights file (`network_init` of a recipe)."""
     begin = SYSTEMS[system].start_network
     if begin is None or not model.config.reads_pixels:
-        raise RecipeError("network_init is of a network that reads pixels: the model has none; set model.network too")
+        raise RecipeError(
+            "network_init has weights of a network that reads pixels, but the model has no such network; set "
+            "model.network too"
+        )
     with read_as_weights(source):
         return begin(model, source, colours)
 

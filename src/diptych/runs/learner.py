@@ -1,4 +1,4 @@
-"""What a run learns: its task, its objectives, its records and the shape of its model."""
+"""The training set-up of a run: its task, its objectives, its records and the shape of its model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FAR_ABOVE = 5  # times the recipe's learning rate, from which a run with rewards
 
 @dataclass(frozen=True)
 class Learner:
-    """What a run learns from: supervised by the reference texts, unless it is a `RewardedLearner`."""
+    """Supervised training on the reference texts; `RewardedLearner` trains by rewards."""
 
     recipe: Recipe
     store: Store
@@ -58,11 +58,13 @@ class Learner:
         recipe, spec = self.recipe, self.spec
         if not recipe.data.images and spec.scoring.baseline_regions:
             raise RecipeError(
-                f"{recipe.name} points at regions, which data.images=false (--without-images) hides; remove it"
+                f"{recipe.name} chooses among regions, which data.images=false (--without-images) hides; remove "
+                "that setting"
             )
         if recipe.training.epochs is not None:
             raise RecipeError(
-                f"{recipe.name} lasts by training.epochs: set training.steps, or call finetune or pretrain"
+                f"the length of {recipe.name} is given by training.epochs; set training.steps, or call finetune "
+                "or pretrain"
             )
         if recipe.data.text is None:
             if recipe.objectives.needs_text:
@@ -70,11 +72,13 @@ class Learner:
         elif not spec.pretrains:
             raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
         elif recipe.system not in (can := sorted(n for n, one in SYSTEMS.items() if "alone" in one.model.provides)):
-            raise RecipeError(f"{recipe.system} reads no text alone; leave out data.text, or use {' or '.join(can)}")
+            raise RecipeError(
+                f"{recipe.system} cannot read text without an image; leave out data.text, or use {' or '.join(can)}"
+            )
         elif pictured := recipe.objectives.of_pictures:
             raise RecipeError(
-                f"{recipe.name} has tasks of pictures ({', '.join(pictured)}), which take turns with whole batches; "
-                "train on data.text in a separate stage (xgpt/text), and start from its model with --model"
+                f"{recipe.name} has objectives that need images ({', '.join(pictured)}), each with batches of its "
+                "own; train on data.text in a separate stage (xgpt/text), and start from its model with --model"
             )
         return self.architecture
 
@@ -118,7 +122,7 @@ class Learner:
 
     @property
     def with_pixels(self) -> Callable[[Record], Record] | None:
-        """What adds its pixels to a record; None if the model reads none."""
+        """Return the function that adds pixels to a record; None if the model reads no pixels."""
         return pixel_reader(self.recipe)
 
     def build(self) -> SystemModel:
@@ -131,7 +135,7 @@ class Learner:
 
     @property
     def samples(self) -> ToSamples:
-        """What makes the training samples of a record; loading processes unpickle it."""
+        """Return the function that makes the training samples of a record; loading processes unpickle it."""
         return self.task.samples
 
     def _schedule(self) -> Schedule:
@@ -240,7 +244,10 @@ class RewardedLearner(Learner):
         if recipe.task != CAPTION.name:
             raise RecipeError(f"self-critical training rewards captions, not {recipe.task}; set task={CAPTION.name}")
         if recipe.training.distributed == "fsdp":
-            raise RecipeError("self-critical training writes within a step, fsdp cannot; set training.distributed=ddp")
+            raise RecipeError(
+                "self-critical training generates captions within a step, which fsdp cannot; set "
+                "training.distributed=ddp"
+            )
         return super().check()
 
     @property
@@ -254,7 +261,7 @@ class RewardedLearner(Learner):
         if not references:
             raise DataError(
                 f"none of the {len(self.records)} records of split {self.recipe.data.split!r} in {self.store.folder} "
-                "has a caption by people, and rewards need them; choose another split with --set data.split=NAME"
+                "has a caption written by people, which rewards need; choose another split with --set data.split=NAME"
             )
         corpus = CorpusCider(self.tokens, references, self.objectives.counts_end, self.out / FREQUENCIES)
         reward = corpus if self.objectives.references == "paper" else BatchCider(self.tokens)

@@ -75,7 +75,9 @@ class Start:
     def check(self, recipe: Recipe, store: Store) -> None:
         """Raise RecipeError or CheckpointError if the recipe or the store does not fit these weights."""
         if recipe.objectives.improves and not self.speaks:
-            raise RecipeError(f"{recipe.name} improves a captioner (diptych finetune caption): give one by --model")
+            raise RecipeError(
+                f"{recipe.name} improves a trained captioner (diptych finetune caption): pass one by --model"
+            )
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
         """Return the tokeniser of a run from here."""
@@ -104,7 +106,7 @@ class Start:
         return hashlib.sha256(_bound(recipe).encode()).hexdigest()
 
     def seen(self, prints: Fingerprints) -> SeenImages:
-        """Return the images that a model has seen which was trained from here on images of these fingerprints."""
+        """Return the images of a model trained from this start on these fingerprints, with those of the start."""
         return SeenImages.of(prints, None, begun=False)
 
 
@@ -123,7 +125,7 @@ class Weights(Start):
         recipe.check_begun()
         if recipe.init is not None and recipe.data.vocabulary is None:
             raise RecipeError(
-                "init loads weights with a vocabulary; give their vocab.txt: --vocab FILE (data.vocabulary)"
+                "the weights of init need their vocabulary; pass their vocab.txt: --vocab FILE (data.vocabulary)"
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
@@ -185,8 +187,8 @@ class Trained(Start):
             if given.to_json() != self.model.tokens.to_json():
                 raise RecipeError(
                     f"{data.vocabulary} ({given.vocabulary.size} words) is not the tokeniser of {self.source} "
-                    f"({self.model.tokens.vocabulary.size} words), whose ids its weights know; leave data.vocabulary "
-                    "out, or begin without --model"
+                    f"({self.model.tokens.vocabulary.size} words), which its weights were trained with; leave out "
+                    "data.vocabulary, or start without --model"
                 )
         return self.model.tokens
 
@@ -195,9 +197,8 @@ class Trained(Start):
         if unknown := unknown_words(learner.tokens, learner.store, data.split, {spec.field, *spec.also}):
             shown = ", ".join(f"{word[:30]} ({count})" for word, count in unknown.most_common(5))
             yield (
-                f"warning: {self.source} has no tokens for words of the training texts: {shown}; "
-                "it reads and writes them as [UNK]; to learn your words, start without a model: --from-scratch "
-                f"--recipe {learner.recipe.name}"
+                f"warning: {self.source} has no tokens for words of the training texts: {shown}; it reads and writes "
+                f"them as [UNK]; to learn your words, start without a model: --from-scratch --recipe {learner.recipe.name}"
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
@@ -228,8 +229,8 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
         other = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
         if body := [name for name in other if not name.startswith("heads.")]:
             raise CheckpointError(
-                f"{start.folder} was made for {start.architecture.config.classes} classes of regions, the store has "
-                f"another number, and {body[0]} depends on it; extract with a detector of as many classes, or give "
+                f"{start.folder} was made for {start.architecture.config.classes} classes of regions, but the store "
+                f"has another number, on which {body[0]} depends; extract with a detector of as many classes, or pass "
                 "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
         # The checkpoint does not name the answers of its head.
@@ -259,7 +260,8 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     """
     if recipe.system != start.architecture.system:
         raise RecipeError(
-            f"{recipe.name} trains {recipe.system}, {start.folder} is of {start.architecture.system}; give two of one"
+            f"{recipe.name} trains {recipe.system}, {start.folder} is of {start.architecture.system}; both need "
+            "the same system"
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
@@ -284,10 +286,10 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
     structural = [name for name in lost if name in recipe.model.structural and named[name] != fields[name].default]
     if structural:
         raise RecipeError(
-            f"{recipe.name} is of another model than {start.folder}: "
+            f"{recipe.name} trains another model than {start.folder}: "
             + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in structural)
-            + "; give a model that was built so, or another recipe (`diptych recipes` lists them), or "
-            "start with random weights: --from-scratch"
+            + "; choose a model with these settings, or another recipe (`diptych recipes` lists them), or start "
+            "with random weights: --from-scratch"
         )
     dropped = ", ".join(f"{name} {kept[name]} (recipe: {named[name]})" for name in lost)
     return fitted, f"{start.folder} keeps its architecture: {dropped}" if dropped else ""

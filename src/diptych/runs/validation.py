@@ -1,4 +1,4 @@
-"""What a run measures on its held-out records: validation scores, and the calibration of answers."""
+"""Measurements on the held-out records of a run: validation scores, and the calibration of answers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The words of a run: its tokeniser, and the texts that one is learnt from."""
+"""The tokeniser of a run, and the texts from which a new one is trained."""
 
 import math
 import re
@@ -88,7 +88,7 @@ def _kept_tokens(out: Path) -> Tokens:
     check = out / TOKENS_CHECK  # runs written before 0.1 lack this file
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
-            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}): the same ids would "
-            "mean other words; copy the run's folder again as a whole, or begin anew in another"
+            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}), so ids could stand "
+            "for other words; copy the run's whole folder again, or start again in another folder"
         )
     return Tokens.load(out)

@@ -29,7 +29,7 @@ def refuse_other(out: Path, what: str, lines: Sequence[str]) -> None:
     if lines:
         raise RecipeError(
             "\n  ".join([f"{out} holds {what}:", *lines])
-            + f"\ngive the same options to resume it, another --out to begin anew, or delete {out}"
+            + f"\npass the same options to resume it, choose another --out, or delete {out}"
         )
 
 

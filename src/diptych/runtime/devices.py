@@ -39,17 +39,17 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
         raise RecipeError(f"{setting}: {wanted!r} is not supported; {known}")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type == "cuda" and not count:
-        raise RecipeError(f"{setting}: found {wanted!r}, but torch sees no GPU; take auto or cpu")
+        raise RecipeError(f"{setting}: found {wanted!r}, but torch sees no GPU; use auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= count:
         raise RecipeError(f"{setting}: found {wanted!r}, and torch sees {count} GPUs, counted from cuda:0")
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise RecipeError(f"{setting}: found {wanted!r}, but torch sees no Apple GPU; take auto or cpu")
+        raise RecipeError(f"{setting}: found {wanted!r}, but torch sees no Apple GPU; use auto or cpu")
     if device.type == "cuda" and ":" not in wanted:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         if device.index >= count:
             raise RecipeError(
-                f"{setting}: found more processes on this machine than GPUs, of which torch sees {count}; "
-                f"start as many as GPUs (torchrun --nproc-per-node={count}), or take cpu"
+                f"{setting}: found more processes on this machine than GPUs, of which torch sees {count}; start one "
+                f"process per GPU (torchrun --nproc-per-node={count}), or use cpu"
             )
     return device
 
@@ -104,7 +104,7 @@ def gains_by_bf16(device: torch.device) -> bool:
 
 
 def _processor_gains(described: str, limit: str) -> bool:
-    """True for processors that gained when measured (docs/results/vlp.md).
+    """True for processors on which bf16 was measured to be faster (docs/results/vlp.md).
 
     In bf16 Intel's AMX multiplies several times as fast as in fp32, AMD's AVX512-BF16 twice as fast, and Intel's
     AVX512-BF16 alone more slowly. `limit`: the instruction sets that oneDNN may use.

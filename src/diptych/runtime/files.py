@@ -64,7 +64,7 @@ def refuse_unwritable(path: Path | None) -> None:
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         why = "it is read-only" if folder.is_dir() else "there is no such folder"
-        raise DiptychError(f"cannot write {path}: {folder}: {why}; make it, or choose another place")
+        raise DiptychError(f"cannot write {path}: {folder}: {why}; create it, or choose another folder")
 
 
 def refuse_links_out(folder: Path) -> None:
@@ -110,7 +110,7 @@ def parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ValueError("brackets in brackets, too deep to be read") from error
+        raise ValueError("its brackets are nested too deeply") from error
 
 
 def checksum(path: Path) -> int:

@@ -47,7 +47,7 @@ def held(folder: Path) -> Iterator[None]:
         with suppress(OSError):  # it has just ended
             holder = text_of(path, errors="replace")[:1000]
         holder = holder or "another process"
-        raise DiptychError(f"{folder} is being written to by {holder}; wait for its end, or give another") from error
+        raise DiptychError(f"{holder} is writing to {folder}; wait until it ends, or choose another folder") from error
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise

@@ -1,4 +1,4 @@
-"""What may be written: one set of rules for all outputs (SECURITY.md lists them).
+"""Rules for all outputs: which files and folders a command may write (SECURITY.md lists them).
 
 A folder is written to if it does not exist, is empty, or has our MARKER of the same kind. A folder that is replaced as
 a whole may only hold what its marker lists, unchanged. A file is replaced if it is unchanged since it was written as an
@@ -61,14 +61,14 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
     if folder.is_dir():
         others = sorted(path.name for path in folder.iterdir() if not _is_own(path))
         if others and kind is None:
-            raise OutputError(f"{folder} is there already ({_some(others)}); give another folder, or delete it")
+            raise OutputError(f"{folder} exists already ({_some(others)}); choose another folder, or delete it")
         if others and (there := _kind_of(folder)) != kind:
             what = f"a folder of {there}" if there else f"not empty ({_some(others)})"
             raise OutputError(
                 f"{folder} is {what}, wanted a folder that Diptych wrote as {kind}, or a new or empty one"
             )
     elif os.path.lexists(folder) and not folder.is_dir():  # another rank may have made it meanwhile
-        raise OutputError(f"{folder} is there and is not a folder; give a new or empty folder")
+        raise OutputError(f"{folder} exists and is not a folder; choose a new or empty folder")
 
 
 def claim(folder: Path, kind: Kind) -> list[Path]:
@@ -83,7 +83,7 @@ def claim(folder: Path, kind: Kind) -> list[Path]:
 
 @contextmanager
 def taken(folder: Path, kind: Kind) -> Iterator[None]:
-    """A folder of this kind, claimed and locked; it goes again if nothing was written to it."""
+    """A folder of this kind, claimed and locked; it is removed again if nothing was written to it."""
     made = claim(folder, kind)
     try:
         with held(folder):
@@ -103,7 +103,7 @@ def release(folder: Path, made: Collection[Path]) -> None:
 
 @contextmanager
 def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
-    """A new folder to write into, which is flushed to the disk and takes the target's place at the end.
+    """A new folder to write into; at the end it is flushed to the disk and replaces the target.
 
     An error in between is raised, and leaves the target as it was. A part of a run that a version without markers wrote
     is kept, as NAME.before. Raises OutputError as `refuse_replaced` does.
@@ -139,7 +139,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     if _made_earlier(target):
         return
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise OutputError(f"{target} is where this command runs, and would be replaced; give a folder in it")
+        raise OutputError(f"{target} is the current folder, which would be replaced; choose a folder in it")
     inside = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
     noted = _lines(target / MARKER)
     others = [
@@ -174,7 +174,7 @@ def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
     real = os.path.realpath(output)
     for path in inputs:
         if os.path.realpath(path) == real or (output.exists() and path.exists() and output.samefile(path)):
-            raise OutputError(f"{output} would be written to, and is an input of this command; give another place")
+            raise OutputError(f"{output} would be written to, but is an input of this command; choose another path")
 
 
 def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> None:
@@ -188,7 +188,9 @@ def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> N
     if _is_noted(real, Path(path.name) if noted else real, _lines(noted or noted_outputs())):
         return
     if not force:
-        raise OutputError(f"{path} is there, and Diptych did not write it; give another name, or --force to replace it")
+        raise OutputError(
+            f"{path} exists, and Diptych did not write it; choose another name, or pass --force to replace it"
+        )
     print(f"diptych: {path} is replaced, {path.stat().st_size:,} bytes", file=sys.stderr)
 
 

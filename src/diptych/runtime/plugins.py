@@ -150,7 +150,9 @@ def _registered(entry: EntryPoint) -> Plugin:
             for name in sorted((changed | gone) & before[place].keys()):
                 owner = _owner(word, name, before[place][name])
                 if name in gone or owner != _root(entry.module):
-                    raise DiptychError(f"the {word} {name} are there already, added by {owner}: choose another name")
+                    raise DiptychError(
+                        f"the name {name} of {word} exists already, added by {owner}: choose another name"
+                    )
             adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name in changed))
         _check_verbs(adds.get("tasks", ()), tables[TASKS])
     except (Exception, SystemExit) as error:
@@ -170,11 +172,11 @@ def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
         taken = next((other for other, its in verbs.items() if its == verb and other != name), None)
         if verb is not None and (taken is not None or verb in _verbs):
             owner = "Diptych" if taken is None else f"{_owner('tasks', taken, tasks[taken])} (task {taken})"
-            raise DiptychError(f"the verb {verb} of the task {name} is there already, added by {owner}: choose another")
+            raise DiptychError(f"the verb {verb} of the task {name} exists already, added by {owner}: choose another")
 
 
 def _owner(word: str, name: str, value: object) -> str:
-    """The package that added an entry; the module of one that was added by hand."""
+    """The package that added an entry, or its module if no package did."""
     if (plugin := next((one for one in _loaded if name in one.adds.get(word, ())), None)) is not None:
         return plugin.title
     parts = (getattr(value, part, None) for part in ("objectives", "build"))  # of a system, of a task

@@ -56,7 +56,7 @@ class WorkerProcess(_PLATFORM.Process):  # type: ignore[misc]  # fork server or 
 
 
 class WorkerContext(type(_PLATFORM)):  # type: ignore[misc]
-    """The platform's context, which starts such processes."""
+    """The platform's multiprocessing context, which starts workers."""
 
     Process = WorkerProcess
 

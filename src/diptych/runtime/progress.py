@@ -15,7 +15,7 @@ from diptych.runtime.terminal import make_console
 SPARSE_SECONDS = 10.0  # before the first line without a terminal; intervals double up to SPARSEST_SECONDS
 SPARSEST_SECONDS = 60.0
 NOTEBOOK_SECONDS = 0.3  # between two drawings
-SPEED_SECONDS = 600.0  # over which the speed of a training is a mean: log lines may be minutes apart
+SPEED_SECONDS = 600.0  # the speed of training is a mean over this time: log lines may be minutes apart
 
 
 class _Speed(rich_progress.ProgressColumn):

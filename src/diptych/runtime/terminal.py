@@ -31,7 +31,7 @@ def heading(console: Console, text: str) -> None:
 
 
 def make_console(stderr: bool = True) -> Console:
-    """A console, made nowhere else. What is printed is text: brackets in a path are no markup.
+    """A console, made nowhere else. Output is plain text: brackets in a path are not markup.
 
     The stream decides if it is a terminal; variables such as COLUMNS do not. FORCE_COLOR colours files and pipes too.
     """

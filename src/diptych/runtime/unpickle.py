@@ -52,7 +52,9 @@ def loads(content: bytes | memoryview, where: str) -> Any:
             "nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
         ) from None
     except MemoryError:
-        raise DataError(f"{where}: found a pickle that wants more memory than there is; get the file again") from None
+        raise DataError(
+            f"{where}: found a pickle that needs more memory than the machine has; download the file again"
+        ) from None
     except Exception as error:  # the opcodes of a damaged pickle can raise any
         raise DataError(
             f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), wanted one; it "
@@ -152,10 +154,10 @@ class _Unpickler(pickle._Unpickler):
         return _ALLOWED[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise PickleRefused("refers to something outside of it")
+        raise PickleRefused("refers to an object outside of the pickle")
 
     def get_extension(self, code: int) -> None:
-        raise PickleRefused(f"uses the extension {code} of a program")
+        raise PickleRefused(f"uses the extension code {code}, which only its own program knows")
 
     def load_build(self: Any) -> None:
         state, built = self.stack.pop(), self.stack[-1]

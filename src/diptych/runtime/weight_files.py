@@ -113,7 +113,9 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
     if not _is_hub_id(source):
         files = [path / name for name in HUB_FILES if (path / name).is_file()] if path.is_dir() else [path]
         if not files:
-            raise CheckpointError(f"{path} holds neither {' nor '.join(HUB_FILES)}; name the file of weights itself")
+            raise CheckpointError(
+                f"{path} holds neither {' nor '.join(HUB_FILES)}; pass the path of the file of weights"
+            )
         return files[0]
     for name in HUB_FILES:
         if (file := from_hub(str(source), name)) is not None:

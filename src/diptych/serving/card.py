@@ -25,7 +25,7 @@ LONGEST_QUOTE = 500  # characters of a text from a file
 
 @dataclass(frozen=True)
 class Publisher:
-    """What the publisher states; no file of a model holds it."""
+    """Statements of the publisher, which no file of the model contains."""
 
     licence: str | None = None  # of the weights, as the hub names licences: cc-by-4.0, apache-2.0
     data: str | None = None  # what it was trained on, in words
@@ -140,7 +140,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecipeError) as error:
         raise DataError(
             f"--scores {path} is not what `diptych evaluate --model MODEL --data DATA --json` prints "
-            f"({first_problem(error) if isinstance(error, ValueError) else repr(error)}); write it anew"
+            f"({first_problem(error) if isinstance(error, ValueError) else repr(error)}); write it again"
         ) from error
     if of.weights != folder.weights_checksum:
         raise DataError(

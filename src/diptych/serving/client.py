@@ -115,7 +115,7 @@ def _json(answer: IO[bytes]) -> Any:
     """Parse JSON. Raises ValueError if it is not JSON or too long."""
     content = answer.read(LONGEST_RESPONSE + 1)
     if len(content) > LONGEST_RESPONSE:
-        raise ValueError(f"more than {LONGEST_RESPONSE // 2**20} MiB")
+        raise ValueError(f"the answer has more than {LONGEST_RESPONSE // 2**20} MiB")
     return from_json(content, allow_inf_nan=False)
 
 

@@ -12,7 +12,7 @@ _CLUTTER = ("photo", "image", "stock photo", "clipart", "free download", "wallpa
 
 
 def captions(rng: Random, facts: Facts) -> tuple[str, ...]:
-    """Draw five captions, different ones where thirty attempts give them."""
+    """Draw five captions. They differ if thirty attempts suffice to find different ones."""
     written: list[str] = []
     for attempt in range(40):
         text = caption(rng, facts)

@@ -75,7 +75,7 @@ def write(
                     _save_lines(folder / MANIFEST, [json.dumps({"world": WORLD, "seed": seed, "splits": done})])
     except OSError as error:
         raise DataError(
-            f"{error.filename or folder}: cannot be written ({error.strerror}); make room or give another folder, "
+            f"{error.filename or folder}: cannot be written ({error.strerror}); free space or choose another folder, "
             "then run the same command again: it resumes from here"
         ) from error
 

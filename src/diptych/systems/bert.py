@@ -118,7 +118,9 @@ def heads_for(path: Path, width: int, heads: int | None) -> int:
     """Number of attention heads, which checkpoints do not store: as given, or width / 64. Raises CheckpointError."""
     heads = heads or max(width // 64, 1)
     if width % heads:
-        raise CheckpointError(f"{path} has a width of {width}, which {heads} attention heads do not divide; give heads")
+        raise CheckpointError(
+            f"{path} has a width of {width}, which is not divisible by {heads} attention heads; pass heads"
+        )
     return heads
 
 
@@ -139,7 +141,9 @@ def fit_segments(rows: Tensor, count: int) -> Tensor:
     if len(rows) == 2 and count == 6:
         return rows[[0, 1, 0, 0, 0, 1]]
     if len(rows) < count:
-        raise CheckpointError(f"the checkpoint has {len(rows)} segments, the model {count}; wanted 2, or {count}")
+        raise CheckpointError(
+            f"the checkpoint has {len(rows)} segment embeddings; this model needs a checkpoint with 2 or {count}"
+        )
     return rows[:count]
 
 

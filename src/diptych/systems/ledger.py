@@ -170,7 +170,7 @@ def paper_of(system: str) -> Paper:
     """Return the paper of a system. Raises RecipeError if the system has no tables."""
     path = SYSTEMS[system].tables
     if path is None:
-        raise RecipeError(f"no tables of the paper of {system} are kept")
+        raise RecipeError(f"Diptych has no tables of {system}'s paper")
     return read_paper(system, path)
 
 

@@ -137,8 +137,8 @@ class Recipe(BaseModel):
         given = f"{what} ({PUBLISHED.get(what, 'its file')}): --set init=FILE --set data.vocabulary=vocab.txt"
         trained = f"a model of {what}: diptych pretrain {what} --out {out}, then --model {out}"
         raise RecipeError(
-            f"{self.name} begins, as in the paper, from {trained if self.wants_model else given}; or give a model "
-            "(--model), or begin from nothing with --set init=none"
+            f"as in the paper, {self.name} starts from {trained if self.wants_model else given}; or pass a model "
+            "(--model), or start from random weights with --set init=none"
         )
 
     @field_validator("init")
@@ -170,7 +170,7 @@ class Recipe(BaseModel):
             return value
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in OBJECTIVES:
-            raise unknown_name(f"no objectives are of the kind {kind!r}; {nearest(str(kind), OBJECTIVES)}", ValueError)
+            raise unknown_name(f"there is no kind of objectives {kind!r}; {nearest(str(kind), OBJECTIVES)}", ValueError)
         return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
@@ -274,7 +274,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
         wanted = f"wanted a system, to learn by its objectives; {nearest(system, systems)}"
         raise unknown_name(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
-        raise RecipeError(f"--set {key}={system}: objectives are of pre-training; fine-tuning learns the task, {task}")
+        raise RecipeError(f"--set {key}={system}: only pre-training has objectives; fine-tuning trains the task {task}")
     return OBJECTIVES[system](kind=system).model_dump(mode="json")
 
 

@@ -34,7 +34,8 @@ class Stages:
             if recipe.model != self.recipes[0].model:
                 lines = (line for line in recipe.differences(self.recipes[0]) if line.startswith("model."))
                 raise RecipeError(
-                    f"{recipe.name} has another model than the stage before: {'; '.join(lines)}; all share one"
+                    f"{recipe.name} has another model than the stage before it: {'; '.join(lines)}; all stages "
+                    "need the same model"
                 )
 
     def __repr__(self) -> str:

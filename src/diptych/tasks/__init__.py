@@ -58,5 +58,5 @@ def find_learnt(name: str) -> TaskSpec:
     """Return a task that models are fine-tuned for, by name. Raises RecipeError, with the nearest name."""
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
-        raise unknown_name(f"no task {name!r} is fine-tuned for; {nearest(name, learnt)}")
+        raise unknown_name(f"no model is fine-tuned for a task {name!r}; {nearest(name, learnt)}")
     return TASKS[name]

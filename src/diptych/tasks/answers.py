@@ -54,7 +54,7 @@ class Answers:
             if not 0.01 < temperature < 100:
                 raise ValueError(f"found the temperature {temperature}, wanted 0.01 to 100")
             if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
-                raise ValueError(f"found {names!r:.60}, wanted a list of two texts at the least")
+                raise ValueError(f"found {names!r:.60}, wanted a list of at least two texts")
             "".join(names).encode()
             return cls(tuple(names), temperature, task)
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -35,7 +35,7 @@ def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
     """Return the caption that most images have, as lower-case words; of equals the first in the alphabet."""
     counts = Counter(chain.from_iterable({" ".join(tokens_of(text)) for text in captions} for captions in training))
     if not counts:
-        raise DataError("no training captions, so no blind baseline")
+        raise DataError("there are no training captions, so there is no blind baseline")
     return min(counts, key=lambda text: (-counts[text], text))
 
 
@@ -47,7 +47,7 @@ def best_blind_caption(training: Sequence[Sequence[str]]) -> str:
     """
     pictures = [[tokens_of(text) for text in captions] for captions in training if captions]
     if not pictures:
-        raise DataError("no training captions, so no blind baseline")
+        raise DataError("there are no training captions, so there is no blind baseline")
     frequencies = DocumentFrequencies.of(pictures)
     candidates: set[Words] = {tuple(tokens) for captions in pictures for tokens in captions}
     finalists = sorted(candidates, key=lambda tokens: (-_mean_cosine(tokens, frequencies), tokens))[:FINALISTS]
@@ -120,7 +120,7 @@ class BlindAnswers:
         """Fit to training questions. `at_least` defaults to the best of CAUTION in two-fold cross-validation."""
         known = [question for question in questions if question.answers]
         if not known:
-            raise DataError("no training questions with answers, so no blind baseline")
+            raise DataError("no training question has answers, so there is no blind baseline")
         return cls._fit(known, _caution(known) if at_least is None else at_least)
 
     @classmethod
@@ -219,7 +219,7 @@ class BlindChoice:
             for at, text in enumerate(texts):
                 (right if at == number else wrong).update(set(tokens_of(text)))
         if not right:
-            raise DataError("no training texts with a known right one, so no blind baseline")
+            raise DataError("no training record has a known right text, so there is no blind baseline")
         words = right.keys() | wrong.keys()
         rights, wrongs = right.total() + len(words), wrong.total() + len(words)
         return cls({w: float(np.log((right[w] + 1) / rights) - np.log((wrong[w] + 1) / wrongs)) for w in words})

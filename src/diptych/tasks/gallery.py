@@ -133,7 +133,9 @@ def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str)
             raise DataError(f"the scores in {folder} are damaged ({error}); delete that folder") from error
         if described != wanted or table.shape != gallery.shape:
             other = [name for name in wanted if described.get(name) != wanted[name]] or ["shape"]
-            raise RecipeError(f"{folder}: scores of another {' and another '.join(other)}; give another, or delete it")
+            raise RecipeError(
+                f"{folder} has scores of another {' and another '.join(other)}; choose another folder, or delete it"
+            )
         return table
     folder.mkdir(parents=True, exist_ok=True)
     made: Table = np.lib.format.open_memmap(folder / TABLE, "w+", np.float32, gallery.shape)
@@ -155,7 +157,7 @@ def put(
         raise DataError(
             f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: picture "
             f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). `diptych check` finds such "
-            "features; if there are none, the weights are broken: take an earlier checkpoint"
+            "features; if there are none, the weights are not finite: use an earlier checkpoint"
         )
     table[rows, columns] = np.where(scores == EMPTY, LEAST, scores)
 

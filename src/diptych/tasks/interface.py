@@ -136,7 +136,9 @@ class TaskModel:
         for text in texts:
             if over := [tag for tag in tags(text) if tag >= len(named.objects)]:
                 there = ", ".join(f"[{number}] {thing.kind}" for number, thing in enumerate(named.objects)) or "none"
-                raise ServingError(f"“{text}” names [{over[0]}], but {record.key} has these: {there}; name one of them")
+                raise ServingError(
+                    f"“{text}” refers to [{over[0]}], but the objects of {record.key} are {there}; refer to one of them"
+                )
         return named
 
     def _detected(self, record: Record) -> tuple[Object, ...]:

@@ -42,9 +42,14 @@ class SelfCriticalObjectives(Objectives):
     @model_validator(mode="after")
     def _agrees(self) -> SelfCriticalObjectives:
         if self.baseline == "mean" and self.samples < 2:
-            raise ValueError("baseline=mean is the mean of the other captions, and samples=1 draws no others; set 2")
+            raise ValueError(
+                "baseline=mean is the mean of the image's other captions, but samples=1 draws no others; set samples=2"
+            )
         if not self.counts_end and self.references == "official":
-            raise ValueError("references=official counts the end as the code does; counts_end=false goes with paper")
+            raise ValueError(
+                "references=official counts the end of a caption, as the code does; counts_end=false needs "
+                "references=paper"
+            )
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
@@ -81,7 +86,7 @@ class _Unread:
     """A placeholder for a reward; raises AssertionError if it is used."""
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
-        raise AssertionError("a schedule made without references was trained")
+        raise AssertionError("the schedule was made without references, so it cannot be trained")
 
     def spell(self, caption: Caption) -> str:
         return str(caption)

@@ -177,7 +177,7 @@ class TaskSpec:
         if self.required_interface.offered is not None and not self.offered_by(model, trained_for):
             trained = "no task" if trained_for is None else trained_for
             raise ServingError(
-                f"the model {where} was trained for {trained} and cannot {self.required_interface.verb}; give a model "
+                f"the model {where} was trained for {trained} and cannot {self.required_interface.verb}; pass a model "
                 f"that was trained for {self.name}: diptych finetune {self.name}"
             )
 

@@ -72,7 +72,7 @@ class TowerGallery:
     def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[TowerHit]]:
         """Return the `count` nearest entries for each query, nearest first. Raises DataError for an empty gallery."""
         if not self.keys:
-            raise DataError("the gallery is empty, so it cannot be searched; give pictures that can be read")
+            raise DataError("the gallery is empty, so it cannot be searched; pass images that can be read")
         count = min(count, len(self.keys))
         scores, numbers = (queries.cpu().float() @ self.vectors.T).topk(count, -1)
         rows = zip(scores.tolist(), numbers.tolist(), strict=True)
@@ -89,9 +89,11 @@ class TowerGallery:
         try:
             keys = tuple(parse_json(text_of(folder / KEYS)))
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode it anew") from error
+            raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode it again") from error
         if vectors is None or len(vectors) != len(keys):
-            raise CheckpointError(f"{folder} has {len(keys)} keys for other vectors; encode the gallery anew")
+            raise CheckpointError(
+                f"{folder} has {len(keys)} keys, which do not belong to its vectors; encode the gallery again"
+            )
         return cls(keys, vectors)
 
 
@@ -118,7 +120,9 @@ def choose(
 def towers_of(model: Any) -> Any:
     """Return the model if it has two towers. Raises RecipeError otherwise."""
     if not isinstance(model, TwoTowers):
-        raise RecipeError(f"{type(model).__name__} embeds neither image nor text alone; search with a two-tower model")
+        raise RecipeError(
+            f"{type(model).__name__} cannot encode images and texts separately; search with a two-tower model"
+        )
     return model
 
 

@@ -281,7 +281,9 @@ def _choose(model: interface.TaskModel, record: Record, request: ChooseRequest) 
     for text in (question, *answers, *rationales):
         interface.require_text("a question, answer or rationale", text, "what is [0] doing?")
     if len(answers) < 2 or len(rationales) == 1:
-        raise ServingError(f"{len(answers)} answers and {len(rationales)} rationales leave no choice; give two or more")
+        raise ServingError(
+            f"{len(answers)} answers and {len(rationales)} rationales are not enough to choose from; pass two or more"
+        )
     record = model.with_objects(record, (question, *answers, *rationales))
     of_answers = _shares(model, record, Choices("0", question, answers, -1), "answer")
     best, precision = of_answers.index(max(of_answers)), model.precision(len(answers))

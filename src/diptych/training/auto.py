@@ -35,7 +35,9 @@ def largest(size: int, fits: Callable[[int], bool]) -> int:
     """The first of size, size / 2, size / 4, ... that fits. Raises TrainingError if none does."""
     while not fits(size):
         if size == 1:
-            raise TrainingError("not one sample fits into the GPU's memory: lower model.max_regions, or other sizes")
+            raise TrainingError(
+                "not one sample fits into the GPU's memory: lower model.max_regions, or other sizes of the model"
+            )
         size = -(-size // 2)
     return size
 

@@ -58,9 +58,11 @@ def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], sou
     """Copy values into the targets of the same names. Raises CheckpointError if names or shapes differ."""
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
         whose = "the model lacks" if name in values else "it lacks"
-        raise CheckpointError(f"{source} is of another model: {whose} {name!r}; {nearest(name, targets)}")
+        raise CheckpointError(f"{source} belongs to another model: {whose} {name!r}; {nearest(name, targets)}")
     for name, target in targets.items():
         if values[name].shape != target.shape:
             shape, wanted = tuple(values[name].shape), tuple(target.shape)
-            raise CheckpointError(f"{source} is of another model: {name} has shape {shape}, the model expects {wanted}")
+            raise CheckpointError(
+                f"{source} belongs to another model: {name} has shape {shape}, the model expects {wanted}"
+            )
         target.copy_(place(values[name], target))

@@ -108,9 +108,9 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
             else "the disk is full"
         )
         raise TrainingError(
-            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, {megabytes(free)} are free. "
-            "Nothing half written is left and earlier checkpoints are whole: make room (or lower training.keep) and "
-            "start the same command again"
+            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, {megabytes(free)} are free. Earlier "
+            "checkpoints are complete, and no incomplete one is left: free space (or lower training.keep) and run "
+            "the same command again"
         ) from error
 
 
@@ -156,13 +156,13 @@ def read_state(folder: Path) -> dict[str, Any]:
     except ValueError:
         raise DamagedError(path, "is not JSON, so it is cut short or overwritten") from None
     if not isinstance(state, dict) or not {"format", "step", "files"} <= state.keys():
-        raise DamagedError(path, "is not the state of a checkpoint")
+        raise DamagedError(path, "does not hold the state of a checkpoint")
     if state["format"] != FORMAT:
-        raise CheckpointError(f"{path} has format {state['format']!r}, wanted {FORMAT}: give another folder")
+        raise CheckpointError(f"{path} has format {state['format']!r}, wanted {FORMAT}: choose another folder")
     if state.pop("check", None) != sha256_of_json(state):
         raise DamagedError(path, "is not what was written (its check differs)")
     if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):
-        raise DamagedError(path, "is of another checkpoint")
+        raise DamagedError(path, "belongs to another checkpoint")
     return state
 
 
@@ -175,7 +175,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
         except CheckpointError as error:
             warnings.append(str(error))
     if warnings:
-        raise CheckpointError(f"no checkpoint in {root} is whole. Delete that folder to start anew. {warnings[0]}")
+        raise CheckpointError(f"no checkpoint in {root} is whole. Delete that folder to start again. {warnings[0]}")
     return None, []
 
 

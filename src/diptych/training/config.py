@@ -67,7 +67,7 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value are mutually exclusive: give one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("kind=muon needs muon_params, how the names of its weights begin")
+            raise ValueError("kind=muon needs muon_params: how the names of the weights that it trains begin")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule needs either milestones or decay_every")
@@ -131,9 +131,11 @@ class TrainingConfig(BaseModel):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.validate_every is None and (self.patience is not None or self.average_best > 1):
-            raise ValueError("patience and average_best choose by validation: give validate_every")
+            raise ValueError("patience and average_best need validation: set validate_every")
         if self.micro_batch == "auto" and self.distributed == "fsdp":
-            raise ValueError("micro_batch=auto is tried by each process alone, which fsdp is not: give a number")
+            raise ValueError(
+                "micro_batch=auto is tried by each process by itself, which fsdp does not allow: set a number"
+            )
         return self
 
     def accumulation(self, world: int) -> int:

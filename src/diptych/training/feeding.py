@@ -87,8 +87,8 @@ def from_processes(
                 if "worker" not in str(error) and "shared memory" not in str(error):
                     raise
                 raise TrainingError(
-                    f"a process that makes batches has ended ({str(error).splitlines()[0]}), for want of memory (or of "
-                    "shared memory, /dev/shm) perhaps; training.loading_processes=0 makes them in threads"
+                    f"a process that makes batches has ended ({str(error).splitlines()[0]}), perhaps because memory "
+                    "(or shared memory, /dev/shm) ran out; training.loading_processes=0 makes batches in threads"
                 ) from error
             if isinstance(made, DiptychError):
                 raise made

@@ -122,6 +122,6 @@ def _form(device: torch.device) -> None:
     except (RuntimeError, ValueError) as error:
         at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise TrainingError(
-            f"the processes of this run have not met at {at} ({first_line(error)}); see that all of them were started, "
-            "that this address is the first one's, and that no other program has the port"
+            f"the processes of this run have not connected at {at} ({first_line(error)}); check that all were "
+            "started, that this is the address of the first one, and that no other program uses the port"
         ) from error

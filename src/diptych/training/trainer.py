@@ -126,7 +126,7 @@ class TrainerRun:
         """Prepare the optimizer, the distribution over processes, and micro-batches that fit. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
-            raise RecipeError(f"training.batch: {training.batch} samples make no {parts} parts: raise the batch")
+            raise RecipeError(f"training.batch: {training.batch} samples make no {parts} parts: raise training.batch")
         # The first rank chooses, as ranks on different processors could measure different results.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
@@ -166,7 +166,7 @@ class TrainerRun:
                 raise
             raise TrainingError(
                 f"the disk of {self.folder} is full ({error.filename or 'the log'} could not be written); "
-                f"{self._kept('whole')}: make room and start the same command again"
+                f"{self._kept('whole')}: free space and run the same command again"
             ) from error
         except RuntimeError as error:
             if not self.ranks.lost(error):
@@ -248,7 +248,7 @@ class TrainerRun:
             # Every rank validates, as layers may be sharded over all of them; the first one's scores count.
             scores: dict[str, float] = self.ranks.from_first(self.validate(self.module, self.step))
         if self.score not in scores:
-            raise RecipeError(f"validation gave no {self.score!r}; {nearest(self.score, scores)}")
+            raise RecipeError(f"validation returned no {self.score!r}; {nearest(self.score, scores)}")
         self.history.append(Validation(self.step, scores))
         return scores
 
@@ -328,7 +328,9 @@ class TrainerRun:
         if saved is None:
             return None
         if saved.state["fingerprint"] != self.fingerprint:
-            raise CheckpointError(f"{self.root} is of another recipe, or began from other weights: give another folder")
+            raise CheckpointError(
+                f"{self.root} belongs to another recipe, or started from other weights: choose another folder"
+            )
         if self.training.precision == "auto":  # a run keeps its precision, on another machine too
             self.precision = self.distributed.pass_.precision = saved.state.get("precision", self.precision)
         put_tensors(saved.tensors["model"], named_tensors(self.module), str(self.root))
@@ -387,7 +389,6 @@ class TrainerRun:
             start += f", where it gave up ({training.patience} validations without a rise; raise training.patience)"
         parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
         return (
-            f"{config.kind}, {rate}, {config.schedule}; "
-            f"{training.steps} steps of {training.batch} samples{parts}, "
+            f"{config.kind}, {rate}, {config.schedule}; {training.steps} steps of {training.batch} samples{parts}, "
             f"{self.precision} on {self.ranks.device}{start}"
         )

@@ -91,7 +91,7 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
         if damaged:  # a damaged header hides all members after it
             entries, _ = _of_tar(archive, size, pass_over=True)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{archive}: cannot be read as an archive ({error}); get it again") from None
+        raise DataError(f"{archive}: cannot be read as an archive ({error}); download it again") from None
     return entries, damaged
 
 
@@ -147,4 +147,4 @@ def read_member(archive: Path, name: str) -> bytes:
             file.seek(start)
             return file.read(length)
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:
-        raise DataError(f"{archive}: {name} cannot be read ({error}); get the archive again") from None
+        raise DataError(f"{archive}: {name} cannot be read ({error}); download the archive again") from None

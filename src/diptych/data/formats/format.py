@@ -1,4 +1,4 @@
-"""What a data format consists of: a name, its files, how they are recognised, and how they are read."""
+"""A data format: its name, its files, how they are recognised, and how they are read."""
 
 import hashlib
 import re
@@ -50,7 +50,7 @@ class Wanted:
         return self.skips.every(images, made, "image")
 
     def splitting(self, records: Sequence[Record]) -> list[Record]:
-        """Give each record of files that name no split the wanted one."""
+        """Set the split of each record if the files do not name one."""
         return [replace(record, split=self.split_of(record.key)) for record in records]
 
     def record(

@@ -147,7 +147,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     if not filled:
         skips = wanted.skips
         raise DataError(
-            f"{lines.path.name}: found nothing to learn from ({skips if skips.counts else 'no lines'}), wanted lines "
+            f"{lines.path.name}: found nothing to train on ({skips if skips.counts else 'no lines'}), wanted lines "
             "with captions, or with a question and answers; add some"
         )
     return [replace(record, split=splits.get(record.key) or record.split) for record in filled]

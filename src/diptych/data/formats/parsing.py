@@ -388,8 +388,8 @@ def combined(*sources: Iterable[Record]) -> list[Record]:
         old = joined.get(record.key)
         if old is not None and old.split != record.split:
             raise DataError(
-                f"found the splits {old.split} and {record.split}, wanted one split a picture; leave out one file, "
-                "or name it in data of its own",
+                f"found the splits {old.split} and {record.split}, wanted one split for each image; leave out one of "
+                "the files",
                 key=record.key,
             )
         joined[record.key] = record if old is None else old.joined(record)

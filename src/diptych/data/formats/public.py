@@ -82,7 +82,7 @@ class PublicLayout:
         sets = [self._set(part, out) for part in chosen.parts if set(part.files[: part.least]) <= self.there.keys()]
         if not sets:
             missing = "; ".join(f"{' or '.join(piece.names)}: {piece.what}" for piece in self.missing)
-            raise DataError(f"found none of {self.name} in {self.root}, wanted one part of it at least: {missing}")
+            raise DataError(f"found none of {self.name} in {self.root}, wanted at least one part of it: {missing}")
         return {ABOUT: f"{chosen.title}; {chosen.home}", SETS: sets}
 
     def _set(self, part: SetPart, out: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
     """Read all records of a mined folder, whose images are in it."""
     files = sorted((folder.path / "records").glob("*.jsonl"))
     if not files:
-        raise DataError(f"no records in {folder.path} yet; give its `diptych mine run` again, and see its report.html")
+        raise DataError(f"no records in {folder.path} yet; run its `diptych mine run` again, and see its report.html")
     wanted = replace(wanted, pictures=folder.path if wanted.pictures is not None else None, split="train")
     parts = wanted.skips.every(files, lambda lines: jsonl.read(wanted, Source(lines)), "part")
     return [record for part in parts for record in part]

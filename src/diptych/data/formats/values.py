@@ -62,7 +62,7 @@ class JsonValue:
         return f"{self.file}: {inside}" if inside else self.file
 
     def inner(self, step: str | int) -> JsonValue:
-        """Return the value of a name, or of an index."""
+        """Return the inner value at a key or an index."""
         place = f"[{step}]" if isinstance(step, int) else f".{step}" if self.place else step
         return JsonValue(self.value[step], self.file, f"{self.place}{place}")
 
@@ -86,7 +86,7 @@ class JsonValue:
             self._explain(kind, what, path.rstrip("`").lstrip("."))
 
     def _explain(self, kind: Any, what: str, place: str) -> NoReturn:
-        """Raise msgspec's error as what was found and what was wanted."""
+        """Raise msgspec's error as a message of what was found and what was wanted."""
         value = self.value
         for step in re.findall(r"[^.\[\]]+", place.partition("[...]")[0]):
             value = value[int(step) if isinstance(value, list) else step]

@@ -50,7 +50,9 @@ class Corpus(PickledWithoutCaches):
         if not self.joined:
             pieces = [*pieces, self.tokens.vocabulary.sep]
         if not pieces:
-            raise DataError(f"{self.path} has {MOST_JOINED} lines in a row without a word; wanted a sentence a line")
+            raise DataError(
+                f"{self.path} has {MOST_JOINED} lines in a row without a word; wanted one sentence per line"
+            )
         key = f"{self.path.name}:{line}"
         return Sample(key, key, None, torch.tensor(pieces))
 

@@ -58,4 +58,4 @@ def _check_references(record: Record) -> None:
                 raise ValueError(f"choices: found number {right} of {len(among)} as the correct one")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):
-            raise ValueError(f"relations: found objects {subject} and {other} of {len(record.objects)}")
+            raise ValueError(f"relations: found the objects {subject} and {other}, but there are {len(record.objects)}")

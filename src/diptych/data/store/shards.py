@@ -51,7 +51,7 @@ def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None
     _check_layout({name: tables[name] for name in TABLES}, {"records": records}, path)
     for name in ("ends", "word_ends"):
         if bool((tables[name].diff(prepend=tables[name].new_zeros(1)) < 0).any()):
-            raise _foreign(path, f"its {name} decrease")
+            raise _foreign(path, f"its {name} are not in ascending order")
     if bool((tables["sizes"] < 1).any()):
         raise _foreign(path, "an image size is below 1 pixel")
     _check_layout({"words": tables["words"]}, {"bytes": int(tables["word_ends"][-1])}, path)
@@ -60,7 +60,7 @@ def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None
 def check_columns(columns: Mapping[str, Tensor], regions: int, records: int, path: Path) -> None:
     """Raise DataError for a region column that is missing, or of another type or shape."""
     if missing := {"boxes", "scores"} - columns.keys():
-        raise _foreign(path, f"it has no {missing.pop()}")
+        raise _foreign(path, f"it lacks {missing.pop()}")
     _check_layout(columns, {"regions": regions, "records": records}, path)
 
 

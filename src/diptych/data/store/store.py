@@ -152,8 +152,8 @@ class StoreWriter:
             before = Store(folder)
             if different := differences(before.contract, contract):
                 raise DataError(
-                    f"{folder} holds features made in another way ({'; '.join(different)}); extract to another folder, "
-                    f"or delete this one"
+                    f"{folder} holds features that were made with other settings ({'; '.join(different)}); extract to "
+                    "another folder, or delete this one"
                 )
             self._shards, self._made_by = before.shards, parse_json(text_of(folder / INDEX)).get("diptych")
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
@@ -248,7 +248,7 @@ class _Shard(PickledWithoutCaches):
         """Return a table. Reading a mapped file that was truncated would end the process (SIGBUS): check its size."""
         # The size of a deleted file cannot be checked, and need not be: it stays mapped.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("was cut short while it is being read; extract or copy it again", shard=self.path.name)
+            raise DataError("became shorter while it was read; extract or copy it again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property

@@ -81,7 +81,7 @@ def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
 
 
 class Fetcher:
-    """Fetches from the hosts of one worker. An asynchronous context manager."""
+    """The client that fetches from the hosts of one worker. An asynchronous context manager."""
 
     def __init__(self, settings: Fetch, robots: Path) -> None:
         self.settings = settings
@@ -170,7 +170,7 @@ class Fetcher:
                 if hops > self.settings.redirects:
                     raise _Refused("too many redirects")
                 if answer.moved in seen:
-                    raise _Refused("redirects in a circle")
+                    raise _Refused("the redirects form a loop")
                 if why := self._refusal(answer.moved):
                     raise _Refused(why)
                 seen.add(answer.moved)
@@ -215,7 +215,7 @@ class Fetcher:
         if status in (301, 302, 303, 307, 308):
             location = response.headers.get("Location")
             if not location:
-                raise _Refused("redirect to nowhere", status)
+                raise _Refused("redirect without an address", status)
             answer.moved = addresses.absolute(address, location)
             return answer
         if status != 200:

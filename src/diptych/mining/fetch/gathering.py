@@ -148,7 +148,7 @@ class Blob:
                 self.file.close()
             self.partial.unlink(missing_ok=True)
             why = "the disk is full" if error.errno == errno.ENOSPC else f"cannot write {self.path}: {error.strerror}"
-            raise DiptychError(f"{why}; make room for {self.path.parent} and give the same command again") from error
+            raise DiptychError(f"{why}; free space for {self.path.parent} and run the same command again") from error
 
     def commit(self) -> Counts:
         with self._disk_errors():
@@ -167,7 +167,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class TakeImages:
-    """The work on a shard of images that an input holds itself."""
+    """The work on a shard of images whose bytes are in the input."""
 
     layout: RunLayout
 

@@ -39,10 +39,10 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
         scores = [float(score) for score in judge.judge(pictures)]
     except Exception as error:
         why = f"failed on {len(pictures)} pictures: {type(error).__name__}: {error}"
-        raise DiptychError(f"the judge {judge.name} {why}; mend it, or leave it out") from error
+        raise DiptychError(f"the judge {judge.name} {why}; correct it, or leave it out") from error
     if len(scores) != len(pictures) or not all(0 <= score <= 1 for score in scores):
         why = f"gave {scores[:3]} for {len(pictures)} pictures; wanted one number from 0 to 1 each"
-        raise DiptychError(f"the judge {judge.name} {why}: mend it, or leave it out")
+        raise DiptychError(f"the judge {judge.name} {why}: correct it, or leave it out")
     return scores
 
 
@@ -71,7 +71,7 @@ def load_judge(name: str) -> Judge:
                 f"no judge {name}: {error}; wanted MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
             ) from error
         if not isinstance(judge, Judge):
-            raise RecipeError(f"{name} made no judge; wanted name, version, least and judge(pictures)")
+            raise RecipeError(f"{name} did not return a judge; a judge has name, version, least and judge(pictures)")
         return judge
     if not (folder / FILE).is_file():
         raise CheckpointError(f"{folder} has no {FILE}; `diptych mine judge FOLDER --out {folder}` makes a judge")

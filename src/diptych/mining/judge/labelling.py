@@ -33,7 +33,7 @@ def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, 
                 pairs.append({"image": image, "statement": text["text"], "true": None, "kind": text["kind"],
                               "score": text["score"], **about})  # fmt: skip
     if not pairs:
-        raise DataError(f"{out} has kept no images, so there is nothing to label; run it with other rules")
+        raise DataError(f"{out} kept no images, so there is nothing to label; run `diptych mine run` with other rules")
     drawn = _evenly(pairs, count, Random(seed))
     before = _labels(lines)
     for pair in drawn:

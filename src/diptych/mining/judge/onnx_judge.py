@@ -80,7 +80,7 @@ class OnnxJudge:
         digest = hashlib.sha256(content).hexdigest()
         if digest not in KNOWN:
             raise RecipeError(
-                f"onnx:{file} (sha256 {digest[:12]}...) is not a judge whose input is known; known: "
+                f"onnx:{file} (sha256 {digest[:12]}...) is not one of the known judges: "
                 f"{', '.join(one.name for one in KNOWN.values())}; write one as MODULE:FUNCTION with name, version, "
                 "least and judge(pictures)"
             )

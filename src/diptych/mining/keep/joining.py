@@ -126,7 +126,7 @@ class AddressTable:
             if check:
                 table.validate(full=True)
                 if not table.schema.remove(table.schema.get_field_index("key")).equals(_empty().schema):
-                    raise ValueError("it has other columns")
+                    raise ValueError("it does not have the expected columns")
             keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read ({error}); `diptych mine run` writes it again") from error
@@ -192,7 +192,7 @@ class Join:
         return write_shard(self.layout, "joined", name, rows, counts)
 
     def _fails(self, row: Row, answer: Row | None) -> list[str]:
-        """The rules that the image breaks; what is known of it is added to the row."""
+        """Return the rules that the image breaks; its measures are added to the row."""
         if self.lists.refuse(row["address"], row["page"], answer["final"] if answer else None):
             return ["refused"]
         if answer is None:
@@ -244,7 +244,7 @@ def _score_texts(scorer: Scorer, waiting: list[tuple[Row, Pair]], least: float) 
     scores: list[Any] = scorer.score([pair for _, pair in waiting]) if waiting else []
     if len(scores) != len(waiting) or not all(map(math.isfinite, scores)):
         gave = f"gave {scores[:3]} for {len(waiting)} pairs"
-        raise DiptychError(f"the scorer {scorer.version} {gave}; wanted a finite number each")
+        raise DiptychError(f"the scorer {scorer.version} {gave}; wanted a finite number for each pair")
     for (text, _), score in zip(waiting, scores, strict=True):
         text["score"] = round(float(score), 6)
         if text["score"] < least:

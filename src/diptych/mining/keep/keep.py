@@ -89,7 +89,7 @@ def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
         return number.astype(np.int64)
     hashes, of_hash = np.unique(dhash[first], return_inverse=True)
     label = _connected(len(hashes), near_pairs(hashes, near))
-    # Files with one difference hash are one image; its number is that of the least of its near hashes.
+    # Files with equal difference hashes are one image. Images with near hashes get the same number: the smallest.
     return np.asarray(label[of_hash][number], np.int64)
 
 

@@ -156,17 +156,17 @@ def _address(name: str, value: str, source: str) -> str:
 
 
 def is_nothing(address: str) -> bool:
-    """True for what is not an image's address: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
+    """True if it is not an image's address: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
     return _NOTHING.match(address) is not None
 
 
 def is_preview(address: str) -> bool:
-    """True for an address named like what is shown until a script has loaded the image."""
+    """True if the address looks like that of a placeholder, which is shown until a script has loaded the image."""
     return _PREVIEW.search(address[-2 * LETTERS :].lower()) is not None
 
 
 def picture_of(address: str) -> str:
-    """What the addresses of one picture have in common: its name, without size, host, ending and resizer.
+    """Return the part that all addresses of one image share: its name, without size, host, ending and resizer.
 
     A short name is ambiguous, so the path to it counts too, without the parts that are of the size.
     """

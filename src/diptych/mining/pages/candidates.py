@@ -176,7 +176,10 @@ def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], num
 
 def _follows(node: Any, other: Any) -> bool:
     """True if the next tag after an image or its parents that holds anything is a <noscript> with `other`."""
-    if "1" in (other.attributes.get("width"), other.attributes.get("height")):  # it counts visitors
+    if "1" in (
+        other.attributes.get("width"),
+        other.attributes.get("height"),
+    ):  # an image of one pixel, which counts visitors
         return False
     for _ in range(CLIMB + 1):
         following, left = node.next, MOST_EMPTY
@@ -190,7 +193,7 @@ def _follows(node: Any, other: Any) -> bool:
 
 
 def _around(node: Any) -> set[int]:
-    """The tags next around an image, but for the page itself."""
+    """The tags directly around an image, except the page itself."""
     outer = (node.parent, node.parent and node.parent.parent)
     return {one.mem_id for one in outer if one is not None and one.tag not in ("body", "article", "main", "section")}
 

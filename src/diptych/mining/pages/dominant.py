@@ -84,7 +84,7 @@ def features(node: Any, attributes: dict[str, str | None], order: int, address: 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a tag and its ancestors say of an image in it. `hero`: how many tags are between it and one named so."""
+    """Evidence about an image from its tag and ancestors. `hero`: the tags between it and one named `hero`."""
 
     values: frozenset[str] = frozenset()
     hero: int = LEVELS
@@ -99,7 +99,7 @@ class Ancestors:
     known: dict[int, Around] = field(default_factory=dict)
 
     def of(self, node: Any) -> Around:
-        """What `node` and its ancestors say, up to LEVELS that are not known yet."""
+        """The evidence of `node` and its ancestors, up to LEVELS that are not known yet."""
         unknown, around = [], Around()
         for _ in range(LEVELS):
             if node is None or node.tag in ("body", "html", None):
@@ -115,7 +115,7 @@ class Ancestors:
 
 
 def _inside(node: Any, outer: Around) -> Around:
-    """What a tag adds, with what is known of the tags around it."""
+    """Add the evidence of a tag to that of the tags around it."""
     attributes, tag = node.attributes, node.tag
     called = classes(attributes) if attributes else ""
     names = called_by(called) if called else ()
@@ -166,7 +166,7 @@ def _holds_page(node: Any) -> bool:
 
 
 def mark_lists(of_page: list[Features]) -> None:
-    """Mark three or more images of one size with ancestors of one name, a list where none leads; else the first one."""
+    """Mark images of a list: three or more of one size, with ancestors of one name. Otherwise mark the first image."""
     counts = Counter(one.likeness for one in of_page)
     for one in of_page:
         if counts[one.likeness] >= 3 and "shared" not in one.values:
@@ -179,7 +179,7 @@ def mark_lists(of_page: list[Features]) -> None:
 
 
 def merged(copies: list[Features]) -> Features:
-    """The features of one picture that several tags show: what speaks for any of them, and against all of them."""
+    """Merge the features of several tags of one image: positive evidence of any tag, negative evidence of all."""
     if len(copies) == 1:
         return copies[0]
     names = {name for one in copies for name in one.values if WEIGHTS[name] > 0}

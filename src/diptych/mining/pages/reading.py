@@ -54,7 +54,7 @@ class PagesStage:
         if source.kind != "visit":
             return source.shards()
         if self.job.settings.offline:
-            raise RecipeError(f"{source.path} lists pages that have to be fetched; leave out --offline")
+            raise RecipeError(f"{source.path} lists pages that need to be fetched; leave out --offline")
         lines = inputs.lines(source.path, "visit")
         allowed = [line.address for line in lines if not line.bad and not self.job.lists.refuse(line.address)]
         return [{"kind": "fetched", "path": "", "index": one, "key": one} for one in self.fetch(allowed)]

@@ -59,7 +59,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
 
 
 def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, bytes]]:
-    """Address and bytes of the wanted images, as far as the tar is whole."""
+    """Yield address and bytes of the wanted images, up to the first damaged place of the tar."""
     with suppress(*DAMAGE):
         for name, file in _members(path, []):
             if (address := _address(path, key, name)) in wanted:

@@ -92,7 +92,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """Bad words, which no text may hold, and known words, of which most of a text must consist (none: no such rule)."""
+    """Bad words, which no text may contain, and known words, which must be most of a text (none: no such rule)."""
 
     bad: frozenset[str]
     known: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class Vocabularies:
         own = Path(str(files("diptych.mining.pages") / "bad_words.txt"))
         vocabulary = _words(known, ("##", "[")) if known is not None else frozenset()
         if known is not None and not vocabulary:
-            raise RecipeError(f"{known} holds no words; wanted one a line, as in BERT's vocab.txt")
+            raise RecipeError(f"{known} holds no words; wanted one word per line, as in BERT's vocab.txt")
         return cls(_words(bad or own, ("#",)), vocabulary)
 
 

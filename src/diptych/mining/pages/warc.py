@@ -168,7 +168,7 @@ def _http(start: bytes) -> tuple[int, list[tuple[str, str]], int]:
 
 
 def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
-    """True if the record at `position` is whole, and its end; for a record that is not, `position` + 1."""
+    """Return whether the record at `position` is complete, and its end; `position` + 1 if it is not complete."""
     start = content[position : position + 7]
     if not start.startswith(GZIP) and start != RECORD:
         return True, len(content)  # one gzip member of many records: no positions

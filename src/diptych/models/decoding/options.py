@@ -39,7 +39,7 @@ class DecodingOptions(BaseModel):
         """Refuse the names before 0.1, when `length_norm` was the exponent and `length_penalty` the bonus per word."""
         if isinstance(values, dict) and "length_norm" in values:
             raise ValueError(
-                "length_norm is called length_penalty now, and what was length_penalty is length_bonus: write "
+                "length_norm was renamed length_penalty, and the earlier length_penalty is now length_bonus: write "
                 f"length_penalty={values['length_norm']} and length_bonus={values.get('length_penalty', 0.0)} in its "
                 "place, without length_norm; the other renamed keys are in CHANGELOG.md"
             )
@@ -53,15 +53,15 @@ class DecodingOptions(BaseModel):
             raise ValueError("length_penalty and length_bonus are two ways to weigh length: set one of them to 0")
         if self.sample and self.beams > 1:
             raise ValueError(
-                f"sample draws texts one by one, and beams={self.beams} searches; set beams=1, and captions=N for "
-                "several drawn texts"
+                f"sample draws texts one by one, but beams={self.beams} is beam search; set beams=1, and captions=N "
+                "for several texts"
             )
         given = {"temperature": self.temperature != 1, "top_k": self.top_k, "top_p": self.top_p}
         if not self.sample and (idle := [name for name, value in given.items() if value]):
-            raise ValueError(f"{' and '.join(idle)} belong to drawn words, and none are drawn; add sample=true")
+            raise ValueError(f"{' and '.join(idle)} apply to sampling only; add sample=true")
         if not self.sample and self.captions is not None and self.captions > self.beams:
             raise ValueError(
-                f"captions={self.captions} wants as many beams, and beams={self.beams}; raise beams, or add sample=true"
+                f"captions={self.captions} needs as many beams, and beams={self.beams}; raise beams, or add sample=true"
             )
         return self
 
@@ -71,7 +71,7 @@ class DecodingOptions(BaseModel):
         return (self.captions or 1) if self.sample else self.beams
 
     def fit(self, words: int) -> None:
-        """Raise RecipeError if more beams or candidates are wanted than the vocabulary has words."""
+        """Raise RecipeError if there are more beams or candidates than words in the vocabulary."""
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"

@@ -1,1 +1,1 @@
-"""What is done with a trained model over a store: scores, retrieval, new captions for a training set."""
+"""Evaluation of a trained model on a store: scores, retrieval, and new captions for a training set."""

@@ -37,7 +37,7 @@ SPARE = 2  # times as many captions are generated as wanted, as some are repeats
 
 @dataclass
 class Tally:
-    """Counts of generated captions, by what became of them."""
+    """Counts of generated captions: kept, or left out for one of the reasons."""
 
     pictures: int = 0
     wanted: int = 0

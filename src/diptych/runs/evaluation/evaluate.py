@@ -62,7 +62,10 @@ def score_model(
             f"{', '.join(extra_metrics)} score captions, not {spec.name} ({model.folder}); leave them out"
         )
     if decoding is not None and not isinstance(built := task_of(model, task), Captioning):
-        raise RecipeError(f"--beams and its like are of captions, not {built.name} ({model.folder}); leave them out")
+        raise RecipeError(
+            f"--beams and other options of decoding apply to captions, not to {built.name} ({model.folder}); leave "
+            "them out"
+        )
     if spec is not None and spec.scoring.gallery and spec.head in model.model.heads:
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
@@ -176,7 +179,7 @@ def score_file(
         return _caption_file(results, references, training, extra_metrics, allow_missing)
     if references is None and questions is not None and annotations is not None:
         if extra_metrics or training:
-            raise RecipeError("--extra-metrics and --training go with captions (--references); leave them out")
+            raise RecipeError("--extra-metrics and --training apply to captions (--references) only; leave them out")
         return _answer_file(results, questions, annotations, allow_missing)
     raise RecipeError("a file of results needs --references (captions), or --questions and --annotations (VQA)")
 

@@ -35,7 +35,7 @@ class Extent:
     """The pairs of a gallery that are scored. Default: every pair."""
 
     queries: int | None = None  # images, and captions, that are ranked exactly; sampled by the seed
-    shortlist: int | None = None  # candidates for each other query
+    shortlist: int | None = None  # candidates for each query that is not ranked exactly
     seed: int = 0
     batch: int = 64  # pairs per batch
     by: ModelFolder | None = None  # two-tower model that chooses the shortlist; None: a regression

@@ -75,7 +75,7 @@ def submit(
     is missing: a server takes all of a split or nothing.
     """
     if form not in FORMS:
-        raise RecipeError(f"--format {form}: no server's form is called so; {nearest(form, FORMS)}")
+        raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
     task, write = FORMS[form]
     built = task_of(model, task)
     if isinstance(built, Vcr):
@@ -84,8 +84,8 @@ def submit(
         made = predict(model, store, split, task, decoding, console)
     if made.damaged:
         raise DataError(
-            f"{len(made.damaged)} records of {split!r} cannot be read ({', '.join(made.damaged[:5])}), and the server "
-            "wants all of them; extract them again"
+            f"{len(made.damaged)} records of {split!r} cannot be read ({', '.join(made.damaged[:5])}), but the server "
+            "needs all of them; extract them again"
         )
     if not made.predictions:
         raise DataError(f"the split {split!r} of {store.folder} has nothing to predict for {task}; choose another")
@@ -112,7 +112,9 @@ def _entries(rows: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
     once: dict[int, str] = {}
     for number, key, name, _ in rows:
         if number in once:
-            raise DataError(f"it has the {name} {number} of {once[number]!r} too, and a server takes one", key=key)
+            raise DataError(
+                f"its {name} {number} is also that of {once[number]!r}, but the server accepts one", key=key
+            )
         once[number] = key
     return json.dumps([{name: number, **value} for number, _, name, value in rows], ensure_ascii=False)
 
@@ -130,7 +132,9 @@ def _image_id(prediction: Mapping[str, Any]) -> int:
 
 def _number(key: str) -> int:
     if not _QUESTION_ID.fullmatch(key):
-        raise DataError("no number of up to 18 digits, as VQA's questions have; --format vqa is for VQA v2", key=key)
+        raise DataError(
+            "its number does not have 1 to 18 digits, as VQA's questions have; --format vqa is for VQA v2", key=key
+        )
     return int(key)
 
 
@@ -144,7 +148,7 @@ def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     table.writerow(VCR_COLUMNS)
     for question, groups in scores.items():
         if any(len(group) != CHOICES for group in groups.values()):
-            raise DataError("two questions of VCR have this key, and a server takes one", key=question)
+            raise DataError("two questions of VCR have this key, but the server accepts one", key=question)
         shares = torch.tensor([groups[group] for group in _GROUPS], dtype=torch.float64).softmax(1)
         table.writerow([question, *(f"{share:.6g}" for share in shares.flatten().tolist())])
     return text.getvalue()

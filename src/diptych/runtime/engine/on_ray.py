@@ -35,7 +35,7 @@ def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Count
                     done[running.pop(ready)] = ray.get(ready)
                 except ray.exceptions.RayError as error:
                     why = str(error).splitlines()[-1]
-                    raise DiptychError(f"a shard failed on Ray: {why}; give the command again") from error
+                    raise DiptychError(f"a shard failed on Ray: {why}; run the command again") from error
             while due in done:
                 yield counts_of(done.pop(due))
                 due += 1

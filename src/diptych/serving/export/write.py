@@ -84,8 +84,8 @@ def _task(folder: ModelFolder) -> str:
     if tasks[0] == "answers" and not folder.model.answers_exported:
         able = ", ".join(name for name, entry in SYSTEMS.items() if entry.model.answers_exported)
         raise ServingError(
-            f"answers can be exported for {able}, and {folder.folder} is of {folder.architecture.system}; captions for "
-            "every system that writes"
+            f"answers can be exported for {able}, and {folder.folder} is a model of {folder.architecture.system}; "
+            "captions can be exported for every system with a decoder"
         )
     return tasks[0]
 

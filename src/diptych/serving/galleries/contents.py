@@ -22,7 +22,7 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
     that were not changed just now. Raises DataError for a folder without images.
     """
     if not pictures.is_dir():
-        raise DataError(f"no folder {pictures}; give one with images: --images DIR")
+        raise DataError(f"there is no folder {pictures}; pass a folder of images: --images DIR")
     paths = find_pictures(pictures)
     if not paths:
         raise DataError(f"an empty gallery: no images in {pictures}; wanted files ending in {', '.join(ENDINGS)}")

@@ -117,7 +117,7 @@ class PostgresVectors:
         )
         scores = {_content(content): float(score) for content, score in rows}  # each content once
         if not all(map(isfinite, scores.values())):
-            raise ValueError("a product that is not finite")
+            raise ValueError("a score that is not finite")
         return list(scores.items())
 
     def _is_ready(self, connection: Any) -> bool:

@@ -99,14 +99,14 @@ class RequestGuard:
         if elsewhere or (origin is not None and _place(origin) != host.lower()):
             raise RequestRefused(
                 403,
-                f"the request is from a page of another site ({(origin or 'unnamed')[:100]}); open the service's own",
+                f"the request is from another site's page ({(origin or 'unnamed')[:100]}); open the service's own page",
                 "origin",
             )
 
     def _knows_token(self, headers: Headers) -> bool:
         assert self.token is not None
         scheme, _, encoded = headers.get("authorization", "").partition(" ")
-        given = encoded.strip().encode("latin-1")  # as headers come
+        given = encoded.strip().encode("latin-1")  # headers arrive in this encoding
         if scheme.lower() == "basic":  # from a browser's login prompt; the user name does not matter
             try:
                 given = base64.b64decode(given, validate=True).partition(b":")[2]

@@ -125,7 +125,7 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(200, b"User-agent: *\n" + (b"Disallow: /closed/\n" if host == CLOSED else b"Allow: /\n"))
 
     def _pour(self, kind: str) -> None:
-        """Send a picture by drops, without end, or cut short."""
+        """Send an image in small pieces, endlessly, or cut short."""
         self.close_connection = True
         self._head(200, "image/jpeg", {} if kind == "endless" else {"Content-Length": "50000"})
         self.wfile.write(CHUNK[:2000])

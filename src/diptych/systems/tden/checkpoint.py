@@ -92,7 +92,7 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
         raise CheckpointError(
             f"{path} is not a TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
-            f"{', '.join(sorted(theirs)[:3])}). Name the system that the file is of"
+            f"{', '.join(sorted(theirs)[:3])}). Name the system of the file"
         )
     twice = BIAS in theirs and theirs.pop(BIAS_AGAIN, None) is not None
     ours, report = rename(theirs, names_there, TABLE, {})
@@ -134,7 +134,7 @@ def _sizes(ours: Tensors, path: Path) -> dict[str, Any]:
 
     for name in ("text.positions.weight", "text.segments.weight", "sentence.0.inner.weight"):
         if name not in ours:
-            raise CheckpointError(f"{path} lacks the tensor that is {name} here; it is damaged or of another system")
+            raise CheckpointError(f"{path} lacks the tensor for {name}; it is damaged, or belongs to another system")
     pool = "heads.choice.text.out.weight" if "heads.choice.text.out.weight" in ours else "heads.answer.pool.out.weight"
     stacks = {f"{name}_layers": layers(name) for name in ("sentence", "cross", "decoder")}
     official = ("decoder_memory", "cross_ffn", "vqa_fusion", "similarity")

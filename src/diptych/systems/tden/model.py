@@ -104,9 +104,11 @@ class TdenConfig(TextConfig):
             "single-stream": ("object_layers", "sentence_layers", "decoder_layers"),
         }[self.structure]
         if there := [name for name in unused if getattr(self, name)]:
-            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set 0")
+            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set their number to 0")
         if self.structure != "decoupled" and not self.cross_layers:
-            raise ValueError(f"structure={self.structure} reads and writes in cross layers; cross_layers=0 leaves none")
+            raise ValueError(
+                f"structure={self.structure} needs cross layers to read and write; set cross_layers above 0"
+            )
         return self
 
     @classmethod
@@ -170,9 +172,13 @@ class Tden(DecoderModel):
 
         def answer() -> nn.Module:
             if config.answers < 1:
-                raise RecipeError("a head over answers was asked for, but the model's config has answers=0; set it")
+                raise RecipeError(
+                    "a head over answers was requested, but the model's config has answers=0; set it to their number"
+                )
             if config.vqa_fusion == "official" and not config.decoder_layers:
-                raise RecipeError("vqa_fusion=official classifies by the decoder too; with decoder_layers=0 set paper")
+                raise RecipeError(
+                    "vqa_fusion=official needs the decoder too; with decoder_layers=0 set vqa_fusion=paper"
+                )
             return TwoAnswers(sizes, config.cross_layers) if config.vqa_fusion == "official" else one(config.answers)
 
         def one(answers: int) -> nn.Module:
@@ -250,7 +256,10 @@ class Tden(DecoderModel):
 
     def _similarity(self) -> SimilarityHead:
         if "similarity" not in self.heads:
-            raise RecipeError("no head 'similarity' to search by: train for retrieval, or pre-train with matching")
+            raise RecipeError(
+                "the model has no head 'similarity', which search needs: train it for retrieval, or pre-train with "
+                "matching"
+            )
         head = self.heads["similarity"]
         assert isinstance(head, SimilarityHead)
         return head
@@ -315,7 +324,9 @@ class Tden(DecoderModel):
         Raises RecipeError if the model has no decoder, or fewer positions than `room`.
         """
         if not {"target", "decode"} <= self.provides:
-            raise RecipeError("decoder_layers=0: this model was made to read and cannot write; choose another")
+            raise RecipeError(
+                "this model cannot generate text, because it has no decoder (decoder_layers=0); choose another"
+            )
         refuse_more_room(room, self.config)
         objects = self.read_regions(batch)
         pasts = [LayerCache() for _ in self.sentence]

@@ -68,7 +68,7 @@ class TdenObjectives(Objectives):
         if self.two_pass and not (self.words and self.writing):
             raise ValueError(f"two_pass={self.two_pass} needs words=true and writing=true; or set two_pass=null")
         if self.matching_on == "cross" and self.two_pass:
-            raise ValueError(f"two_pass={self.two_pass} with matching_on=cross: no row of the paper; set two_pass=null")
+            raise ValueError(f"two_pass={self.two_pass} cannot be used with matching_on=cross; set two_pass=null")
         return self
 
     @property

@@ -8,7 +8,7 @@ The paper, "Experimental Settings":
 - Retrieval on Flickr30k: batch 512, rate 2e-5, 30 epochs.
 - VCR: batch 64, rate 2e-5, 20 epochs.
 
-The paper gives no warm-up and decay: they are the re-release's (configs/), as shares of all epochs. `official` has the
+The paper states no warm-up and decay: the re-release's (configs/) are used, as shares of all epochs. `official` has the
 numbers of the re-release (xmodaler; docs/fidelity.md). Expected, Tables 1 and 2, with Two-Pass-A: COCO CIDEr 133.4
 after SCST, VQA test-dev 72.5, retrieval R@1 63.6; the re-release reports 132.6, 71.9 and 62.0.
 """

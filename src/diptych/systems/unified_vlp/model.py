@@ -70,7 +70,9 @@ class UnifiedVLPConfig(ModelConfig):
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPConfig:
         if self.max_text < 1:
-            raise ValueError(f"positions={self.positions} leaves words no place after {self.max_regions} regions + 2")
+            raise ValueError(
+                f"positions={self.positions} leaves no position for words after {self.max_regions} regions + 2"
+            )
         return self
 
     @property
@@ -223,7 +225,7 @@ class UnifiedVLP(SystemModel):
         refuse_more_words(words.shape[1] + (0 if isinstance(start, list) else start), self.config.max_text)
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)
-        if isinstance(start, list):  # a fragment ends within its text, its padding may not
+        if isinstance(start, list):  # a fragment ends within its text, but its padding may extend beyond it
             own = to_device(start, words.device)[:, None]
             positions = first + (own + places).clamp(max=self.config.max_text - 1)
         else:

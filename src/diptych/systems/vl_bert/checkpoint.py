@@ -94,7 +94,8 @@ def import_vl_bert(
     theirs, names_there = bert.in_full(read_weights(path), _clean)
     if WORDS not in theirs:
         raise CheckpointError(
-            f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, has {', '.join(sorted(theirs)[:3])}; name a system"
+            f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, and has {', '.join(sorted(theirs)[:3])}; name "
+            "the system of the file"
         )
     own_heads = next((names for name, names in HEADS.items() if name in theirs), {})
     ours, report = rename(theirs, names_there, NAMES | LAYERS | own_heads, UNUSED)

@@ -247,14 +247,13 @@ class VLBert(SystemModel):
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         words = [
-            count if regions else -2  # text without regions shares its places with nothing
+            count if regions else -2  # a text without regions does not share its positions
             for count, regions in zip(batch.counted_words(), batch.counted_regions(), strict=True)
         ]
         if max(words) > TOGETHER // 2:
             raise DataError(
-                f"a text of {max(words)} words, and region_budget=official has {TOGETHER} places "
-                "for words and regions together, half of them for regions; cut the text (data.max_words), or set "
-                "region_budget=paper",
+                f"a text has {max(words)} words, but region_budget=official has {TOGETHER} positions for words and "
+                "regions together, half of them for regions; lower data.max_words, or set region_budget=paper",
                 key=batch.keys[words.index(max(words))],
             )
         left = to_device([TOGETHER - 2 - count for count in words], batch.boxes.device)

@@ -129,7 +129,9 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     sizes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (ours, wanted)]
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
-        raise CheckpointError(f"{source} has another ResNet than model.network, by {other}; name the one it has")
+        raise CheckpointError(
+            f"{source} has another ResNet than model.network ({other}); set model.network to that of the file"
+        )
     return load_into(network, ours, complete=True)
 
 

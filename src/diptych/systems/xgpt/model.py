@@ -86,7 +86,9 @@ class XgptConfig(TextConfig):
     @model_validator(mode="after")
     def _fits(self) -> XgptConfig:
         if self.cross == "joint" and self.structure != "encdec-share":
-            raise ValueError(f"cross=joint shares an attention, and structure={self.structure} has none to share")
+            raise ValueError(
+                f"cross=joint shares the decoder's attention, which structure={self.structure} does not have"
+            )
         return self
 
     @classmethod
@@ -119,7 +121,7 @@ class Xgpt(DecoderModel):
         super().__init__(config)
         names = set(heads)
         if "answer" in names and not config.answer_slot:
-            raise RecipeError("XGPT predicts answers at a [MASK] alone: set model.answer_slot=true")
+            raise RecipeError("XGPT predicts answers only at a [MASK]: set model.answer_slot=true")
         sizes = LayerSizes.of(config)
         self.text = WordEmbedding(config.vocabulary.size, config.positions, sizes)
         self.regions = RegionProjection(config.feature_size, sizes)
@@ -211,7 +213,7 @@ class Xgpt(DecoderModel):
         """True if the batch predicts regions, and so does not read them. Raises RecipeError for a mixed batch."""
         predicted = [table == REGIONS_AFTER_TEXT for table in batch.attention]
         if any(predicted) and not all(predicted):
-            raise RecipeError("words and regions cannot be written in one batch: XGPT's tasks take turns")
+            raise RecipeError("words and regions cannot be generated in one batch, because XGPT's tasks alternate")
         return all(predicted)
 
     # ---- writing -------------------------------------------------------------------------------------
@@ -219,7 +221,9 @@ class Xgpt(DecoderModel):
     def _target(self, batch: Batch) -> Float[Tensor, "B U D"]:
         assert batch.target is not None
         if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
-            raise RecipeError(f"XGPT writes after it has read, which {strange.pop()!r} is not; choose generate_text")
+            raise RecipeError(
+                f"XGPT generates text with a decoder, which {strange.pop()!r} does not use; choose generate_text"
+            )
         if not self._text_alone(batch):
             return self._words(batch.target, places=batch.target_start)
         queries = self.queries.weight[None, : batch.target.shape[1]]

@@ -49,7 +49,9 @@ def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object
     feed = Feed.guess(graph, settings)
     height, width = feed.side(graph)
     if height != width:
-        raise RecipeError(f"{path} wants {width} x {height} pixels, and grids are of squares; export it for a square")
+        raise RecipeError(
+            f"{path} needs {width} x {height} pixels, but a grid needs a square image; export it for a square"
+        )
     side = settings.get("side", height or SIDE)
     if not isinstance(side, int) or (height is not None and side != height):
         raise RecipeError(f"side={side}; wanted {height or 'a whole number of pixels'}")

@@ -93,14 +93,14 @@ class Graph(nn.Module):
             return cast(list[Array], self.open().run(list(names), dict(feeds)))
         except Exception as error:  # onnxruntime's own classes share no base but Exception
             raise CheckpointError(
-                f"the ONNX network cannot run on this input ({first_line(error)}); give what it wants: --set size=, "
+                f"the ONNX network cannot run on this input ({first_line(error)}); describe its input: --set size=, "
                 "--set layout=, --set input="
             ) from error
 
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> str:
         """Return a name that a setting gives. Raises RecipeError where the file has none of this name."""
         if name not in known:
-            raise RecipeError(f"{key}={name}: the ONNX file has no such; {nearest(name, known)}")
+            raise RecipeError(f"{key}={name}: the ONNX file has none of that name; {nearest(name, known)}")
         return name
 
 
@@ -118,7 +118,7 @@ class Feed(BaseModel):
         images = [name for name, (_, axes) in graph.inputs.items() if len(axes) >= 3]
         if "input" not in changes and not images:
             raise RecipeError(
-                f"the ONNX file has no input with the axes of an image; it has {', '.join(graph.inputs)}: give one "
+                f"the ONNX file has no input with the axes of an image; it has {', '.join(graph.inputs)}: choose one "
                 "with --set input="
             )
         name = graph.named("input", str(changes.get("input", next(iter(images), ""))), graph.inputs)
@@ -153,7 +153,9 @@ class Feed(BaseModel):
                 continue
             pair = [1, 1] if "scale" in name else [height, width] if "im_shape" in name else [width, height]
             if len(axes) != 2 or axes[1] not in (2, None):
-                raise RecipeError(f"the ONNX file wants {name} too, which is unknown here; export it without")
+                raise RecipeError(
+                    f"the ONNX file has another input, {name}, which Diptych cannot fill; export it without that input"
+                )
             fed[name] = np.tile(np.array([pair], dtype=other), (len(pixels), 1))
         return fed
 

@@ -35,7 +35,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if (tag and tag not in tags) or (pretrained and weights is None and not tag):
         raise RecipeError(
-            f"open_clip/{name} does not say which weights; wanted open_clip/{architecture}/WEIGHTS: {', '.join(tags)}"
+            f"open_clip/{name} does not name the weights; wanted open_clip/{architecture}/WEIGHTS: {', '.join(tags)}"
         )
     normal = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
     preprocess = {key: normal[key] for key in ("mean", "std") if key in normal}
@@ -71,7 +71,7 @@ def _created(open_clip: Any, architecture: str, **settings: Any) -> Any:
         plain = architecture.removesuffix("-quickgelu")
         other = plain if architecture != plain else f"{plain}-quickgelu"
         raise RecipeError(
-            f"these weights of {architecture} were trained with the other of GELU and QuickGELU; give "
+            f"these weights of {architecture} were trained with another activation (GELU or QuickGELU); use "
             f"open_clip/{other}/..."
         )
     return model

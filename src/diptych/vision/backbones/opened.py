@@ -47,8 +47,8 @@ def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[N
         yield
     except UNREADABLE as error:
         raise CheckpointError(
-            f"{weights} holds no weights of {name} ({first_line(error)}); give a file of them, .safetensors or .pt "
-            "without anything but tensors"
+            f"{weights} does not hold weights of {name} ({first_line(error)}); pass a .safetensors file, or a .pt "
+            "file that holds only tensors"
         ) from error
 
 
@@ -73,7 +73,9 @@ def three(key: str, value: Any) -> Three:
     """Read a setting that has one number per colour, or one for all. Raises RecipeError."""
     values = (value,) * 3 if isinstance(value, int | float) else value
     if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
-        raise RecipeError(f"{key}={value!r}; wanted a number for each of three colours, such as [0.5,0.5,0.5]")
+        raise RecipeError(
+            f"{key}={value!r}; wanted one number, or one for each of three colours, such as [0.5,0.5,0.5]"
+        )
     if key == "deviation" and not all(v > 0 for v in values):
         raise RecipeError(f"{key}={value!r}; wanted numbers over 0")
     return cast(Three, tuple(map(float, values)))

@@ -51,14 +51,14 @@ def _trunk(name: str) -> nn.Module:
     known = list_models(module=models)
     if name not in known:
         raise RecipeError(
-            f"torchvision has no backbone {name!r}; {nearest(name, known)}; those of other libraries begin with timm/, "
-            "open_clip/ or hf/"
+            f"torchvision has no backbone {name!r}; {nearest(name, known)}; names of other libraries' backbones start "
+            "with timm/, open_clip/ or hf/"
         )
     model = get_model(name, weights=None, **BUILDING.get(name, {}))
     nodes = get_graph_node_names(model)[1]
     pooling = [node for node in nodes if "avgpool" in node or "avg_pool" in node]
     if not pooling or nodes.index(pooling[-1]) == 0:
-        raise RecipeError(f"{name} has no map of cells before a pooling layer; take a ResNet, or a timm/ backbone")
+        raise RecipeError(f"{name} has no feature map before a pooling layer; use a ResNet, or a timm/ backbone")
     before = nodes[nodes.index(pooling[-1]) - 1]
     return _LastMap(create_feature_extractor(model.eval(), {before: "map"}))
 

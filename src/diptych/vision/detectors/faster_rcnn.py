@@ -63,9 +63,11 @@ class FasterRCNNConfig:
             built = Network(resnet_fpn_backbone(backbone_name=name, weights=None, **norm), **options)
         else:
             known = (*WHOLE_NETWORKS, *(f"{name}_fpn" for name in RESNETS))
-            raise RecipeError(f"no Faster R-CNN is called {self.architecture!r}; {nearest(self.architecture, known)}")
+            raise RecipeError(
+                f"there is no Faster R-CNN named {self.architecture!r}; {nearest(self.architecture, known)}"
+            )
         if self.layer == "fc6" and not hasattr(built.roi_heads.box_head, "fc6"):
-            raise RecipeError(f"the box head of {self.architecture} has no fc6, only its output; take layer fc7")
+            raise RecipeError(f"the box head of {self.architecture} has no layer fc6, only its output; use layer fc7")
         return cast(Network, built)
 
 
@@ -110,8 +112,8 @@ class FasterRCNN(NetworkDetector[Network]):
         for height, width in (picture.shape[1:] for picture in pictures):
             if min(height, width) * longer < max(height, width):
                 raise DataError(
-                    f"an image of {width} x {height} pixels is too narrow: resized to {longer} pixels, it has no pixel "
-                    "across; cut it into parts"
+                    f"an image of {width} x {height} pixels is too narrow: resized to {longer} pixels, it is less "
+                    "than one pixel wide; cut it into parts"
                 )
 
     def _describe(
@@ -171,7 +173,7 @@ class FasterRCNN(NetworkDetector[Network]):
         if architecture not in WHOLE_NETWORKS:
             raise RecipeError(
                 f"torchvision has no detector weights for {architecture!r}; {nearest(architecture, WHOLE_NETWORKS)}; "
-                "or give a file of weights"
+                "or pass a file of weights"
             )
         shape = coco_shape(architecture, layer)
         return cls(fill(shape.build(), downloaded(architecture), architecture), shape, selection)

@@ -101,7 +101,9 @@ class GivenRegions:
     @cached_property
     def files(self) -> FeatureFiles:
         if self.folder is None:
-            raise DataError("the regions were given, and an image alone has none; give them: --features PATH")
+            raise DataError(
+                "the model reads precomputed regions, which an image alone lacks; pass them: --features PATH"
+            )
         return open_features(self.folder)
 
     @cached_property

@@ -39,7 +39,7 @@ class GroundTruth:
         """Collect the kinds and attributes that occur. Raises DataError where no record has objects."""
         objects = [thing for record in records for thing in record.objects]
         if not objects:
-            raise DataError("ground truth was asked for, but no record holds any object; choose a detector instead")
+            raise DataError("--detector ground-truth needs objects, but no record has any; choose another detector")
         attributes: dict[str, set[str]] = {}
         for name, value in (item for thing in objects for item in thing.attributes.items()):
             attributes.setdefault(name, set()).add(value)
@@ -71,7 +71,7 @@ class GroundTruth:
                 for name, value in thing.attributes.items():
                     row[self._columns[f"{name}={value}"]] = 1
             except KeyError as error:
-                raise DataError(f"{error} was not among the kinds and attributes known", key=record.key) from error
+                raise DataError(f"{error} is not among the known kinds and attributes", key=record.key) from error
         boxes = torch.tensor([thing.box for thing in record.objects]).reshape(-1, 4)
         return Regions(
             boxes=boxes,

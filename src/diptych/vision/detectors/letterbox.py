@@ -9,7 +9,7 @@ from torch.nn.functional import interpolate
 
 from diptych.vision.detectors.detector import Picture
 
-GREY = 114  # outside the image
+GREY = 114  # colour of the border around the image
 
 
 def letterbox(

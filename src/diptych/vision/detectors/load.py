@@ -90,7 +90,7 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
     """Raise RecipeError for an option that would be ignored."""
     for name, value in given.items():
         if value is not None and name not in taken:
-            raise RecipeError(f"{name} is not for {what}; leave it out")
+            raise RecipeError(f"{name} does not apply to {what}; leave it out")
 
 
 @torch_unchanged()

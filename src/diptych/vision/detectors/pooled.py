@@ -40,8 +40,8 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection) -> None:
         if backbone is None and not proposer.feature_size:
             raise RecipeError(
-                f"{proposer.name} finds boxes and gives no features; add --backbone timm/NAME, or offline --backbone "
-                "onnx:FILE or the folder of a grid detector; or export it with an output `features`"
+                f"{proposer.name} finds boxes but computes no features; add --backbone timm/NAME, or offline "
+                "--backbone onnx:FILE or the folder of a grid detector; or export it with an output `features`"
             )
         self.proposer, self.backbone, self.selection = proposer, backbone, selection
         parts: dict[str, nn.Module] = {PROPOSER: proposer} | ({} if backbone is None else {BACKBONE: backbone})
@@ -100,7 +100,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
             proposer = NanodetProposer.read(request.name, values)
         elif request.backbone is None and request.selection is None and is_backbone(path, values):
             if request.class_names:
-                raise RecipeError(f"{path} gives a map of features and no classes; leave out --class-names")
+                raise RecipeError(f"{path} has a feature map and no classes; leave out --class-names")
             rest = {key: value for key, value in request.settings.items() if key != "cells"}
             return Grid(Backbone.from_onnx(path, rest, request.report), request.settings.get("cells"))
         else:

@@ -50,7 +50,7 @@ def read_detector(folder: Path) -> dict[str, Any]:
     path = folder / DETECTOR
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} holds no detector: it has no {DETECTOR}; give a folder that a detector was saved to"
+            f"{folder} is not a detector's folder: it has no {DETECTOR}; pass a folder that a detector was saved to"
         )
     try:
         values = parse_json(text_of(path))
@@ -61,7 +61,9 @@ def read_detector(folder: Path) -> dict[str, Any]:
     if (form, check) != (None, None) and check != sha256_of_json({**values, "format": form}):
         raise CheckpointError(f"{path} is not what was written (its check differs); copy the whole folder again")
     if form not in (None, FORMAT):
-        raise CheckpointError(f"{path} has format {form!r}, and this Diptych reads {FORMAT}: use its version")
+        raise CheckpointError(
+            f"{path} has format {form!r}, but this Diptych reads {FORMAT}: use the version of Diptych that wrote it"
+        )
     return cast(dict[str, Any], values)
 
 
@@ -72,7 +74,7 @@ def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
     """
     if (actual := _hash_of(folder, files)) != weights:
         raise CheckpointError(
-            f"{folder} is another detector than the one that made the features: {actual[:12] or 'no weights'}…, wanted "
+            f"{folder} is not the detector that made the features: {actual[:12] or 'no weights'}…, wanted "
             f"{weights[:12]}…; copy the detector from where the features were made, or extract again"
         )
 
@@ -123,11 +125,12 @@ def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:
     wanted = module.state_dict()
     for name in [*tensors.keys() - wanted.keys(), *wanted.keys() - tensors.keys()]:
         whose = "the network has no" if name in tensors else "it lacks"
-        raise CheckpointError(f"{source} is of another network: {whose} {name}")
+        raise CheckpointError(f"{source} belongs to another network: {whose} {name}")
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape:
             raise CheckpointError(
-                f"{source} is of another network: {name} is {tuple(tensor.shape)}, wanted {tuple(wanted[name].shape)}"
+                f"{source} belongs to another network: {name} is {tuple(tensor.shape)}, wanted "
+                f"{tuple(wanted[name].shape)}"
             )
     module.load_state_dict(dict(tensors))
     return module

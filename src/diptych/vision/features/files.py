@@ -101,18 +101,18 @@ class FeatureFiles:
                     place = known[form]
                     if place is None:
                         raise DataError(
-                            f"found several features in {self.path} that may be those of {record.key!r}, wanted one; "
-                            "name them like the images, with their folders"
+                            f"found several features in {self.path} that may be those of {record.key!r}; name "
+                            "features like the images, with their folders"
                         )
                     return place
         for path, joined in self._joined:
             if joined.endswith(tuple(names)):
                 raise NoFeatures(
-                    f"{path}: found the line of {record.key!r} inside another that is cut short, wanted it whole; get "
-                    "the file again"
+                    f"{path}: found the line of {record.key!r} inside another line that is cut short; download the "
+                    "file again"
                 )
         raise NoFeatures(
-            f"found no features of {record.key!r} in {self.path}, wanted them, under its name; names there: "
+            f"found no features of {record.key!r} in {self.path}; the names there are: "
             f"{', '.join(list(self.exact)[:3]) or 'none'}"
         )
 

@@ -33,7 +33,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"{path}: found no h5 that can be read ({error}), wanted one; get the file again") from None
+        raise DataError(f"{path}: not a readable h5 file ({error}); download the file again") from None
 
 
 @cache

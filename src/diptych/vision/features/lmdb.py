@@ -40,7 +40,7 @@ class OpenDatabase:
         try:  # no lock: read-only folders, and those that another program has open, can be read
             self.environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_readers=1)
         except (lmdb.Error, OSError) as error:
-            raise DataError(f"{path}: found no LMDB that can be read ({error}), wanted one; {AGAIN}") from None
+            raise DataError(f"{path}: not a readable LMDB ({error}); {AGAIN}") from None
         # The file is mapped: reading a page beyond its end would crash the process.
         page, there = self.environment.stat()["psize"], (path / "data.mdb").stat().st_size
         wanted = (self.environment.info()["last_pgno"] + 1) * page
@@ -102,7 +102,7 @@ class Database:
         with self._open.environment.begin() as transaction:
             names = [bytes(key).decode("utf-8", "replace") for key in transaction.cursor().iternext(values=False)]
         if not names:
-            raise DataError(f"{self.path}: found an empty LMDB, wanted one with regions; {AGAIN}")
+            raise DataError(f"{self.path}: the LMDB is empty; {AGAIN}")
         return names
 
     def _listed(self, value: bytes, name: str) -> list[str]:

@@ -48,7 +48,7 @@ def read_npz(file: Path | io.BytesIO, where: str = "") -> Raw:
     except DataError:
         raise
     except Exception as error:  # zip's and numpy's readers raise LZMAError, TokenError, SyntaxError and more
-        raise DataError(f"{where}: found no npz that can be read ({error}), wanted one; write the file anew") from error
+        raise DataError(f"{where}: not a readable npz file ({error}); write the file again") from error
     if len(fields) == 1 and fields == data:
         return Raw(where, arrays[fields[0]], named=fields[0])
     return _raw(where, arrays, names)

@@ -134,7 +134,7 @@ def read_as_data(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise DataError(
-            f"{where}: cannot be read ({type(error).__name__}: {error}), wanted features; get the file again"
+            f"{where}: its features cannot be read ({type(error).__name__}: {error}); download the file again"
         ) from error
 
 

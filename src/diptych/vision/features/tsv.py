@@ -50,7 +50,7 @@ class TsvTable:
 
     @cached_property
     def joined(self) -> list[str]:
-        """What ends with the name of a line that begins inside another, which a crash has cut."""
+        """Return texts that end with the name of a line that a crash joined to an earlier, cut line."""
         fields = (_fields(self._line(place)) for place in self._scanned[1])
         texts = (
             bytes(row[-count][-LONGEST_NAME:])

@@ -40,7 +40,7 @@ class Archive:
         try:
             return zipfile.ZipFile(self.path)
         except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:  # the last: an unknown version
-            raise DataError(f"{self.path}: found no zip that can be read ({error}); {AGAIN}") from None
+            raise DataError(f"{self.path}: not a readable zip file ({error}); {AGAIN}") from None
 
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:

@@ -79,7 +79,9 @@ def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
     try:
         done = _known(tensors, cfg, source)
     except (IndexError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{source} has sizes that fit no such network ({error}); copy it again") from error
+        raise CheckpointError(
+            f"{source} has tensor sizes that do not fit its network ({error}); copy it again"
+        ) from error
     if half:
         done.notes.append(f"{half} tensors are in half precision; the detector computes in float32")
     return done
@@ -100,7 +102,7 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
 def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
     """Return a tensor in float32; with a `count`, a vector of that length. Raises CheckpointError."""
     if name not in tensors:
-        raise CheckpointError(f"{source} lacks {name}; it is cut short, or of another network")
+        raise CheckpointError(f"{source} lacks {name}; it is cut short, or belongs to another network")
     if count is not None and tensors[name].shape != (count,):
         raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, wanted {(count,)}")
     return tensors[name].float()
@@ -109,7 +111,7 @@ def _take(tensors: Tensors, name: str, source: str, count: int | None = None) ->
 def _convolution(tensors: Tensors, name: str, source: str) -> Tensor:
     weight = tensors[name].float()
     if weight.ndim != 4:
-        raise CheckpointError(f"{source}: {name} is {tuple(weight.shape)}, wanted a convolution's four sizes")
+        raise CheckpointError(f"{source}: {name} is {tuple(weight.shape)}, wanted the four dimensions of a convolution")
     return weight
 
 

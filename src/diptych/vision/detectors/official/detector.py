@@ -63,11 +63,15 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
                 pyramid = X101Shape.of(sizes, source)
                 pipeline = X101Pipeline(fill(X101(pyramid, settings.stride), tensors, source), settings)
         except KeyError as error:
-            raise CheckpointError(f"{source} lacks {error}; it is damaged, or of another network") from error
+            raise CheckpointError(f"{source} lacks {error}; it is damaged, or belongs to another network") from error
         except (IndexError, ZeroDivisionError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{source} has sizes that fit no such network ({error}); copy it again") from error
+            raise CheckpointError(
+                f"{source} has tensor sizes that do not fit its network ({error}); copy it again"
+            ) from error
         if (classes := sizes["classes.weight"][0]) < 2:
-            raise CheckpointError(f"{source} knows no class but the background; it is damaged, or of another network")
+            raise CheckpointError(
+                f"{source} has no class except the background; it is damaged, or belongs to another network"
+            )
         return cls(pipeline, _names(class_names, classes - 1))
 
     @property
@@ -166,8 +170,8 @@ def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
     names = names or [f"class {number}" for number in range(1, count + 1)]
     if len(names) != count:
         raise CheckpointError(
-            f"{len(names)} names of classes were given, and the network knows {count} without the background; give "
-            "the list that came with its weights, one name per line"
+            f"{len(names)} names of classes were given, but the network has {count} classes without the background; "
+            "pass the list that came with its weights, one name per line"
         )
     return (BACKGROUND, *names)
 

@@ -21,8 +21,7 @@ def read_file(path: Path) -> tuple[Tensors, str | None]:
         raise CheckpointError(f"{path} is {kind}; wanted a detector's official file (.pkl, .pth, .bin or .safetensors)")
     if path.suffix == ".json":
         raise CheckpointError(
-            f"{path} holds no weights; wanted those of a detector, or for a graph model of TensorFlow.js with its "
-            f"shards: tfjs:{path}"
+            f"{path} holds no weights; wanted those of a detector; pass a graph model of TensorFlow.js as tfjs:{path}"
         )
     if path.suffix != ".pkl":
         return read_weights(path), None

@@ -33,7 +33,7 @@ class OfficialSettings:
 
     def __post_init__(self) -> None:
         if self.least > self.most:
-            raise RecipeError(f"a choice of at least {self.least} and at most {self.most} regions cannot be met")
+            raise RecipeError(f"least={self.least} and most={self.most}: wanted least <= most")
         if self.shorter > self.longer:
             raise RecipeError(f"shorter={self.shorter}, longer={self.longer}; wanted shorter no more than longer")
 

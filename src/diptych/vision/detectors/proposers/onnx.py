@@ -88,7 +88,7 @@ class OnnxProposer(Proposer):
         trial = proposer.propose([grey])[0]
         if settings.outputs == "rows" and "form" not in changes and len(trial.boxes) == len(_cells(*settings.size)):
             raise RecipeError(
-                f"{path} has a row for each cell of {', '.join(map(str, STRIDES))} pixels, whose form is unknown; give "
+                f"{path} has a row for each cell of {', '.join(map(str, STRIDES))} pixels, whose form is unknown; set "
                 "--set form=yolox for boxes in cells (YOLOX's own export), or --set form=cxcywh for decoded boxes"
             )
         if trial.labels is not None and not proposer.class_names:
@@ -265,7 +265,7 @@ SIZES = {"width", "height"}
 def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
     """True if the file is a backbone: neither its names nor `changes` mention boxes, and it has a map or tokens.
 
-    A map has four axes. Tokens are a table of few rows that are no boxes.
+    A map has four axes. Tokens have three axes and do not describe boxes.
     """
     outputs = Graph.read(path).outputs
     if "map" in changes or {"boxes", "outputs"} & changes.keys() or _like(outputs, *BOXES) is not None:
@@ -297,7 +297,7 @@ def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
         raise RecipeError(f"size={size!r}; wanted a number of pixels, or [width,height]")
     width, height = given or (axes[1] or SIDE, axes[0] or SIDE)
     if axes not in ((None, None), (height, width)) and None not in axes:
-        raise RecipeError(f"size={size!r}; the ONNX file wants {axes[1]} x {axes[0]} pixels")
+        raise RecipeError(f"size={size!r}; the ONNX file needs {axes[1]} x {axes[0]} pixels")
     return width, height
 
 
@@ -314,7 +314,7 @@ def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Floa
     """Decode YOLOX's boxes: centres from the corner of their cell, logarithms of sides, in cells (arXiv 2107.08430)."""
     if len(boxes) != len(cells):
         raise RecipeError(
-            f"form=yolox wants a row for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
+            f"form=yolox needs a row for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
             f"found {len(boxes)}; see --set form= and --set size="
         )
     return torch.cat([boxes[:, :2] + cells[:, :2], boxes[:, 2:].exp()], 1) * cells[:, 2:]

@@ -174,7 +174,7 @@ def _of_archive(path: Path, wanted: set[str], most: int) -> dict[str, bytes]:
 
 def _refuse_large(what: str, size: int, most: int) -> None:
     if size > most:
-        raise CheckpointError(f"{what} has {size} bytes, wanted at most {most}; it is not the file of a known model")
+        raise CheckpointError(f"{what} has {size} bytes, wanted at most {most}; it does not belong to a known model")
 
 
 class _Limited:

@@ -79,7 +79,7 @@ class TransformersProposer(Proposer):
             )["pixel_values"]
         except (ValueError, RuntimeError) as error:
             height, width = picture.shape[1:]
-            raise DataError(f"{self.name} takes no image of {width} x {height} pixels ({error})") from error
+            raise DataError(f"{self.name} cannot process an image of {width} x {height} pixels ({error})") from error
         return prepared
 
     def _candidates(self, logits: Tensor, centred: Tensor) -> Candidates:
@@ -87,6 +87,8 @@ class TransformersProposer(Proposer):
         count = len(self.class_names)
         if logits.shape[-1] not in (count, count + 1):
             outputs = logits.shape[-1]
-            raise CheckpointError(f"{self.name} names {count} classes and has {outputs} outputs; get its files again")
+            raise CheckpointError(
+                f"{self.name} names {count} classes but has {outputs} outputs; download its files again"
+            )
         labels = logits.softmax(-1)[:, :count] if logits.shape[-1] == count + 1 else logits.sigmoid()
         return Candidates(box_convert(centred, "cxcywh", "xyxy").clamp(0, 1), labels.amax(1), labels)
