@@ -120,8 +120,8 @@ def test_a_name_that_is_taken_is_refused_to_who_adds_directly(tmp_path: Path) ->
         "RecipeError: the name mine of tasks exists already, added by __main__, and tiny 0.2 adds it too",
         "RecipeError: the name vqa of tasks exists already, added by Diptych, and __main__ adds it too",
         "RecipeError: the name tiny of systems exists already, added by tiny 0.2, and __main__ adds it too",
-        "RecipeError: the name tiny/small/pretrain of recipes exists already, added by tiny 0.2, and __main__ adds it too "
-        "False",
+        "RecipeError: the name tiny/small/pretrain of recipes exists already, added by tiny 0.2, and __main__ adds it "
+        "too False",
         "RecipeError: the name xgpt/text of recipes exists already, added by Diptych, and __main__ adds it too",
         "RecipeError: the name caption of objectives exists already, added by Diptych, and __main__ adds it too",
         "Questions Tiny",

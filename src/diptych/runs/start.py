@@ -198,7 +198,8 @@ class Trained(Start):
             shown = ", ".join(f"{word[:30]} ({count})" for word, count in unknown.most_common(5))
             yield (
                 f"warning: {self.source} has no tokens for words of the training texts: {shown}; it reads and writes "
-                f"them as [UNK]; to learn your words, start without a model: --from-scratch --recipe {learner.recipe.name}"
+                "them as [UNK]; to learn your words, start without a model: --from-scratch "
+                f"--recipe {learner.recipe.name}"
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
