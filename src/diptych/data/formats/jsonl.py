@@ -90,14 +90,14 @@ class _Stated(Struct):
 class _Question(Struct):
     question: values.Text
     answers: list[Any]
-    question_id: int | str | None = None
+    question_id: int | values.Words | None = None
 
 
 class _ChoicesOfLine(Struct):
     question: values.Text
     choices: values.Four
     answer: values.Option
-    question_id: int | str | None = None
+    question_id: int | values.Words | None = None
 
 
 class _Item(Struct):
