@@ -295,6 +295,30 @@ def test_half_a_surrogate_and_names_of_spaces_reach_no_record(
     assert "\ud83d" not in repr(records).encode("utf-8").decode()
 
 
+ASKED = {"question": "q", "answers": ["a"], "question_id": 7}
+CHOSEN = {"question": "why", "choices": ["a", "b", "c", "d"], "answer": 0, "question_id": 7}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (ASKED, ASKED | {"question_id": "7"}, "found the question id 7 a second time (first in f.jsonl line 1)"),
+        (CHOSEN, CHOSEN, "found the question id 7 a second time"),
+        ({"captions": ["x"], "image_id": 5}, {"captions": ["y"], "image_id": 6}, "image_id: found 6, wanted 5, the id"),
+    ],
+)
+def test_an_id_of_a_line_of_before_costs_the_line(
+    first: dict[str, Any], second: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    """One result would count for both questions; an image's second id replaced its first."""
+    lines = [{"image": "1.jpg"} | one for one in (first, second, {"captions": ["z"]}, CHOSEN | {"question_id": 8})]
+    records, skips = read(tmp_path / "f.jsonl", "\n".join(map(json.dumps, lines)))
+    assert (len(records), skips.counts) == (1, {BAD: 1})
+    assert told in skips.first[BAD]
+    both = [{"image": "1.jpg"} | one for one in (ASKED, CHOSEN)]
+    assert read(tmp_path / "f.jsonl", "\n".join(map(json.dumps, both)))[1].counts == {}, "two tasks"
+
+
 def test_relations_of_an_image_with_a_thing_left_out_are_left_out_too(tmp_path: Path) -> None:
     """Their indices would be of other things."""
     images = [IMAGES[0] | {"relations": [[0, "on", 1]]}, IMAGES[1] | {"relations": [[0, "on", 0]]}]

@@ -35,7 +35,15 @@ from diptych.core.record import WORDED
 from diptych.data.formats import values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
+from diptych.data.formats.parsing import (
+    Once,
+    Skips,
+    answer_kind,
+    each_json_line,
+    image_id_of,
+    named_captions,
+    picture_at,
+)
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import picture_size
 
@@ -127,7 +135,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     out. Raises DataError where nothing remains.
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
-    records, splits = dict[str, Record](), dict[str, str]()
+    records, splits, ids = dict[str, Record](), dict[str, str](), dict[str, int]()
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
@@ -135,7 +143,9 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
         if line.split is not UNSET and (earlier := splits.get(name, line.split)) != line.split:
             value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
-        if line.image_id not in (None, old.image_id):
+        if line.image_id is not None:
+            if (known := ids.setdefault(name, line.image_id)) != line.image_id:
+                value.refuse(f"{line.image_id}", f"{known}, the id of an earlier line with {name}", "image_id")
             old = replace(old, image_id=image_id_of(name, line.image_id))
         records[name] = reader.added(old, value)
         if line.split is not UNSET:
@@ -160,6 +170,8 @@ class _LineReader:
     skips: Skips
     folder: Path  # of the lines
     lost: set[str] = field(default_factory=set)  # images with objects that make no sense: their numbers do not count
+    asked: Once = field(default_factory=lambda: Once("question id"))
+    chosen: Once = field(default_factory=lambda: Once("question id"))  # of questions with choices
 
     def added(self, record: Record, value: values.JsonValue) -> Record:
         line = value.value
@@ -262,6 +274,7 @@ class _LineReader:
             self.skips.add("questions with no answers", value.where())
             return record
         key = f"{record.key}/{len(record.questions)}" if line.question_id is None else str(line.question_id)
+        self.asked.check(key, value.where())
         question = Question(key, line.question, answers, answer_kind(answers))
         return replace(record, questions=(*record.questions, question))
 
@@ -269,6 +282,7 @@ class _LineReader:
         line, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
         rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
         key = f"{record.key}/{len(record.choices)}" if line.question_id is None else str(line.question_id)
+        self.chosen.check(key, value.where())
         choices = Choices(key, line.question, line.choices, line.answer, rationales, rationale)
         return replace(record, choices=(*record.choices, choices))
 
