@@ -188,8 +188,8 @@ class TaskSpec:
         made: dict[str, Any] = {}
         for one in predictions:
             if one["key"] in made:
-                found = f"two {self.scoring.noun} of the split have this id, so one result would count for both"
-                raise DataError(f"{found}; give each its own (`question_id`) and extract again", key=one["key"])
+                shared = f"two {self.scoring.noun} of the split have this id, so one result would count for both"
+                raise DataError(f"{shared}; give each its own (`question_id`) and extract again", key=one["key"])
             made[one["key"]] = one[self.scoring.key]
         return made
 

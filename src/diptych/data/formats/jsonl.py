@@ -32,18 +32,10 @@ from msgspec import UNSET, Struct, UnsetType
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
 from diptych.core.labels import CLASSIFY
 from diptych.core.record import WORDED
-from diptych.data.formats import values
+from diptych.data.formats import parsing, values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import (
-    Once,
-    Skips,
-    answer_kind,
-    each_json_line,
-    image_id_of,
-    named_captions,
-    picture_at,
-)
+from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import picture_size
 
@@ -170,8 +162,8 @@ class _LineReader:
     skips: Skips
     folder: Path  # of the lines
     lost: set[str] = field(default_factory=set)  # images with objects that make no sense: their numbers do not count
-    asked: Once = field(default_factory=lambda: Once("question id"))
-    chosen: Once = field(default_factory=lambda: Once("question id"))  # of questions with choices
+    question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
+    choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with choices
 
     def added(self, record: Record, value: values.JsonValue) -> Record:
         line = value.value
@@ -274,7 +266,7 @@ class _LineReader:
             self.skips.add("questions with no answers", value.where())
             return record
         key = f"{record.key}/{len(record.questions)}" if line.question_id is None else str(line.question_id)
-        self.asked.check(key, value.where())
+        self.question_ids.check(key, value.where())
         question = Question(key, line.question, answers, answer_kind(answers))
         return replace(record, questions=(*record.questions, question))
 
@@ -282,7 +274,7 @@ class _LineReader:
         line, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
         rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
         key = f"{record.key}/{len(record.choices)}" if line.question_id is None else str(line.question_id)
-        self.chosen.check(key, value.where())
+        self.choice_ids.check(key, value.where())
         choices = Choices(key, line.question, line.choices, line.answer, rationales, rationale)
         return replace(record, choices=(*record.choices, choices))
 
