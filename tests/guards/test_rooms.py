@@ -15,8 +15,8 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # Of code; 39,828 before runs in objects, attacks, doors (556), cut LMDBs, [UNK] (W, R, Y, P); then wrong arguments
 # named at once, submit files, a service searched (250, P), NanoDet out of an npm package, `--set least=`, `--images`
 # (412, Z), one process a GPU, compressed data named, stages of mining (90), a judge (96), pools that end (9), ids that
-# count once, tables by tabs, lines of an old Mac, half a surrogate (32, Y).
-MOST_LINES = 41_652
+# count once, tables by tabs, lines of an old Mac, half a surrogate (35, Y).
+MOST_LINES = 41_655
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

@@ -319,6 +319,15 @@ def test_an_id_of_a_line_of_before_costs_the_line(
     assert read(tmp_path / "f.jsonl", "\n".join(map(json.dumps, both)))[1].counts == {}, "two tasks"
 
 
+def test_an_unknown_label_of_entailment_costs_its_item(tmp_path: Path) -> None:
+    """It was neither trained on nor scored, and nothing said so."""
+    items = [{"text": "x", "answers": [label]} for label in ("Entailment", " neutral", "entails")]
+    records, skips = read(tmp_path / "f.jsonl", json.dumps({"image": "1.jpg", "more": {"entailment": items}}))
+    assert [one.answers[0] for one in records[0].more["entailment"]] == ["Entailment", " neutral"]
+    assert skips.counts == {BAD: 1}
+    assert "found `entails`, wanted one of entailment, neutral, contradiction" in skips.first[BAD]
+
+
 def test_relations_of_an_image_with_a_thing_left_out_are_left_out_too(tmp_path: Path) -> None:
     """Their indices would be of other things."""
     images = [IMAGES[0] | {"relations": [[0, "on", 1]]}, IMAGES[1] | {"relations": [[0, "on", 0]]}]

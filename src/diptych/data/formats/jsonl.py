@@ -30,6 +30,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
+from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.core.labels import CLASSIFY
 from diptych.core.record import WORDED
 from diptych.data.formats import parsing, values
@@ -251,10 +252,12 @@ class _LineReader:
             first = len(record.more.get(name, ()))
             keys = (f"{record.key}/{first + at}" for at in itertools.count())
 
-            def item(one: _Item, place: values.JsonValue, keys: Iterator[str] = keys) -> TaskItem:
+            def item(one: _Item, place: values.JsonValue, keys: Iterator[str] = keys, name: str = name) -> TaskItem:
                 size = self._size(record, value) if one.boxes else (1, 1)
                 boxes = tuple(values.box_of(box, *size, place.where("boxes")) for box in one.boxes)
                 answers = self.skips.filled(place.inner("answers"), "empty answers") if one.answers else ()
+                if name == ENTAILMENT and answers and answers[0].strip().lower() not in LABELS:
+                    place.refuse(f"`{answers[0]}`", f"one of {', '.join(LABELS)}", "answers")
                 return TaskItem(next(keys), one.text, answers, boxes)
 
             tasks[name] = tuple(self.skips.each(more.inner(name), _Item, item))
