@@ -39,6 +39,12 @@ def test_an_answer_in_normal_form_stays_as_it_is_and_is_never_emptied(answer: st
     assert answer_accuracy(normal, [answer]) == 1 or not normal
 
 
+def test_an_answer_typed_on_a_mac_is_the_same_answer() -> None:
+    """Its letters with accents are two characters there, as names of files are."""
+    assert answer_accuracy("café", ["cafe\u0301"]) == answer_accuracy("cafe\u0301", ["café"] * 10) == 1
+    assert soft_targets(["café", "cafe\u0301"]) == {"café": 1}
+
+
 def ten(**counts: int) -> list[str]:
     return [answer for answer, count in counts.items() for _ in range(count)]
 

@@ -66,7 +66,7 @@ LINES: dict[str, Callable[[int], Any]] = {
 
 def damaged(entry: Any) -> Iterator[Any]:
     """One entry in several ways that make no sense."""
-    yield from (None, 5, [], "x", {}, dict.fromkeys(entry))
+    yield from (None, 5, [], "x", {}, dict.fromkeys(entry), dict.fromkeys(entry, "half \ud83d a pair"))
     first = next(iter(entry))
     yield {name: value for name, value in entry.items() if name != first}
     yield {name: [[value]] if isinstance(value, str) else value for name, value in entry.items() if name != first}
@@ -107,6 +107,8 @@ def test_a_damaged_line_costs_itself(name: str, tmp_path: Path) -> None:
     for at in (0, 2):
         for bad in ('{"image": "cut', "{}}", "\0", *map(json.dumps, damaged(LINES[name](at)))):
             holds(*read(tmp_path / "f.jsonl", "\n".join([*lines[:at], bad, *lines[at + 1 :]])))
+    records, skips = read(tmp_path / "f.jsonl", "\r".join(lines))
+    assert (len(records), skips.counts) == (MANY, {}), "lines may end as on an old Mac"
     cut_then_whole = "\n".join([*lines[:2], lines[2][:-9], lines[2], *lines[3:]])
     records, skips = read(tmp_path / "f.jsonl", cut_then_whole)
     assert (len(records), skips.counts) == (MANY, {BAD: 1})
@@ -273,6 +275,57 @@ def test_what_the_official_files_have(tmp_path: Path) -> None:
     line = LINES["own"](0) | {"question": "q", "answers": ["a"], "question_id": 12, "image_id": 34}
     (record,) = read(tmp_path / "o.jsonl", json.dumps(line))[0]
     assert (record.image_id, record.questions[0].key) == (34, "12")
+
+
+@pytest.mark.parametrize(
+    ("file", "more", "told"),
+    [
+        ("metadata.jsonl", {"file_name": "2.jpg", "text": "half \ud83d"}, BAD),
+        ("metadata.jsonl", {"file_name": " \u2003", "text": "a dog"}, BAD),
+        ("f.jsonl", {"image": "2.jpg", "captions": ["a"], "caption_ids": ["\ud83d"]}, "caption ids that are neither "),
+        ("f.jsonl", {"image": "2.jpg", "question": "q", "answers": ["a"], "question_id": "\ud83d"}, BAD),
+    ],
+)
+def test_half_a_surrogate_and_names_of_spaces_reach_no_record(
+    file: str, more: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    whole = {"image": "1.jpg", "captions": ["a"]} if file == "f.jsonl" else {"file_name": "1.jpg", "text": "a"}
+    records, skips = read(tmp_path / file, "\n".join(map(json.dumps, (whole, more))))
+    assert any(told in what for what in skips.counts), skips
+    assert "\ud83d" not in repr(records).encode("utf-8").decode()
+
+
+ASKED = {"question": "q", "answers": ["a"], "question_id": 7}
+CHOSEN = {"question": "why", "choices": ["a", "b", "c", "d"], "answer": 0, "question_id": 7}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (ASKED, ASKED | {"question_id": "7"}, "found the question id 7 a second time (first in f.jsonl line 1)"),
+        (CHOSEN, CHOSEN, "found the question id 7 a second time"),
+        ({"captions": ["x"], "image_id": 5}, {"captions": ["y"], "image_id": 6}, "image_id: found 6, wanted 5, the id"),
+    ],
+)
+def test_an_id_of_a_line_of_before_costs_the_line(
+    first: dict[str, Any], second: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    """One result would count for both questions; an image's second id replaced its first."""
+    lines = [{"image": "1.jpg"} | one for one in (first, second, {"captions": ["z"]}, CHOSEN | {"question_id": 8})]
+    records, skips = read(tmp_path / "f.jsonl", "\n".join(map(json.dumps, lines)))
+    assert (len(records), skips.counts) == (1, {BAD: 1})
+    assert told in skips.first[BAD]
+    both = [{"image": "1.jpg"} | one for one in (ASKED, CHOSEN)]
+    assert read(tmp_path / "f.jsonl", "\n".join(map(json.dumps, both)))[1].counts == {}, "two tasks"
+
+
+def test_an_unknown_label_of_entailment_costs_its_item(tmp_path: Path) -> None:
+    """It was neither trained on nor scored, and nothing said so."""
+    items = [{"text": "x", "answers": [label]} for label in ("Entailment", " neutral", "entails")]
+    records, skips = read(tmp_path / "f.jsonl", json.dumps({"image": "1.jpg", "more": {"entailment": items}}))
+    assert [one.answers[0] for one in records[0].more["entailment"]] == ["Entailment", " neutral"]
+    assert skips.counts == {BAD: 1}
+    assert "found `entails`, wanted one of entailment, neutral, contradiction" in skips.first[BAD]
 
 
 def test_relations_of_an_image_with_a_thing_left_out_are_left_out_too(tmp_path: Path) -> None:

@@ -66,6 +66,9 @@ FILES: list[tuple[str, str, Any, Callable[[Record], Any], Any]] = [
     ("lines", "own.jsonl", {"image": "a.jpg", "text": "what a day", "label": "Funny"}, lambda one: one.more["classify"], (TaskItem("a.jpg/0", "what a day", ("Funny",)),)),
     ("flickr8k", "results.token", "a.jpg#0\tA dog .\na.jpg#1\tIt has a #1 .", lambda one: one.captions, ("A dog .", "It has a #1 .")),
     ("flickr8k", "captions.txt", 'image,caption\na.jpg,A dog .\na.jpg,"A dog , and a cat"', lambda one: (one.key, one.captions), ("a", ("A dog .", "A dog , and a cat"))),
+    ("flickr8k", "c.csv", '"image","caption"\ra.jpg,A dog .\r', lambda one: one.captions, ("A dog .",)),
+    ("flickr8k", "c.tsv", 'image\tcaption\na.jpg\tA dog .\na.jpg\t"Wow" , a cat', lambda one: (one.key, one.captions), ("a", ("A dog .", '"Wow" , a cat'))),
+    ("conceptual", "h.tsv", "caption\timage_url\na dog\ta.jpg", lambda one: (one.key, one.captions), ("h/000001", ("a dog",))),
     ("conceptual", "t.tsv", "a dog\ta.jpg", lambda one: (one.key, one.captions), ("t/000000", ("a dog",))),
 ]  # fmt: skip
 
@@ -101,6 +104,9 @@ def test_folders(folder: Path) -> None:
     ("t.json", [{"identifier": "x", "sentence": "y"}], "nlvr, .*lacks image, .jsonl.*nlvr2, .*lacks label, .jsonl"),
     ("zh.txt", "0.jpg#zh a dog", "nearest: flickr8k, .*lacks image, caption.*"),
     ("m.csv", "image,text\na.jpg,x", "nearest: image-folder, .*lacks file_name.*flickr8k, .*lacks caption"),
+    ("f.tsv", "filepath\ttitle\na.jpg\tx", "with `filepath`, `title`, is not data.*nearest: .*flickr8k, .*lacks image, caption"),
+    ("results.csv", "image_name| comment_number| comment\na.jpg| 0| x", r"has columns separated by bars \(\|\); wanted commas"),
+    ("n.csv", "", "n.csv is empty; write it anew"),
     ("p.yaml", "- a", "nearest: .*; all formats"),
 ])  # fmt: skip
 def test_an_unknown_file_is_compared_with_the_nearest_formats(

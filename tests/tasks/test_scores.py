@@ -5,6 +5,7 @@ import pytest
 from diptych.core import Question, Record
 from diptych.metrics.captions import caption_scores
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.tasks import find_task
 from diptych.tasks.caption import caption_baselines, caption_gain, extra_caption_scores, score_captions
 from diptych.tasks.scores import Scores
 from diptych.tasks.vqa import score_vqa, vqa_baselines, vqa_gain
@@ -94,3 +95,14 @@ def test_cider_of_one_picture_is_explained() -> None:
     assert one["CIDEr"].value == 0
     assert any(note.startswith("CIDEr is 0 for one picture") for note in one.notes)
     assert not any(note.startswith("CIDEr is 0") for note in two.notes)
+
+
+@pytest.mark.parametrize("task", ["vqa", "nlvr", "entailment", "classify", "referring", "caption"])
+def test_one_result_never_counts_for_two(task: str) -> None:
+    """As where two files of a manifest number their questions from 1: the later one's answer was scored for both."""
+    spec = find_task(task)
+    one = {"key": "1", spec.scoring.key: "a"}
+    assert spec.by_key([one, one | {"key": "2"}]) == {"1": "a", "2": "a"}
+    with pytest.raises(DataError, match=f"two {spec.scoring.noun} of the split have this id.*`question_id`") as caught:
+        spec.by_key([one, one])
+    assert caught.value.key == "1"

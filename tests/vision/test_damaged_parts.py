@@ -237,7 +237,7 @@ def test_many_damaged_features_are_an_error_unless_allowed(tmp_path: Path) -> No
 
     assert extracted(2) == (11, 11), "10 are damaged, and one has none"
     for _ in range(2):
-        with pytest.raises(DataError, match=r"12 of 24 entries make no sense, wanted at most 10 or 1% .* --skip-bad"):
+        with pytest.raises(DataError, match=r"\(.*store 0 has the others\): 12 of 24 entries .*--skip-bad"):
             extracted(0)
         assert len(Store(tmp_path / "store 0")) == 11
     assert extracted(0, skip_bad=True) == (0, 13)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
+from unicodedata import normalize
 
 from diptych.core.record import Question
 from diptych.runtime.errors import DataError
@@ -123,4 +124,4 @@ def _agreement(votes: int, people: int, leave_one_out: bool = True) -> float:
 
 
 def _one_line(answer: str) -> str:
-    return answer.replace("\n", " ").replace("\t", " ").strip()
+    return normalize("NFC", answer).replace("\n", " ").replace("\t", " ").strip()  # letters of macOS are in two parts

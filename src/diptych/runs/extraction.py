@@ -61,9 +61,12 @@ def extract_regions(
     if given is not None and given.bytes_read:
         rate = given.bytes_read / max(perf_counter() - started, 1e-9)
         tell(console, f"{_bytes(given.bytes_read)} of features converted, {_bytes(rate)}/s")
-    if given is not None and not skip_bad:  # the store keeps the others
-        number = done.written + done.already_there + len(done.failed)
-        refuse_many(len(given.damaged), number, list(given.damaged.values()), f"{given.folder}: ")
+    if given is not None and not skip_bad:
+        number, where = (
+            done.written + done.already_there + len(done.failed),
+            f"{given.folder} ({folder} has the others): ",
+        )
+        refuse_many(len(given.damaged), number, list(given.damaged.values()), where)
     return done
 
 

@@ -12,7 +12,7 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
-from diptych.runtime.errors import ServingError
+from diptych.runtime.errors import DataError, ServingError
 from diptych.tasks.answers import Answers
 from diptych.tasks.calibration import Calibration
 from diptych.tasks.interface import TaskInterface
@@ -182,10 +182,16 @@ class TaskSpec:
             )
 
     def by_key(self, predictions: Iterable[Prediction]) -> Predicted:
-        """Return the predictions' results by the keys of their queries."""
+        """Return the predictions' results by the keys of their queries. Raises DataError for a repeated key."""
         if self.scoring.collect is not None:
             return self.scoring.collect(predictions)
-        return {prediction["key"]: prediction[self.scoring.key] for prediction in predictions}
+        made: dict[str, Any] = {}
+        for one in predictions:
+            if one["key"] in made:
+                shared = f"two {self.scoring.noun} of the split have this id, so one result would count for both"
+                raise DataError(f"{shared}; give each its own (`question_id`) and extract again", key=one["key"])
+            made[one["key"]] = one[self.scoring.key]
+        return made
 
     def texts(self, record: Record) -> list[str]:
         """Return the texts of a record that the task reads."""

@@ -6,22 +6,36 @@ from msgspec import Struct
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, each_json_line, each_line, key_of_name
+from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
 from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
 _MOST = 3  # caption, address, and the labels that one release has
+_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names of that column, where a head names it
+
+
+def fits(source: Source) -> bool:
+    """Return True for a `.tsv` whose first line is none of names, or names a column of addresses."""
+    return source.path.suffix.lower() == ".tsv" and (not source.names or _addressed(source) is not None)
+
+
+def _addressed(table: Source) -> int | None:
+    """Return the column of addresses by the names in the first line; None if there are none."""
+    return next((at for at, name in enumerate(table.names) if name.lower() in _ADDRESSES), None)
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line.
+    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line but for a head.
 
     A key is `NAME/NUMBER`: the table's name without its ending, and the line's number from 0. The image's path is its
     address below the folder of images; nothing is downloaded.
     """
+    head = first_line(table.path)[0] if _addressed(table) is not None else None
 
-    def take(line: str, where: str) -> Record:
+    def take(line: str, where: str) -> Record | None:
+        if line.strip() == head:
+            return None
         caption, *rest = line.rstrip("\r").split("\t")
         if not caption.strip() or not 1 <= len(rest) < _MOST or not rest[0].strip():
             raise DataError(f"{where}: found {1 + len(rest)} fields, wanted `caption TAB url`; correct the line")
@@ -30,7 +44,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
         key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"
         return wanted.record(rest[0].strip(), where, key=key, captions=(caption.strip(),))
 
-    return each_line(table.path, wanted.skips, take)
+    return [record for record in each_line(table.path, wanted.skips, take) if record is not None]
 
 
 class _CaptionLine(Struct):

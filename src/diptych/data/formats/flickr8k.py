@@ -11,25 +11,26 @@ from diptych.runtime.errors import DataError
 from diptych.vision.image_files import ENDINGS
 
 LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
-HEAD = "image,caption"  # first line of Kaggle's version
+HEAD = ["image", "caption"]  # columns of Kaggle's version, by commas or tabs
 TOKEN = "token"  # in the names of the release's own files
 _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 _WANTED = {True: "`NAME,caption`, in quotes where it has a comma", False: "`NAME#NUMBER TAB caption`"}
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption`.
+    """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption`, or both with tabs.
 
     One record per image, in the order of its first caption. Splits come from the lists of names in the same folder;
     images on no list are counted in `wanted.skips` and left out. Raises DataError where no caption is left.
     """
     path, skips, once = table.path, wanted.skips, Once("picture")
-    splits, captions, from_kaggle = _listed(path.parent), ByImage[tuple[str, str]](), _is_kaggles(path)
+    splits, captions, from_kaggle = _listed(path.parent), ByImage[tuple[str, str]](), _is_kaggles(table)
+    between = "\t" if "\t" in (head := first_line(path)[0]) else ","
 
     def take(line: str, where: str) -> None:
-        if from_kaggle and line.strip().lower() == HEAD:
+        if from_kaggle and line.strip() == head:
             return
-        name, words, caption_id = (_of_csv if from_kaggle else _of_token)(line.strip())
+        name, words, caption_id = _of_csv(line.strip(), between) if from_kaggle else _of_token(line.strip())
         if not name or words is None:
             raise DataError(f"{where}: wanted {_WANTED[from_kaggle]}; correct the line")
         if PurePath(name).suffix.lower() not in ENDINGS:
@@ -57,15 +58,15 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     )
 
 
-def is_table(table: Path) -> bool:
+def is_table(table: Source) -> bool:
     """Return True for a file of captions, recognised by its name or its first line."""
-    if not table.is_file() or table.suffix.lower() not in (".txt", ".csv", f".{TOKEN}"):
+    if not table.path.is_file() or table.path.suffix.lower() not in (".txt", ".csv", ".tsv", f".{TOKEN}"):
         return False
-    return TOKEN in table.name.lower().split(".") or _is_kaggles(table)
+    return TOKEN in table.path.name.lower().split(".") or _is_kaggles(table)
 
 
-def _is_kaggles(table: Path) -> bool:
-    return first_line(table)[0].lower() == HEAD
+def _is_kaggles(table: Source) -> bool:
+    return [name.lower() for name in table.names] == HEAD
 
 
 def _listed(folder: Path) -> dict[str, str]:
@@ -85,10 +86,10 @@ def _of_token(line: str) -> tuple[str, str | None, str]:
     return (match[1].strip(), (match[3] or "").strip(), match[1].strip() + match[2]) if match else ("", None, "")
 
 
-def _of_csv(line: str) -> tuple[str, str | None, str]:
+def _of_csv(line: str, between: str) -> tuple[str, str | None, str]:
     """Return name, caption and no id; None as the caption of a line without exactly two fields."""
     try:
-        fields = next(csv.reader([line], strict=True))
+        fields = next(csv.reader([line], delimiter=between, strict=True))
     except csv.Error:
-        return "", None, ""
+        fields = line.split("\t") if between == "\t" else [""]  # with tabs, quotes are often a caption's own
     return fields[0].strip(), fields[1].strip() if len(fields) == 2 else None, ""

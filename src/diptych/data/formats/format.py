@@ -124,7 +124,7 @@ class Source:
             entries = [value, *inner, *(entry for some in lists for entry in islice(some, LOOKED_AT))]
             return dict.fromkeys(name for one in entries if isinstance(one, dict) for name in one)
         line = first_line(self.path)[0] if self.path.is_file() else ""
-        columns = [one.strip() for one in re.split(r"[,\t]", line)]
+        columns = [one.strip().strip('"') for one in re.split(r"[,\t]", line)]
         return dict.fromkeys(columns if all(one.isidentifier() for one in columns) else ())
 
     def _value(self, ending: str = ".json") -> Any:
@@ -208,8 +208,11 @@ def _packed(path: Path) -> str | None:
         return None
     with path.open("rb") as file:
         head = file.readline(10_000)
-    if path.suffix.lower() == ".csv" and b";" in head and b"," not in head:
-        return f"{path} has columns separated by semicolons; wanted commas: export it anew, or replace them"
+    if not head:
+        return f"{path} is empty; write it anew, or fetch it again"
+    for mark, name in ((b";", "semicolons"), (b"|", "bars (|)")):
+        if path.suffix.lower() == ".csv" and mark in head and b"," not in head:
+            return f"{path} has columns separated by {name}; wanted commas: export it anew, or replace them"
     return next((f"{path} {what} {path}" for magic, what in _PACKED.items() if head.startswith(magic)), None)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from diptych.core import Record
 from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
-from diptych.data.formats.values import JsonValue, refuse
+from diptych.data.formats.values import JsonValue, Words, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # of both the first that is there
 CSV = ".csv"
@@ -77,11 +77,11 @@ def _take(by_image: ByImage[str], here: Wanted, folder: Path, value: JsonValue) 
     name = line.get("file_name")
     captions = next((line[one] for one in _CAPTIONS if one in line), None)
     captions = [captions] if isinstance(captions, str) else captions
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name.strip():
         value.refuse("a line without it", "one with `file_name`")
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(_CAPTIONS)}")
-    for caption in captions:
+    for caption in JsonValue(captions, where).read(list[Words]):
         if caption.strip():
             by_image.add((folder / name).as_posix(), caption, where)
         else:

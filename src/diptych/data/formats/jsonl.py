@@ -30,9 +30,10 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Choices, Expression, GeneratedCaption, Object, Question, Record, Statement, TaskItem, tags
+from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.core.labels import CLASSIFY
 from diptych.core.record import WORDED
-from diptych.data.formats import values
+from diptych.data.formats import parsing, values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
@@ -90,14 +91,14 @@ class _Stated(Struct):
 class _Question(Struct):
     question: values.Text
     answers: list[Any]
-    question_id: int | str | None = None
+    question_id: int | values.Words | None = None
 
 
 class _ChoicesOfLine(Struct):
     question: values.Text
     choices: values.Four
     answer: values.Option
-    question_id: int | str | None = None
+    question_id: int | values.Words | None = None
 
 
 class _Item(Struct):
@@ -127,7 +128,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     out. Raises DataError where nothing remains.
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
-    records, splits = dict[str, Record](), dict[str, str]()
+    records, splits, ids = dict[str, Record](), dict[str, str](), dict[str, int]()
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
@@ -135,7 +136,9 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
         if line.split is not UNSET and (earlier := splits.get(name, line.split)) != line.split:
             value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
-        if line.image_id not in (None, old.image_id):
+        if line.image_id is not None:
+            if (known := ids.setdefault(name, line.image_id)) != line.image_id:
+                value.refuse(f"{line.image_id}", f"{known}, the id of an earlier line with {name}", "image_id")
             old = replace(old, image_id=image_id_of(name, line.image_id))
         records[name] = reader.added(old, value)
         if line.split is not UNSET:
@@ -160,6 +163,8 @@ class _LineReader:
     skips: Skips
     folder: Path  # of the lines
     lost: set[str] = field(default_factory=set)  # images with objects that make no sense: their numbers do not count
+    question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
+    choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with choices
 
     def added(self, record: Record, value: values.JsonValue) -> Record:
         line = value.value
@@ -247,10 +252,12 @@ class _LineReader:
             first = len(record.more.get(name, ()))
             keys = (f"{record.key}/{first + at}" for at in itertools.count())
 
-            def item(one: _Item, place: values.JsonValue, keys: Iterator[str] = keys) -> TaskItem:
+            def item(one: _Item, place: values.JsonValue, keys: Iterator[str] = keys, name: str = name) -> TaskItem:
                 size = self._size(record, value) if one.boxes else (1, 1)
                 boxes = tuple(values.box_of(box, *size, place.where("boxes")) for box in one.boxes)
                 answers = self.skips.filled(place.inner("answers"), "empty answers") if one.answers else ()
+                if name == ENTAILMENT and answers and answers[0].strip().lower() not in LABELS:
+                    place.refuse(f"`{answers[0]}`", f"one of {', '.join(LABELS)}", "answers")
                 return TaskItem(next(keys), one.text, answers, boxes)
 
             tasks[name] = tuple(self.skips.each(more.inner(name), _Item, item))
@@ -262,6 +269,7 @@ class _LineReader:
             self.skips.add("questions with no answers", value.where())
             return record
         key = f"{record.key}/{len(record.questions)}" if line.question_id is None else str(line.question_id)
+        self.question_ids.check(key, value.where())
         question = Question(key, line.question, answers, answer_kind(answers))
         return replace(record, questions=(*record.questions, question))
 
@@ -269,6 +277,7 @@ class _LineReader:
         line, why = value.read(_ChoicesOfLine), value.read(_Rationales) if "rationales" in value.value else None
         rationales, rationale = ((), None) if why is None else (why.rationales, why.rationale)
         key = f"{record.key}/{len(record.choices)}" if line.question_id is None else str(line.question_id)
+        self.choice_ids.check(key, value.where())
         choices = Choices(key, line.question, line.choices, line.answer, rationales, rationale)
         return replace(record, choices=(*record.choices, choices))
 

@@ -192,12 +192,15 @@ def read_json(path: Path) -> JsonValue:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file. In those that are not UTF-8 bytes are escaped, and `check_utf8` refuses them."""
+    """Return the lines of a file, which end with `\\n`; with `\\r` in a file that has none, as of Excel on a Mac.
+
+    In those that are not UTF-8 bytes are escaped, and `check_utf8` refuses them.
+    """
     with _readable(path):
         content = bytes_of(path)
-    if b"\0" in content:  # UTF-16, of which no line is text
-        return read_text(path).split("\n")
-    return content.decode("utf-8-sig", "surrogateescape").split("\n")
+    # UTF-16 has zero bytes, and no line of it is text.
+    text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
+    return text.split("\n" if "\n" in text else "\r")
 
 
 def check_utf8(text: str, where: str) -> None:
@@ -300,7 +303,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
             with suppress(OSError):  # a name too long for the file system
                 if is_there(f"{one}/{form}"):  # paths are made only where needed: sets have many names
                     if form is not name and skips is not None:
-                        skips.add("picture names matched in another Unicode form, or with / for \\", where)
+                        skips.add("picture names matched in another Unicode form, or with / for \\ (and read)", where)
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None

@@ -17,6 +17,7 @@ from diptych.runtime.errors import DataError
 
 LONGEST = 1_000_000  # pixels of an image's side
 _HUGE = 1e15
+HALF = "half a surrogate pair, which is not Unicode"
 LOOKED_AT = 20  # first entries that are searched for one that shows the format
 CORRECT = "; correct the file there, or fetch it again"
 
@@ -40,6 +41,7 @@ _RANGES = {
     "`int` >= 1": f"1 to {LONGEST} pixels", f"`int` <= {LONGEST}": f"1 to {LONGEST} pixels",
     "`int` >= 0": "0, 1, 2 or 3", "`int` <= 3": "0, 1, 2 or 3",
 }  # fmt: skip
+_HALF = re.compile("[\ud800-\udfff]")
 T = TypeVar("T")
 Box: TypeAlias = tuple[float, float, float, float]
 
@@ -81,6 +83,8 @@ class JsonValue:
         """Convert to a struct, a list or a dict by msgspec. Raises DataError with the place."""
         try:
             return msgspec.convert(self.value, kind)
+        except UnicodeEncodeError:
+            self.refuse(HALF, "words or numbers")
         except msgspec.ValidationError as error:
             what, _, path = str(error).partition(" - at `$")
             self._explain(kind, what, path.rstrip("`").lstrip("."))
@@ -101,7 +105,7 @@ class JsonValue:
             self.refuse(str(value)[:40], _RANGES[expected], place)
         if expected.startswith("`str` matching"):
             half = isinstance(value, str) and value.strip()
-            self.refuse("half a surrogate pair, which is not Unicode" if half else "an empty text", "words", place)
+            self.refuse(HALF if half else "an empty text", "words", place)
         if not place and expected == "`object`" and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             self.refuse(given, f"an object with `{kind.__struct_encode_fields__[0]}`")
         name = "float" if "float" in expected or "out of range" in what else expected.partition("` ")[0].strip("`")
@@ -142,7 +146,9 @@ def corner_box(
 
 
 def text_of_id(given: Any) -> str | None:
-    """Return an id as a text; None for what is neither a text nor a whole number."""
+    """Return an id as a text; None for what is neither a Unicode text nor a whole number."""
+    if isinstance(given, str) and _HALF.search(given):
+        return None
     if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):
         return None
     return str(int(given) if isinstance(given, float) else given) if isinstance(given, int | float | str) else None
