@@ -218,6 +218,11 @@ def test_the_whole_picture_as_one_region_more():
     assert one(batch).regions.shape[1] == batch.boxes.shape[1]
     with pytest.raises(DataError, match="feature of the whole image"):
         one(collate([toy.sample(0)]))
+    wide = [replace(sample, regions=replace(sample.regions, whole=torch.ones(99))) for sample in samples]
+    with pytest.raises(DataError, match="has 99 values, that of a region"):
+        one(collate(wide))
+    with pytest.raises(RecipeError, match=r"has 99 values.*model\.whole_region=false"):
+        toy.model(whole_region=True, whole_size=99)
 
 
 @pytest.mark.parametrize("form", ["paper", "official"])

@@ -24,7 +24,6 @@ FUSED = ("cuda",)  # devices on which attention is one kernel, which stores no s
 # Without cuDNN, whose backward gives NaN for a position that may attend to nothing, where the last tile of 128 keys is
 # half empty (pytorch/pytorch#196678): an H100 stopped at the first batch of 64 positions.
 SAFE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-TILE = 128
 MULTIPLE = 8  # positions are padded to a multiple of this there, as matrix units need
 CLOSED = -10000.0  # BERT's: far below any score, yet finite
 KeysValues = tuple[Tensor, Tensor]  # (B, H, P, d) each
@@ -94,7 +93,7 @@ class SelfAttention(nn.Module):
         """Attention of the queries to keys and values, and the output projection."""
         if q.device.type in FUSED:
             dropout = self.dropout.rate if self.training else 0.0
-            with sdpa_kernel(SAFE) if k.shape[-2] % TILE == TILE // 2 else nullcontext():
+            with sdpa_kernel(SAFE) if k.shape[-2] % 128 == 64 else nullcontext():
                 mixed = F.scaled_dot_product_attention(q, k, v, closed, dropout)
         else:
             # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in

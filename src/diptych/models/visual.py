@@ -57,17 +57,24 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
     return setting is not False and stored
 
 
+def refuse_two_widths(region: int, whole: int) -> None:
+    """Raise RecipeError unless the feature of the whole image (0: none) has as many values as that of a region."""
+    if whole not in (0, region):
+        raise RecipeError(
+            f"the feature of the whole image has {whole} values, that of a region {region}, but the model needs the "
+            "same number; extract without --image-feature, or set model.whole_region=false"
+        )
+
+
 def with_image_feature(batch: Batch) -> Batch:
     """Add the whole image as one more region, with its own feature, no class, and never hidden. Raises DataError."""
     if batch.whole is None:
         raise DataError("the model reads the feature of the whole image, but some images have none", key=batch.keys[0])
-    if batch.features is not None and batch.whole.shape[1] != batch.features.shape[2]:
-        raise DataError(
-            f"the feature of the whole image has {batch.whole.shape[1]} values, that of a region "
-            f"{batch.features.shape[2]}, but the model needs the same number; extract without --image-feature, or set "
-            "model.whole_region=false",
-            key=batch.keys[0],
-        )
+    if batch.features is not None:
+        try:
+            refuse_two_widths(batch.features.shape[2], batch.whole.shape[1])
+        except RecipeError as error:
+            raise DataError(str(error), key=batch.keys[0]) from None
 
     def last(values: Tensor, row: Tensor) -> Tensor:
         return torch.cat([values, row.to(values).expand(values.shape[0], 1, *values.shape[2:])], 1)

@@ -32,7 +32,14 @@ from diptych.models.rows import requested_mask
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert
 from diptych.models.text import TINY, refuse_more_room, refuse_more_words
 from diptych.models.transformer import DecoderCache, LayerSizes, Transformer
-from diptych.models.visual import RegionEmbedding, WholeRegion, refuse_more_regions, whole_region, with_image_feature
+from diptych.models.visual import (
+    RegionEmbedding,
+    WholeRegion,
+    refuse_more_regions,
+    refuse_two_widths,
+    whole_region,
+    with_image_feature,
+)
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 
@@ -107,6 +114,8 @@ class UnifiedVLP(SystemModel):
 
     def __init__(self, config: UnifiedVLPResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
+        if config.whole_region:
+            refuse_two_widths(config.feature_size, config.whole_size)
         self.text = TextEmbedding(config, config.segments)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
         self.heads = make_heads(heads, HeadSizes.of(config), self.text.words)
