@@ -133,6 +133,12 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a test when it fails: a run goes on for minutes, and xdist prints no more than an F."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        os.write(_stderr[0], f"\nFAILED {report.nodeid}\n".encode())
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     most, where = max([(peak(), _risen), *_peaks])
     wrong = most > MOST_MEMORY
