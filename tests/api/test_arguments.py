@@ -95,7 +95,7 @@ def test_errors_speak_of_python_in_python_and_of_options_on_the_command_line(wor
     assert "give model=..., or recipe='SYSTEM/small/caption'" in str(missing.value)
     with pytest.raises(RecipeError) as found:
         diptych.finetune("caption", world, recipe="unified-vlp/caption")
-    assert 'settings={"init": "FILE", "data.vocabulary": "vocab.txt"}; or give a model (`model`)' in str(found.value)
+    assert 'settings={"init": "FILE", "data.vocabulary": "vocab.txt"}; or pass a model (`model`)' in str(found.value)
     assert str(found.value).endswith('settings={"init": "none"}')
     with pytest.raises(RecipeError, match=r"--set init=FILE .*\(--model\), .* --set init=none$"):
         finetuning("caption", world, None, "unified-vlp/caption", Options())

@@ -61,7 +61,7 @@ def test_two_arms_search_the_same_pictures(plan: CaptionStudy) -> None:
     assert {len(few.words(index).captions) for index in few.split("train")} == {1}
     assert sum(len(more.words(index).generated) for index in range(len(more))) > 0
     assert not any(more.words(index).generated for index in [*more.split("val"), *more.split("test")])
-    assert (told["captioner"], told["taught by captions a picture"], told["pictures"]) == ("unified-vlp", 1, 6)
+    assert (told["captioner"], told["captions per picture of its training"], told["pictures"]) == ("unified-vlp", 1, 6)
     assert told["new captions"] == sum(len(more.words(index).generated) for index in range(len(more)))
     seen: list[object] = []
     study = caption_study(plan, 1, seen.append)

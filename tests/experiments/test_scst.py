@@ -66,5 +66,5 @@ def test_what_scores_do_not_tell() -> None:
     assert told["captions with such an object"] == 50
     assert told["words a caption"] == 5
     assert told["repeated bigrams"] == pytest.approx(100 * 3 / 8)
-    with pytest.raises(DataError, match="no record says what its picture shows"):
+    with pytest.raises(DataError, match="no record lists the objects of its picture"):
         about_captions({one.key: "a dog"}, [replace(one, objects=())])

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.core import Choices, Object, Question, Record
+from diptych.core import Choices, Object, Question, Record, TaskItem
+from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.core.record import READ, WORDED
 from diptych.data.check import check
 from diptych.data.formats import jsonl
@@ -61,12 +62,21 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         several = st.lists(values(inner[0]), min_size=1, max_size=2).map(tuple)
         return several if inner[-1] is Ellipsis else st.tuples(*map(values, inner))
     if kind is Mapping:
-        return st.dictionaries(st.sampled_from(("entailment", "any name")), values(inner[1]), min_size=1)
+        return st.dictionaries(st.sampled_from((ENTAILMENT, "any name")), values(inner[1]), min_size=1).map(_judged)
     plain: dict[Any, st.SearchStrategy[Any]] = {
         str: st.sampled_from(("word", "other")), bool: st.booleans(), int: st.integers(0, 0),
         float: st.sampled_from((0.5, 1.0)), Path: st.just(Path("/pictures/a.png")),
     }  # fmt: skip
     return plain[hint] if hint in plain else values(inner[0])  # X | None
+
+
+def _judged(more: dict[str, Any]) -> dict[str, Any]:
+    """With labels as entailment has them, where the values are items of tasks."""
+    return more | {
+        name: tuple(replace(item, answers=LABELS[:1]) for item in items)
+        for name, items in more.items()
+        if name == ENTAILMENT and isinstance(items[0], TaskItem)
+    }
 
 
 HINTS.pop("regions")  # a Record of ours gets some that a store gives back as they are

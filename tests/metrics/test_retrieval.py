@@ -39,8 +39,8 @@ def test_equal_scores_find_nothing() -> None:
         ([[1.0, 2.0]], [0], r"wanted \(images, captions\)"),
         ([1.0, 2.0], [0, 1], r"wanted \(images, captions\)"),
         ([[1.0, float("nan")]], [0, 0], "a score is NaN"),
-        ([[1.0, 2.0], [3.0, 4.0]], [0, 0], "not of each of 0..1"),
-        ([[1.0, 2.0], [3.0, 4.0]], [0, 2], "not of each of 0..1"),
+        ([[1.0, 2.0], [3.0, 4.0]], [0, 0], "every image from 0 to 1 needs"),
+        ([[1.0, 2.0], [3.0, 4.0]], [0, 2], "every image from 0 to 1 needs"),
     ],
 )
 def test_tables_that_cannot_be_ranked(scores, owners, message) -> None:

@@ -127,7 +127,7 @@ def test_unknown_networks_are_refused() -> None:
         FasterRCNNConfig("resnet5_fpn", ("background", "cat")).build()
     with pytest.raises(RecipeError, match="no detector weights for 'resnet18_fpn'"):
         FasterRCNN.from_torchvision("resnet18_fpn")
-    with pytest.raises(RecipeError, match="has no fc6"):
+    with pytest.raises(RecipeError, match="has no layer fc6"):
         FasterRCNNConfig("fasterrcnn_resnet50_fpn_v2", ("background", "cat"), "fc6").build()
 
 
