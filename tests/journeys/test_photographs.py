@@ -1,4 +1,4 @@
-"""The commands of docs/photographs.md, then of its reference, in order, on a few small pictures and untrained networks."""
+"""The commands of docs/photographs.md, then of its reference, in order, on small pictures and untrained networks."""
 
 from __future__ import annotations
 

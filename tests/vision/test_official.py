@@ -265,7 +265,7 @@ def test_other_networks_are_refused():
     refused(butd_file(classes=1), "has no class except the background")
     refused(detectron_blobs(classes=1), "has no class except the background")
     wrong = {"roi_heads.box_predictor.bbox_pred.weight": torch.ones(12, 28)}
-    refused(whole | wrong, r"boxes.weight is \(12, 28\), wanted \(28, 28\)")
+    refused(whole | wrong, r"boxes.weight is \(12, 28\), expected \(28, 28\)")
     refused(whole | {"roi_heads.box_predictor.cls_score.bias": torch.full((7,), torch.nan)}, "are not finite")
     blobs = detectron_blobs()
     refused({k: v for k, v in blobs.items() if k != "res3_0_branch2b_bn_s"}, "lacks res3_0_branch2b_bn_s")

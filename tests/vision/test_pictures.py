@@ -111,7 +111,7 @@ def test_the_first_frame_of_an_animation(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [(1, 40), (40, 1), (3, 3)])
 def test_thin_pictures_are_refused_by_size(tmp_path: Path, size: tuple[int, int]) -> None:
     Image.new("RGB", size).save(tmp_path / "thin.png")
-    with pytest.raises(DataError, match=rf"thin\.png is {size[0]} x {size[1]} pixels; wanted at least 4 on each"):
+    with pytest.raises(DataError, match=rf"thin\.png is {size[0]} x {size[1]} pixels; expected at least 4 on each"):
         open_picture(tmp_path / "thin.png")
 
 
@@ -143,7 +143,7 @@ def test_cut_files_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("a dog")
-    with pytest.raises(DataError, match=r"text\.jpg is not an image by its content; wanted one of \.jpg"):
+    with pytest.raises(DataError, match=r"text\.jpg is not an image by its content; expected one of \.jpg"):
         open_picture(tmp_path / "text.jpg")
     with pytest.raises(DataError, match=r"no image at .*missing"):
         open_picture(tmp_path / "missing.png")

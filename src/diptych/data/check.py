@@ -221,7 +221,7 @@ class _Checker:
         sizes = {name: tensor.shape[-1] for name, tensor in numbers.items()}
         wanted = {name: size for name, size in self._wanted_sizes().items() if sizes.get(name, size) != size}
         if wanted:
-            lines = (f"{name} of {sizes[name]}, wanted {size}" for name, size in wanted.items())
+            lines = (f"{name} of {sizes[name]}, expected {size}" for name, size in wanted.items())
             self.add("features of another size", f"{key}: {'; '.join(lines)}")
         self._boxes(key, regions)
 

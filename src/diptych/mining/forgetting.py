@@ -61,7 +61,7 @@ def _forget_records(layout: RunLayout, gone: set[str]) -> None:
             lines = text_of(path).splitlines(keepends=True)
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            way_out = "give its `diptych mine run` again, which leaves out what was forgotten"
+            way_out = "repeat its `diptych mine run`, which leaves out what was forgotten"
             raise DataError(f"{path} is not a file of records ({error!r}); {way_out}") from error
         if not kept:
             path.unlink()

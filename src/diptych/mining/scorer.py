@@ -192,7 +192,7 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
             try:
                 line = LabelledLine.model_validate(parse_json(text), strict=True)
             except ValueError as error:
-                raise DataError(f"{where}: {first_problem(error)}; wanted image, statement and true") from error
+                raise DataError(f"{where}: {first_problem(error)}; expected image, statement and true") from error
             if line.true is None:
                 continue
             if line.image not in bodies:

@@ -92,7 +92,7 @@ def open_data(
         return Store(data)
     if not data.exists():
         raise DataError(
-            f"nothing at {data}; wanted a store, which `diptych extract DATA --out STORE` makes, or data of a known "
+            f"nothing at {data}; expected a store, which `diptych extract DATA --out STORE` makes, or data of a known "
             f"format; {LIST_THEM}"
         )
     return read_records(data, console, None, None, seed, features is None, skip_bad)
@@ -120,7 +120,7 @@ def store_of(
         raise RecipeError(
             f"several processes do not share the extraction; do it once: diptych extract {data} --out STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
-            + ", then give --data STORE"
+            + ", then pass --data STORE"
         )
     finder = _detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:

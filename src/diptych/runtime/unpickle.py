@@ -48,7 +48,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         return value
     except PickleRefused as refused:
         raise DataError(
-            f"{where}: found a pickle that {refused}, wanted only numpy arrays, numbers, texts and plain containers; "
+            f"{where}: found a pickle that {refused}, expected only numpy arrays, numbers, texts and plain containers; "
             "nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
         ) from None
     except MemoryError:
@@ -57,7 +57,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         ) from None
     except Exception as error:  # the opcodes of a damaged pickle can raise any
         raise DataError(
-            f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), wanted one; it "
+            f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), expected one; it "
             "may be cut short: get the file again"
         ) from None
 

@@ -176,7 +176,7 @@ def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int
     if len(names := sorted(frequent[:most])) < 2:
         raise DataError(
             f"the training records have {len(names)} labels of {task}{''.join(f' ({name})' for name in names)}, and a "
-            "classifier needs two; give texts with labels, such as "
+            "classifier needs two; pass texts with labels, such as "
             f'{{"image": "a.jpg", "more": {{"{task}": [{{"text": "...", "answers": ["LABEL"]}}]}}}}'
         )
     return Answers(tuple(names), task=task)

@@ -131,7 +131,7 @@ def _read(
     except FileNotFoundError as error:
         raise DataError(f"no image at {path}; check the name, and the folder of relative names") from error
     except UnidentifiedImageError as error:
-        raise UnknownFormat(f"{path} is not an image by its content; wanted one of {', '.join(ENDINGS)}") from error
+        raise UnknownFormat(f"{path} is not an image by its content; expected one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
     except DataError:
@@ -194,7 +194,7 @@ def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> 
     if width * height > most_pixels:
         raise TooManyPixels(f"{path} is {width} x {height}, more than {most_pixels:,} pixels; make it smaller first")
     if min(width, height) < SMALLEST_SIDE:
-        raise DataError(f"{path} is {width} x {height} pixels; wanted at least {SMALLEST_SIDE} on each side")
+        raise DataError(f"{path} is {width} x {height} pixels; expected at least {SMALLEST_SIDE} on each side")
 
 
 def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) -> None:

@@ -64,4 +64,4 @@ def _labels(lines: Path) -> dict[tuple[str, str], dict[str, Any]]:
         labels = [parse_json(line) for line in text_of(lines).splitlines()]
         return {(one["image"], one["statement"]): one | {"true": one["true"]} for one in labels}
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{lines} exists and holds no labels ({error!r}); give another --out") from error
+        raise DataError(f"{lines} exists and holds no labels ({error!r}); pass another --out") from error
