@@ -193,7 +193,7 @@ def test_what_is_passed_over_is_warned_of_once_and_many_are_an_error_unless_skip
                 with pytest.raises(DataError, match=r"11 of 12 entries make no sense.*skip_bad=True"):
                     made()
             with pytest.warns(
-                UserWarning, match=f"{path.name}: passed over: entries that make no sense: {bad}"
+                UserWarning, match=f"{path.name}: skipped or corrected: entries that make no sense: {bad}"
             ) as caught:
                 data = made(skip_bad=True) if is_wrong else made()
             assert ([one.captions for one in data], len(caught)) == ([("a dog",)], 1)

@@ -118,6 +118,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("nested too deep", lines("[" * 100_000), SEEN, 1, "nested too deep"),
     ("a name twice", lines('{"image": "0.png", "image": "1.png"}'), SEEN, 1, "line 1: found the name `image` twice"),
     ("empty file", lines(), TUNED, 1, "mine.jsonl: found nothing to train on (no lines)"),
+    ("objects alone", lines({"image": "0.png", "objects": [{"kind": "dog", "box": [1, 1, 9, 9]}]}), TUNED, 1, "(no texts)"),
     ("blank lines alone", lines("", "  ", ""), SEEN, 1, "found nothing to train on"),
     ("not UTF-8", lines('{"image": "é.png"}', '{"image": "à.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at letter"),
     ("UTF-16", lines(*GOOD, encoding="utf-16"), SEEN, 1, "iconv"),

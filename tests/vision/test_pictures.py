@@ -71,6 +71,13 @@ def test_cmyk_floats_and_whole_numbers(tmp_path: Path) -> None:
     assert corner(saved(tmp_path / "g.tiff", Image.new("F", (6, 5), 200.0))) == [200, 200, 200]
     assert corner(saved(tmp_path / "nan.tiff", Image.new("F", (6, 5), float("nan")))) == [0, 0, 0]
     assert corner(saved(tmp_path / "i.tiff", Image.new("I", (6, 5), 65535))) == WHITE
+    for mode, most in (("I", 2**24), ("F", 2.0**24)):  # above 16 bits the largest value is white
+        wide = Image.new(mode, (6, 5), most // 2)
+        wide.putpixel((5, 4), most)
+        assert corner(saved(tmp_path / f"{mode}.tiff", wide)) == [128, 128, 128]
+    endless = Image.new("F", (6, 5), 0.5)
+    endless.putpixel((5, 4), float("inf"))
+    assert corner(saved(tmp_path / "inf.tiff", endless)) == [128, 128, 128]
 
 
 def test_sixteen_bit_colour_is_scaled_not_cut(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
-        warnings.warn(f"{path}: passed over: {skips}", stacklevel=4)  # the caller's line
+        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=4)  # the caller's line
 
 
 @dataclass(frozen=True)

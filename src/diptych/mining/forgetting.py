@@ -50,7 +50,7 @@ def _on(lists: Lists, row: Row) -> bool:
 
 def _remember(layout: RunLayout, lines: set[str]) -> None:
     path = layout.forgotten / FILE
-    before = set(text_of(path).splitlines()) if path.exists() else set()
+    before = set(filter(None, text_of(path).split("\n"))) if path.exists() else set()
     layout.forgotten.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(f"{line}\n" for line in sorted(before | lines)).encode())
 
@@ -58,7 +58,7 @@ def _remember(layout: RunLayout, lines: set[str]) -> None:
 def _forget_records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
         try:
-            lines = text_of(path).splitlines(keepends=True)
+            lines = [f"{line}\n" for line in text_of(path).split("\n") if line]  # splitlines() cuts at U+2028
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
             way_out = "repeat its `diptych mine run`, which leaves out what was forgotten"

@@ -187,7 +187,7 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
     pairs, labels, names = [], [], []
     for path in paths:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
-        for number, text in enumerate(text_of(path).splitlines(), start=1):
+        for number, text in enumerate(text_of(path).removesuffix("\n").split("\n"), start=1):
             where = f"{path.name}, line {number}"
             try:
                 line = LabelledLine.model_validate(parse_json(text), strict=True)

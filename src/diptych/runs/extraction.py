@@ -74,11 +74,11 @@ def read_records(
     data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True,
     skip_bad: bool = False,
 ) -> list[Record]:  # fmt: skip
-    """Read the records of a user's data, and print the number of entries passed over, with the first of them."""
+    """Read the records of a user's data, and print how many entries were skipped or corrected, with the first."""
     skips = Skips(skip_bad)
     records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
     if skips.counts:
-        tell(console, f"passed over: {skips}")
+        tell(console, f"skipped or corrected: {skips}")
     return records
 
 

@@ -148,10 +148,10 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     tagged = wanted.records(records.values(), lambda record: reader.with_known_tags(record, lines.path.name))
     filled = [record for record in tagged if any(record.words().values())]
     if not filled:
-        skips = wanted.skips
+        why = str(wanted.skips) if wanted.skips.counts else "no texts" if records else "no lines"
         raise DataError(
-            f"{lines.path.name}: found nothing to train on ({skips if skips.counts else 'no lines'}), expected lines "
-            "with captions, or with a question and answers; add some"
+            f"{lines.path.name}: found nothing to train on ({why}), expected lines with captions, or with a question "
+            "and answers; add some"
         )
     return [replace(record, split=splits.get(record.key) or record.split) for record in filled]
 

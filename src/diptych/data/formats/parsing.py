@@ -303,7 +303,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
             with suppress(OSError):  # a name too long for the file system
                 if is_there(f"{one}/{form}"):  # paths are made only where needed: sets have many names
                     if form is not name and skips is not None:
-                        skips.add("picture names matched in another Unicode form, or with / for \\ (and read)", where)
+                        skips.add("picture names in another Unicode form, or with \\ for / (found and read)", where)
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None

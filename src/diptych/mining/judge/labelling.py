@@ -61,7 +61,7 @@ def _labels(lines: Path) -> dict[tuple[str, str], dict[str, Any]]:
     if not lines.exists():
         return {}
     try:
-        labels = [parse_json(line) for line in text_of(lines).splitlines()]
+        labels = [parse_json(line) for line in text_of(lines).split("\n") if line]
         return {(one["image"], one["statement"]): one | {"true": one["true"]} for one in labels}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{lines} exists and holds no labels ({error!r}); pass another --out") from error
