@@ -259,7 +259,7 @@ def test_other_networks_are_refused():
     refused(whole | {f"{logits}.weight": torch.ones(7, 9, 1, 1)}, "7 objectness logits for 12 anchors")
     name = "backbone.res3.0.conv2.norm.running_var"
     refused({key: value for key, value in whole.items() if key != name}, f"lacks {name}")
-    refused({k: v for k, v in whole.items() if "res4" not in k}, "no whole ResNet: res2, res3, res5")
+    refused({k: v for k, v in whole.items() if "res4" not in k}, "an incomplete ResNet: res2, res3, res5")
     refused({k: v for k, v in whole.items() if "conv3.weight" not in k}, r"no bottlenecks in res2: it lacks .*conv3")
     refused({k: v for k, v in whole.items() if "cls_score" not in k}, "lacks 'classes.weight'")
     refused(butd_file(classes=1), "has no class except the background")

@@ -66,7 +66,7 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
     assert file is not None
     text = read_text(file)
     if "<!" in text:  # a definition of entities can be made to fill all memory
-        raise DataError(f"{file.name}: found a document type, expected plain XML of boxes; fetch it again")
+        raise DataError(f"{file.name}: found a DOCTYPE, expected XML of boxes without one; fetch it again")
     try:
         root = ElementTree.fromstring(text)
         width, height = (_number(root, f"size/{side}") for side in ("width", "height"))
