@@ -121,7 +121,7 @@ def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
         name = f"{low:g} or more, below {high:g}" if math.isfinite(high) else f"{low:g} or more"
         yield f"| {name} | {len(kept)} | {same} | {verdicts['seen']} | {verdicts['reversed']} |"
     yield ""
-    yield f"Of those **not seen**, {sum(unseen)} intervals contain the paper's difference, {unseen.count(False)} do not."
+    yield f"Of **not seen**, {sum(unseen)} intervals contain the paper's difference, {unseen.count(False)} do not."
 
 
 def _row(claim: Claim, kept: Mapping[str, Any]) -> str:
