@@ -28,7 +28,7 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
     dhashes = {*wanted.refused.dhashes, *(row["dhash"] for row in listed if row["dhash"] is not None)}
     hashes = {*wanted.refused.sha256, *gone, *(f"{one:016x}" for one in dhashes)}
     _remember(layout, {*wanted.hosts, *wanted.addresses, *hashes})
-    _forget_records(layout, gone)
+    forget_records(layout, gone)
     for path in layout.pictures.glob("*/*"):
         if path.stem in gone:
             path.unlink()
@@ -55,7 +55,7 @@ def _remember(layout: RunLayout, lines: set[str]) -> None:
     write_atomically(path, "".join(f"{line}\n" for line in sorted(before | lines)).encode())
 
 
-def _forget_records(layout: RunLayout, gone: set[str]) -> None:
+def forget_records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
         try:
             lines = [f"{line}\n" for line in text_of(path).split("\n") if line]  # splitlines() cuts at U+2028
