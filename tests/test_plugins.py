@@ -308,7 +308,7 @@ class Vector(MaskedLanguage):
 
 TinyObjectives.schedule = lambda self, vocabulary: together(Vector(vocabulary))
 """,
-        "tiny 0.2: Vector.loss (objective masked_language) returned a tensor of shape (3,), wanted one number",
+        "tiny 0.2: Vector.loss (objective masked_language) returned a tensor of shape (3,), expected one number",
     ),
     "states": (
         """
@@ -319,7 +319,7 @@ class Short(SYSTEMS["image-bert"].model):
 
 MODEL = Short
 """,
-        "tiny 0.2: Short.forward returned text (12, 3, 16), wanted (12, 4, 16)",
+        "tiny 0.2: Short.forward returned text (12, 3, 16), expected (12, 4, 16)",
     ),
     "values": (
         """

@@ -105,7 +105,7 @@ def test_an_output_in_ascii_shows_what_it_cannot_say(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert rb"caf\xe9, wanted the folder of a run" in done.stderr
+    assert rb"caf\xe9, expected the folder of a run" in done.stderr
 
 
 def test_a_file_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def _begun(named: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
             raise SystemExit(str(error)) from error
         if not words:
             raise SystemExit(
-                f"--init {one}: {source or 'nothing'} has no vocab.txt next to its weights; give NAME=FOLDER, in which "
+                f"--init {one}: {source or 'nothing'} has no vocab.txt next to its weights; pass NAME=FOLDER, in which "
                 "model.safetensors or pytorch_model.bin and vocab.txt lie, or NAME=ID of such a model on the hub"
             )
         yield name, (*begins, *words)

@@ -25,24 +25,25 @@ difference, and the difference between small models trained here, paired by seed
 A verdict is about the direction only: most differences that are **seen** are far larger here than in the paper.
 
 Scores are multiplied by 100, CIDEr too. Differences are points of the claim's own score: a point of CIDEr is not a
-point of accuracy. A positive difference supports the claim. `scores` lists the arm that should be higher, then the
-other; four scores where a gain is compared with another gain. In brackets: the best score without the image; for
-retrieval, chance. "–" for the paper: it has no number, or only its ICLR version has one, which was not available.
+point of accuracy. A positive difference supports the claim. The column `scores` lists the arm that should be higher,
+then the other. If a claim compares two gains, it lists four scores. In brackets is the best score without the
+image; for retrieval, chance. The paper's column has "–" if the paper gives no number, or if only its ICLR version does,
+which was not available.
 
 The arms (configurations) are networks of width 128 with 3 layers (TDEN, XGPT: more), on drawn scenes. Pre-training
 reads 10,000 pairs. Unless a row states another number, captions, expressions and retrieval train on 300 scenes,
-questions on 1,000 and VCR on 6,000. The test split has 600. Steps and all else: `experiments/claims/arms.py`,
-`uv run python -m experiments.claims --list`.
+questions on 1,000 and VCR on 6,000. The test split has 600 scenes. The other settings are in
+`experiments/claims/arms.py`; `uv run python -m experiments.claims --list` prints them.
 
 How to read it:
 
 - Three seeds show a difference only if it is 2.5 times the standard deviation of the differences by seed. Many
-  differences in the papers are less than a point; for these no verdict is possible.
+  differences in the papers are less than a point, which is too small for three seeds.
 - The intervals are over seeds, with one detector and one test set. A seed also selects the labelled scenes, and the 300
-  captions by which ImageBERT searches.
-- Arms of one seed read the same data in the same order, with equal initial weights where they have the same heads.
-- Claims share arms, so their errors are correlated. There is no correction for multiple tests. Where there is no
-  effect, about one claim in forty is **seen** by chance, and one in forty **reversed**.
+  captions that are ImageBERT's queries.
+- Arms of one seed read the same data in the same order. If they have the same heads, their initial weights are equal.
+- Claims share arms, so their errors are correlated. There is no correction for multiple tests. Without an effect, about
+  one claim in forty is **seen** by chance, and one in forty **reversed**.
 - A claim seen here is seen on drawn scenes. It neither proves nor refutes what the papers measured on photographs. One
   claim is tested on a real set (`vlp-photographs`, on Flickr8k). `--scale real` tests claims on your data, except those
   with a study of their own.
@@ -50,21 +51,25 @@ How to read it:
 The rules (`experiments/claims/arms.py`) were fixed before any of their arms was scored, with three changes since (the
 log, 2026-11-23):
 
-- XGPT's in-domain stage had as many steps as the stage before, at the same rate. The paper has 11,000 of 60,000, at a
-  tenth of the rate.
-- Eleven ImageBERT arms of one seed were scored when a second reader found two faults: the stages had the inverse of the
-  paper's proportion, and all arms had the feature of the whole image.
-- VL-BERT's questions have twice the steps of Unified VLP's: with the same number, its yes/no stayed at chance.
+- XGPT's in-domain stage first had as many steps as the stage before, at the same learning rate. In the paper it has
+  11,000 of 60,000 steps, at a tenth of the rate.
+- Two faults were found after eleven ImageBERT arms of one seed had been scored. The proportion of steps of the two
+  stages was the inverse of the paper's, and all arms had the feature of the whole image.
+- VL-BERT now trains on questions for twice the steps of Unified VLP. With the same number, its yes/no answers stayed at
+  chance.
 
-Scores from before were dropped, as were eleven arms of Unified VLP under rules that left its questions at chance (the
-log, 2026-11-22). The changes altered three verdicts. `xgpt-in-domain` and `tden-encoder-over-shared-vqa` were reversed;
-`vlbert-referring-over-vqa` was not seen, and may be seen by chance now. Studies with a page of their own have their own
-settings. Except for Flickr8k's, they were scored before. Their differences are paired by seed as well.
+The scores from before these changes were dropped. So were the scores of eleven earlier arms of Unified VLP, whose
+answers had stayed at chance (the log, 2026-11-22). The changes altered three verdicts. `xgpt-in-domain` and
+`tden-encoder-over-shared-vqa` had been **reversed**. `vlbert-referring-over-vqa` had been **not seen**, and may now be
+**seen** by chance.
+
+Studies with a page of their own have their own settings, and their differences are paired by seed as well. All but
+Flickr8k's were scored before the rules were fixed.
 
 ![Each claim's difference with its interval](claims.svg)
 
-Dots and lines are ours with their intervals, coloured by the verdict; black bars are the papers'. Arrows lie further
-out.
+Dots are our differences and lines their intervals, coloured by the verdict. Black bars are the papers' differences.
+Arrows point to values outside the plot.
 """
 ROW, LEFT, WIDTH, REACH = 16, 285, 480, 40.0  # pixels, and the points at which the plot ends
 SIZES = (0.0, 1.0, 2.0, 4.0, math.inf)  # of the papers' differences, in points: how they are summed up
@@ -105,9 +110,9 @@ def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
     told = [(claim.paper, found.get(claim.id, {})) for claim in CLAIMS if claim.paper is not None]
     ran = [(paper, one) for paper, one in told if "value" in one]
     unseen = [one["low"] <= paper <= one["high"] for paper, one in ran if one["verdict"] == "not seen"]
-    yield f"{len(told)} of these have a difference in the paper. By its size (of pure chance half would have its sign):"
+    yield f"The paper has a difference for {len(told)} of these. By its size (by chance, half have the same sign):"
     yield ""
-    yield "| it is | claims | the same sign here | seen | reversed |"
+    yield "| points in the paper | claims | the same sign here | seen | reversed |"
     yield "|---|---|---|---|---|"
     for low, high in pairwise(SIZES):
         kept = [(paper, one) for paper, one in ran if low <= abs(paper) < high]
@@ -116,7 +121,7 @@ def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
         name = f"{low:g} or more, below {high:g}" if math.isfinite(high) else f"{low:g} or more"
         yield f"| {name} | {len(kept)} | {same} | {verdicts['seen']} | {verdicts['reversed']} |"
     yield ""
-    yield f"The intervals of {sum(unseen)} not seen hold the paper's difference, those of {unseen.count(False)} do not."
+    yield f"Of **not seen**, {sum(unseen)} intervals contain the paper's difference, {unseen.count(False)} do not."
 
 
 def _row(claim: Claim, kept: Mapping[str, Any]) -> str:

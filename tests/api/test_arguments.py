@@ -29,18 +29,18 @@ def no_image_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FINETUNE: dict[str, tuple[Any, str]] = {
-    "on_log": (3, "on_log: found int '3', wanted a function of a dict"),
-    "steps": (-1, "steps: found -1, wanted a whole number from 1"),
-    "batch_size": (True, "batch_size: found True, wanted a whole number"),
-    "patience": (2.5, "patience: found float '2.5', wanted a whole number"),
-    "seed": (-1, "seed: found -1, wanted a whole number from 0"),
-    "epochs": (float("nan"), "epochs: found nan, wanted a number above 0"),
-    "lr": ("fast", "lr: found str 'fast', wanted a number above 0"),
-    "detector": (3, "detector: found int '3', wanted a folder or name"),
-    "features": ("none.h5", "features: there is nothing at none.h5, wanted a file or folder"),
-    "out": (3, "out: found int '3', wanted a folder"),
-    "settings": (3, "settings: found int '3', wanted a dict"),
-    "recipe": (3, "recipe: found int '3', wanted the name"),
+    "on_log": (3, "on_log: found int '3', expected a function of a dict"),
+    "steps": (-1, "steps: found -1, expected a whole number from 1"),
+    "batch_size": (True, "batch_size: found True, expected a whole number"),
+    "patience": (2.5, "patience: found float '2.5', expected a whole number"),
+    "seed": (-1, "seed: found -1, expected a whole number from 0"),
+    "epochs": (float("nan"), "epochs: found nan, expected a number above 0"),
+    "lr": ("fast", "lr: found str 'fast', expected a number above 0"),
+    "detector": (3, "detector: found int '3', expected a folder or name"),
+    "features": ("none.h5", "features: there is nothing at none.h5, expected a file or folder"),
+    "out": (3, "out: found int '3', expected a folder"),
+    "settings": (3, "settings: found int '3', expected a dict"),
+    "recipe": (3, "recipe: found int '3', expected the name"),
 }
 
 
@@ -56,12 +56,12 @@ def test_training_names_a_wrong_argument(name: str, world: Path) -> None:
 
 Call = Callable[[Path], object]
 CALLS: list[tuple[Call, type[Exception], str]] = [
-    (lambda _: diptych.load(None), CheckpointError, "source: found None, wanted a model folder"),  # type: ignore[arg-type]
+    (lambda _: diptych.load(None), CheckpointError, "source: found None, expected a model folder"),  # type: ignore[arg-type]
     (lambda _: diptych.load(3), CheckpointError, "source: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: there is nothing at none.h5"),
     (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
-    (lambda _: diptych.Dataset.read(None), DataError, "path: found None, wanted a store"),  # type: ignore[arg-type]
+    (lambda _: diptych.Dataset.read(None), DataError, "path: found None, expected a store"),  # type: ignore[arg-type]
     (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: there is nothing at none"),
     (lambda _: diptych.Dataset.from_coco(None, "a", split="val"), DataError, "captions: found None"),  # type: ignore[arg-type]
     (lambda world: diptych.finetune("caption", world, 3), CheckpointError, "model: found int '3'"),
@@ -92,7 +92,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_errors_speak_of_python_in_python_and_of_options_on_the_command_line(world: Path) -> None:
     with pytest.raises(RecipeError) as missing:
         diptych.finetune("caption", world)
-    assert "give model=..., or recipe='SYSTEM/small/caption'" in str(missing.value)
+    assert "pass model=..., or recipe='SYSTEM/small/caption'" in str(missing.value)
     with pytest.raises(RecipeError) as found:
         diptych.finetune("caption", world, recipe="unified-vlp/caption")
     assert 'settings={"init": "FILE", "data.vocabulary": "vocab.txt"}; or pass a model (`model`)' in str(found.value)
@@ -106,7 +106,7 @@ def test_errors_speak_of_python_in_python_and_of_options_on_the_command_line(wor
 def test_commands_in_an_error_stay_commands() -> None:
     with pytest.raises(DataError) as error, python_errors():
         raise DataError(
-            "none: run diptych extract DATA --out STORE, or give --split-seed; see `diptych x --a b`", key="k"
+            "none: run diptych extract DATA --out STORE, or pass --split-seed; see `diptych x --a b`", key="k"
         )
-    said = "none: run diptych extract DATA --out STORE, or give `split_seed`; see `diptych x --a b` (record k)"
+    said = "none: run diptych extract DATA --out STORE, or pass `split_seed`; see `diptych x --a b` (record k)"
     assert (str(error.value), error.value.key) == (said, "k")

@@ -103,11 +103,11 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"caption": None}, r"row 1 .* has no words: found image, caption, split, wanted a caption"),
+        ({"caption": None}, r"row 1 .* has no words: found image, caption, split, expected a caption"),
         ({"caption": float("nan")}, "row 1 .* has no words"),
         ({"question": "what is it"}, "row 1 .* has a question and no answer"),
         ({"image": "missing.png"}, "row 1: found no image missing.png"),
-        ({"image": 7}, "row 1: found builtins.int; wanted a path"),
+        ({"image": 7}, "row 1: found builtins.int; expected a path"),
         ({"image": b"no image"}, "row 1: the content is not an image"),
         ({"image": "images/0.png", "split": "val"}, "found the splits train and val"),
     ],
@@ -125,9 +125,9 @@ def test_a_faulty_row_is_refused_by_number(
 def test_what_is_no_rows_is_refused(images: list[Path]) -> None:
     for wrong, error in (
         ([], "found no rows"),
-        ("a.png", "found str, wanted rows"),
+        ("a.png", "found str, expected a list of dicts"),
         ([1], "row 0 is of type int"),
-        ({"image": ["a.png"], "caption": ["a"]}, "found a mapping with image, caption, wanted a list of dicts"),
+        ({"image": ["a.png"], "caption": ["a"]}, "found a mapping with image, caption, expected a list of dicts"),
     ):
         with pytest.raises(DataError, match=error):
             Dataset.from_rows(wrong)
@@ -159,7 +159,7 @@ def test_images_of_coco_are_found_in_the_folder_of_the_files_name(images: list[P
         file.write_text(json.dumps(content))
         assert Dataset.read(file)[0].image.size == (12, 8)
     (tmp_path / "val2017").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"found no image .*/0.png, wanted one; fetch it, or name its folder \(--im"):
+    with pytest.raises(DataError, match=r"found no image .*/0.png, expected one; fetch it, or name its folder \(--im"):
         Dataset.read(tmp_path / "captions_val2017.json")
 
 
@@ -193,7 +193,7 @@ def test_what_is_passed_over_is_warned_of_once_and_many_are_an_error_unless_skip
                 with pytest.raises(DataError, match=r"11 of 12 entries make no sense.*skip_bad=True"):
                     made()
             with pytest.warns(
-                UserWarning, match=f"{path.name}: passed over: entries that make no sense: {bad}"
+                UserWarning, match=f"{path.name}: skipped or corrected: entries that make no sense: {bad}"
             ) as caught:
                 data = made(skip_bad=True) if is_wrong else made()
             assert ([one.captions for one in data], len(caught)) == ([("a dog",)], 1)

@@ -94,7 +94,7 @@ def test_epochs_are_counted_on_the_records(pretrained: Run, world: Path) -> None
         run = finetune("caption", data, pretrained.folder, epochs=0.5, batch_size=8, out="run")
         assert run.recipe.training.steps == -(-(captions // 8) // 2)
     for wrong in ({"epochs": 0}, {"epochs": 1, "steps": 4}):
-        with pytest.raises(RecipeError, match="wanted a number above 0, and not together with steps"):
+        with pytest.raises(RecipeError, match="expected a number above 0, and not together with steps"):
             finetune("caption", data, pretrained.folder, **wrong)
 
 
@@ -234,7 +234,7 @@ def test_a_recipe_lasts_by_epochs_and_validates_on_the_whole_split(world: Path, 
 def test_what_a_call_lacks_is_named(world: Path, pretrained: Run) -> None:
     with pytest.raises(RecipeError, match="no model is fine-tuned for a task 'captions'; did you mean caption"):
         finetune("captions", world, pretrained.folder)
-    with pytest.raises(RecipeError, match=r"no model to start from; give model=\.\.\., or recipe='SYSTEM"):
+    with pytest.raises(RecipeError, match=r"no model to start from; pass model=\.\.\., or recipe='SYSTEM"):
         finetune("caption", world)
     with pytest.raises(RecipeError, match="regions need to be found first"):
         finetune("caption", world, recipe=CAPTION)
@@ -313,5 +313,5 @@ def test_words_and_images_unlike_the_first_model_s_are_named(capsys: pytest.Capt
 
 def test_rows_that_are_no_data_set_yet_are_refused_with_the_way_out() -> None:
     rows: Any = [{"image": "a.png", "caption": "a kite"}]
-    with pytest.raises(DataError, match=r"found list, wanted a path, store or Dataset: Dataset\.from_rows\(data\)"):
+    with pytest.raises(DataError, match=r"found list, expected a path, store or Dataset: Dataset\.from_rows\(data\)"):
         finetune("caption", rows, "sample")

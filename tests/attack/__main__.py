@@ -177,9 +177,9 @@ def main() -> None:
     kept = RESULTS / f"{NAME}.json"
     figures: dict[str, Any] = json.loads(kept.read_text())["figures"] if given.keep and kept.exists() else {}
     if given.rounds is None and given.seconds == math.inf:
-        raise SystemExit("give --seconds or --rounds")
+        raise SystemExit("pass --seconds or --rounds")
     if given.begin and given.keep:
-        raise SystemExit("--from makes single attempts again, --keep counts them all from the first: give one of them")
+        raise SystemExit("--from makes single attempts again, --keep counts them all from the first: pass one of them")
     left_out = given.without.split("|")
 
     def asked(name: str) -> bool:

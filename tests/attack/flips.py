@@ -1,4 +1,4 @@
-"""Flipped bits: in any file that a verb left. What reads it must refuse it with a sentence, or give what it gave."""
+"""Flipped bits: in any file that a verb left. What reads it must refuse it with a sentence, or pass what it gave."""
 
 from __future__ import annotations
 

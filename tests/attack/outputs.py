@@ -190,7 +190,7 @@ def changed(case: Case, place: Path) -> Broken | None:
         different = sorted(set(before.items()) ^ set(after.items()))
         return Broken(str(case), str(case), f"{case}: changed {different[:4]}")
     own = isinstance(output, OutFolder) and output.kind == OWN.get(case.victim, "")
-    if not (own or isinstance(error, OutputError) or "is a folder; give" in str(error)):
+    if not (own or isinstance(error, OutputError) or "is a folder; pass" in str(error)):
         return Broken(str(case), str(case), f"{case}: was not refused as an output: {error!r}")
     return None
 

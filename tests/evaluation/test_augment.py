@@ -153,7 +153,7 @@ def test_a_stop_changes_no_caption(
 
 
 def test_what_cannot_be_augmented(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="is the store itself; give another folder"):
+    with pytest.raises(RecipeError, match="is the store itself; pass another folder"):
         augment(captioner, world, world.folder, 2, DRAWN, "train", 0)
     with pytest.raises(DataError, match=r"no records in split 'web'.*--split"):
         augment(captioner, world, tmp_path / "out", 2, DRAWN, "web", 0)
@@ -172,7 +172,7 @@ def test_lines_that_say_what_a_model_wrote(tmp_path: Path) -> None:
     assert read.generated == (GeneratedCaption("a cat", "xgpt/0", -2.0),)
     line["captions"] = ["a dog"]
     path.write_text(json.dumps(line))
-    with pytest.raises(DataError, match="found `a cat`, wanted one of the line's captions"):
+    with pytest.raises(DataError, match="found `a cat`, expected one of the line's captions"):
         jsonl.read(Wanted(split="train"), Source(path))
 
 

@@ -221,7 +221,7 @@ def test_arms_at_the_papers_scale_begin_from_what_was_given(
     words = {open_model(path).tokens.vocabulary.size for path in (tmp_path / "out").glob("*/model")}
     assert words == {len((bert / "vocab.txt").read_text().split())}
     (bert / "vocab.txt").unlink()
-    with pytest.raises(SystemExit, match=r"has no vocab.txt next to its weights; give NAME=FOLDER"):
+    with pytest.raises(SystemExit, match=r"has no vocab.txt next to its weights; pass NAME=FOLDER"):
         main()
 
 

@@ -17,9 +17,9 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # named at once, submit files, a service searched (250, P), NanoDet out of an npm package, `--set least=`, `--images`
 # (412, Z), one process a GPU, compressed data named, stages of mining (90), a judge (96), pools that end (9),
 # messages in full sentences, which take more lines of text and no more code (135, X), ids that count once, tables by
-# tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN, widths
-# of features (16).
-MOST_LINES = 41_800
+# tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN, widths of features
+# (16), labels that differ in case or accents alone, lines cut at line feeds alone (19, Y).
+MOST_LINES = 41_819
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

@@ -1,4 +1,4 @@
-"""The commands of docs/your-own-data.md, in their order, on a few small pictures."""
+"""The commands of docs/your-own-data.md, then those of its reference, in their order, on a few small pictures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from diptych.data.store.store import Store, iterate
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import Result, drawn_pictures, tiny
 
-PAGE = (REPOSITORY / "docs" / "your-own-data.md").read_text()
+PAGES = ("your-own-data.md", "own-data-reference.md")
+PAGE = "\n".join((REPOSITORY / "docs" / name).read_text() for name in PAGES)
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", PAGE, re.MULTILINE)]
 SIZES = {"model.max_regions": 8, "model.positions": 40, "data.max_words": 16}
 
@@ -154,7 +155,7 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
     given(begun / "features" / "003.npz", features=np.ones((5, 7), np.float32))
     result = run("extract", "mine.jsonl", "--out", "store", "--detector", "given", "--features", "features")
     assert (result.code, "29 extracted, 1 failed" in result.out) == (0, True)
-    assert "003.npz: found `features` (5, 7), wanted (5, 12)" in result.error
+    assert "003.npz: found `features` (5, 7), expected (5, 12)" in result.error
     regions = Store(begun / "store").record(0).regions
     assert regions is not None
     assert regions.scores.tolist() == sorted(regions.scores.tolist(), reverse=True)
@@ -163,7 +164,7 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
                *tiny(**SIZES, **{"data.split": "train", "training.steps": 1}))  # fmt: skip
     assert result.code == 0, result.error
     result = run("caption", "photos/000.jpg", "--model", "given")
-    assert (result.code, "give a file or folder of them: --features PATH" in " ".join(result.error.split())) == (
+    assert (result.code, "pass a file or folder of them: --features PATH" in " ".join(result.error.split())) == (
         1,
         True,
     )
@@ -172,7 +173,7 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
         "caption", "photos/001.jpg", "photos/002.jpg", "photos/003.jpg", "--model", "given", "--features", "features"
     )
     assert [line.split(":")[0] for line in result.out.splitlines()] == ["photos/001.jpg"]
-    assert "wanted (5, 12)" in result.error
+    assert "expected (5, 12)" in result.error
     assert "found no" in result.error
     result = run("finetune", "caption", "--data", "mine.jsonl", "--model", "given", "--out", "tuned")
     assert (result.code, "pass them: --features PATH" in result.error) == (1, True)

@@ -1,4 +1,4 @@
-"""The commands of docs/photographs.md, in their order, on a few small pictures and untrained networks."""
+"""The commands of docs/photographs.md, then of its reference, in order, on small pictures and untrained networks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
 from tests.serving.test_server import Process
 from tests.tfjs_files import small_package
 
-PAGE = (REPOSITORY / "docs" / "photographs.md").read_text()
+PAGES = ("photographs.md", "photographs-reference.md")
+PAGE = "\n".join((REPOSITORY / "docs" / name).read_text() for name in PAGES)
 COMMANDS = [shlex.split(line) for line in re.findall(r"^    ((?:diptych|python) .*)$", PAGE, re.MULTILINE)]
 STEPS = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "training.batch": 8,
          "data.validation_records": 2}  # fmt: skip

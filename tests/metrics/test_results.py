@@ -36,15 +36,15 @@ def test_answers(tmp_path) -> None:
         (b'[{"image_id": 1, "caption": "caf\xe9"}]', "not UTF-8 .byte 32."),
         ("[" * 100_000, "not JSON that can be read"),
         ('[{"image_id": 1, "image_id": 2, "caption": "a"}]', "one entry has 'image_id' twice"),
-        ("{}", "wanted a list of entries, found dict"),
-        ("7", "wanted a list of entries, found int 7"),
-        ("null", "wanted a list of entries, found NoneType"),
-        ("[1]", "entry 0: wanted an object with 'image_id', found int 1"),
-        ('[{"caption": "a"}]', "entry 0: wanted a whole number or text under 'image_id', found NoneType"),
+        ("{}", "expected a list of entries, found dict"),
+        ("7", "expected a list of entries, found int 7"),
+        ("null", "expected a list of entries, found NoneType"),
+        ("[1]", "entry 0: expected an object with 'image_id', found int 1"),
+        ('[{"caption": "a"}]', "entry 0: expected a whole number or text under 'image_id', found NoneType"),
         ('[{"image_id": true, "caption": "a"}]', "found bool True"),
         ('[{"image_id": 1.0, "caption": "a"}]', "found float 1.0"),
-        ('[{"image_id": 1}]', r"wanted text under 'caption', found NoneType None \(record 1\)"),
-        ('[{"image_id": 1, "caption": ["a"]}]', r"wanted text under 'caption', found list"),
+        ('[{"image_id": 1}]', r"expected text under 'caption', found NoneType None \(record 1\)"),
+        ('[{"image_id": 1, "caption": ["a"]}]', r"expected text under 'caption', found list"),
         (f"[{ONE[1:-1]}, {ONE[1:-1]}]", r"predicted twice; keep one entry for each id \(record 1\)"),
         ('[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]', "predicted twice"),
         ("[]", "none of 0 ids is one of the 2 expected"),
@@ -77,13 +77,13 @@ def test_references(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "wanted COCO's form"),
+        ("[]", "expected COCO's form"),
         ('{"annotations": []}', "no reference captions"),
         (
             '{"images": [{"id": 3}], "annotations": [{"image_id": 1, "caption": "a"}]}',
             r"no reference caption.*record 3",
         ),
-        ('{"images": [], "annotations": 3}', "wanted a list of entries, found int 3"),
+        ('{"images": [], "annotations": 3}', "expected a list of entries, found int 3"),
     ],
 )
 def test_references_that_are_refused(tmp_path, content, message) -> None:

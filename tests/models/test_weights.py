@@ -63,9 +63,9 @@ def test_a_file_cut_short_is_named(tmp_path, kind, share):
 
 
 def test_what_is_no_file_of_weights_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"none\.bin is missing; wanted a file of weights"):
+    with pytest.raises(CheckpointError, match=r"none\.bin is missing; expected a file of weights"):
         read_weights(tmp_path / "none.bin")
-    with pytest.raises(CheckpointError, match="is a folder; wanted a file of weights"):
+    with pytest.raises(CheckpointError, match="is a folder; expected a file of weights"):
         read_weights(tmp_path)
     (tmp_path / "empty.bin").touch()
     with pytest.raises(CheckpointError, match=r"empty\.bin is empty"):
@@ -74,7 +74,7 @@ def test_what_is_no_file_of_weights_is_named(tmp_path):
     with pytest.raises(CheckpointError, match="not a file of weights, or is damaged"):
         read_weights(tmp_path / "notes.bin")
     torch.save([1, 2], tmp_path / "list.bin")
-    with pytest.raises(CheckpointError, match="holds no tensors; wanted a state dict"):
+    with pytest.raises(CheckpointError, match="holds no tensors; expected a state dict"):
         read_weights(tmp_path / "list.bin")
 
 
@@ -97,7 +97,7 @@ def test_every_key_is_accounted_for():
 
 def test_weights_of_another_model_are_refused():
     model = nn.Linear(4, 2)
-    with pytest.raises(CheckpointError, match="weight is 2x3, wanted 2x4; build the model with the sizes of the file"):
+    with pytest.raises(CheckpointError, match="is 2x3, expected 2x4; build the model with the sizes of the file"):
         load_into(model, TENSORS)
     with pytest.raises(CheckpointError, match="lacks 1 of the model's 2 tensors, such as weight"):
         load_into(model, {"bias": torch.ones(2)}, complete=True)

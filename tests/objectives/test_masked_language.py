@@ -92,7 +92,7 @@ class Fixed:
 
 
 def three_samples():
-    """Losses by hand: the score of the wanted word is a, all 19 others 0, so its cost is log(e^a + 19) - a."""
+    """Losses by hand: the score of the expected word is a, all 19 others 0, so its cost is log(e^a + 19) - a."""
     samples = [text_of(2), text_of(2), text_of(2)]
     labels = [[5, IGNORE, V.sep], [IGNORE, 6, IGNORE], [5, 6, V.sep]]
     batch = collate([replace(s, text_labels=torch.tensor(row)) for s, row in zip(samples, labels, strict=True)])

@@ -130,7 +130,7 @@ def test_region_contrast_by_hand():
 
 
 def test_answers_are_scored_softly():
-    """Scores x, wanted s: cost is log(1 + e^x) - s x, summed over answers, a mean over questions."""
+    """Scores x, expected s: cost is log(1 + e^x) - s x, summed over answers, a mean over questions."""
     model, objective = toy.model("answer"), AnswerQuestion(V)
     samples = [
         replace(toy.sample(0), truth={"answer_scores": {2: 1.0, 5: 0.3}}),
@@ -196,7 +196,7 @@ def test_what_overlaps_a_chosen_region_is_hidden_too():
 
 
 def test_the_divergence_by_hand():
-    """KL is cross-entropy less the entropy of what is wanted: 0 where it is met."""
+    """KL is cross-entropy less the entropy of what is expected: 0 where it is met."""
     model, regions = toy.model("region_class"), _three_regions()
     model.heads["region_class"] = torch.nn.Identity()
     batch = collate([_with(regions.hide(torch.tensor([True, False, False])))])

@@ -106,31 +106,34 @@ class Contrast:
 
 # A row of the page -> the ways to choose it.
 ROWS: dict[str, list[Chosen | Contrast]] = {
-    "hidden words, all read (MLM)": [
+    "masked words, from all other words (MLM)": [
         Chosen("image-bert", ("words=1",)),
         Chosen("unified-vlp", ("words=masked", "seq2seq=0")),
     ],
-    "hidden words, only the past read (seq2seq)": [Chosen("unified-vlp", ("words=masked",))],
+    "masked words, from the words before (seq2seq)": [Chosen("unified-vlp", ("words=masked",))],
     "all words, by queries (ours)": [Chosen("unified-vlp", ("words=queries",))],
     "all words, by a decoder (IC)": [Chosen("xgpt", ("captions=1",))],
-    "all words, by a decoder apart (MSG)": [Chosen("tden", ("writing=true",))],
-    "hidden fragment (IMLM)": [Chosen("xgpt", ("fragments=1",))],
-    "damaged sentence (IDA)": [Chosen("xgpt", ("denoising=1", "grounded=false"))],
-    "damaged sentence, read as regions (IDA)": [Chosen("xgpt", ("denoising=1",))],
-    "hidden regions' classes (MOC, MVRC)": [
+    "all words, by a second decoder (MSG)": [Chosen("tden", ("writing=true",))],
+    "masked fragment (IMLM)": [Chosen("xgpt", ("fragments=1",))],
+    "corrupted sentence (IDA)": [Chosen("xgpt", ("denoising=1", "grounded=false"))],
+    "corrupted sentence, with its words as regions (IDA)": [Chosen("xgpt", ("denoising=1",))],
+    "classes of masked regions (MOC, MVRC)": [
         Chosen("image-bert", ("region_classes=1", "region_rate=0.5")),
         Chosen("vl-bert", ("region_classes=1", "region_labels=soft", "region_rate=0.5")),
         Chosen("tden", ("regions=true", "region_rate=0.5")),
     ],
-    "seen regions' classes, from pixels (VL-BERT's code)": [FromPixels("vl-bert", ("seen_classes=1",))],
-    "hidden regions' features (MRFR)": [Chosen("image-bert", ("region_features=1", "region_rate=0.5"))],
-    "hidden regions against the others (contrast)": [Contrast()],
+    "classes of visible regions, from pixels (VL-BERT's code)": [FromPixels("vl-bert", ("seen_classes=1",))],
+    "features of masked regions (MRFR)": [Chosen("image-bert", ("region_features=1", "region_rate=0.5"))],
+    "masked regions, against other regions (contrast)": [Contrast()],
     "regions from the text (TIFG)": [Chosen("xgpt", ("regions=1",))],
-    "right or wrong pair (ITM, relation)": [Chosen("image-bert", ("matching=1",)), Chosen("vl-bert", ("relation=1",))],
-    "right pair of vectors (ISM)": [Chosen("tden", ("matching=paper",))],
-    "hidden words of text alone": [Chosen("vl-bert", ("text_alone=1",)), Chosen("xgpt", ("text_words=1",))],
-    "hidden fragment of text alone (MASS)": [Chosen("xgpt", ("text_fragments=1",))],
-    "two passes, the second over guesses": [
+    "match of image and text (ITM, relation)": [
+        Chosen("image-bert", ("matching=1",)),
+        Chosen("vl-bert", ("relation=1",)),
+    ],
+    "match of their two vectors (ISM)": [Chosen("tden", ("matching=paper",))],
+    "masked words of texts without images": [Chosen("vl-bert", ("text_alone=1",)), Chosen("xgpt", ("text_words=1",))],
+    "masked fragment of texts without images (MASS)": [Chosen("xgpt", ("text_fragments=1",))],
+    "two passes, the second over the first's predictions": [
         Chosen("tden", ("words=true", "writing=true", f"two_pass={scheme}")) for scheme in "ABC"
     ],
 }
@@ -139,7 +142,7 @@ CELLS = [(row, way, system) for row, ways in ROWS.items() for way in ways for sy
 
 def samples_for(row: str, system: str) -> list[Sample]:
     """Eight pictures whose captions only they tell; or eight sentences."""
-    if "text alone" in row:
+    if "texts without images" in row:
         end = TOKENS.vocabulary.sep
         return [Sample(t, t, None, torch.tensor([*TOKENS.encode(t), end])) for t in (*ANSWERS, *REASONS)]
     samples = case_of(f"{system}/small/pretrain").samples

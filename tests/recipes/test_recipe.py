@@ -43,7 +43,7 @@ def test_a_dotted_key_is_set() -> None:
         ("optimizer.lrr=1", "no key 'lrr' in optimizer; did you mean lr"),
         ("optimiser.lr=1", "no section 'optimiser'; did you mean optimizer"),
         ("lr=1", "no key 'lr' in the recipe"),
-        ("optimizer.lr", "wanted KEY=VALUE"),
+        ("optimizer.lr", "expected KEY=VALUE"),
         ("optimizer=3", "that is a section; set one of its keys: betas"),
         ("optimizer.lr=fast", r"optimizer.lr: .*valid number.*found 'fast'"),
         ("optimizer.lr=-1", r"optimizer.lr: .*greater than 0, found -1"),
@@ -51,11 +51,11 @@ def test_a_dotted_key_is_set() -> None:
         ("model.width=130", "width 130 is not divisible by 4 heads"),
         ("training.steps=0", "training.steps"),
         ("training.threads=100000000", r"training.threads: .*less than or equal to 1024, found 100000000"),
-        ("optimizer.lr_multipliers=0.1", r"wanted optimizer.lr_multipliers.PREFIX=NUMBER, or all as JSON"),
+        ("optimizer.lr_multipliers=0.1", r"expected optimizer.lr_multipliers.PREFIX=NUMBER, or JSON"),
         ("optimizer.lr_multipliers.text=much", r"optimizer.lr_multipliers.text: .*valid number.*found 'much'"),
         ("objectives.seq2seq=1.5", "objectives.seq2seq"),
         ("optimizer.lr.x=1", "no section 'optimizer.lr'"),
-        ("objectives=imagebert", "wanted a system, to learn by its objectives; did you mean image-bert"),
+        ("objectives=imagebert", "expected a system, to learn by its objectives; did you mean image-bert"),
     ],
 )
 def test_what_cannot_be_set_is_refused_with_the_way_out(assignment: str, wanted: str) -> None:
@@ -198,8 +198,8 @@ def test_a_change_keeps_all_else_and_the_original() -> None:
 @pytest.mark.parametrize(
     ("assignment", "wanted"),
     [
-        ("objectives=uniter", "wanted a system, to learn by its objectives; .*unified-vlp"),
-        ("objectives.kind=uniter", "wanted a system"),
+        ("objectives=uniter", "expected a system, to learn by its objectives; .*unified-vlp"),
+        ("objectives.kind=uniter", "expected a system"),
         ("system=uniter", "no system 'uniter'; .*unified-vlp"),
         ("system=tedn", "no system 'tedn'; did you mean tden"),
         ("task=vq", "task: no task 'vq'; did you mean vqa"),

@@ -82,7 +82,7 @@ def test_what_is_assumed_is_told_and_can_be_set(tmp_path: Path) -> None:
     detector, notes = opened(detectron(tmp_path), "samples=0", "overlaps=[0.4]")
     assert not any("assumed: samples" in note for note in notes)
     assert (detector.settings.overlaps, detector.settings.shorter) == ((0.4,), 96)
-    with pytest.raises(RecipeError, match="wanted KEY=VALUE, such as cells=14"):
+    with pytest.raises(RecipeError, match="expected KEY=VALUE, such as cells=14"):
         opened(detectron(tmp_path), "samples")
     old = write_detectron(tmp_path / "old.pkl", detectron_blobs(), CFG.replace("BBOX_REG_WEIGHTS", "OTHER"))
     assert any("delta_weights=[1.0, 1.0, 1.0, 1.0]" in note for note in opened(old)[1])
@@ -97,7 +97,7 @@ def test_anchors_of_the_file_come_first(tmp_path: Path) -> None:
     assert torch.equal(detector.pipeline.network.anchors, anchors)
     assert any("the file's own differ from the usual ones" in note for note in notes)
     torch.save(butd_file("hf") | {name: anchors[:3]}, tmp_path / "few.bin")
-    with pytest.raises(CheckpointError, match=r"is \(3, 4\), wanted \(12, 4\)"):
+    with pytest.raises(CheckpointError, match=r"is \(3, 4\), expected \(12, 4\)"):
         opened(tmp_path / "few.bin")
 
 
@@ -130,7 +130,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
             keep_detector(str(path), tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
-    refused(tmp_path / "none.pkl", r"none.pkl is missing; wanted a detector's official file \(.pkl, ")
+    refused(tmp_path / "none.pkl", r"none.pkl is missing; expected a detector's official .pkl, ")
     (tmp_path / "page.pth").write_text("<html>no such file</html>")
     refused(tmp_path / "page.pth", r"page.pth is not a file of weights, .*\(it begins with b'<html>no such fi'\)")
     (tmp_path / "list.pkl").write_bytes(pickle.dumps([1, 2]))
@@ -149,7 +149,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("hub:user/name", "hub:user/name@main", f"hub:name@{COMMIT}"):
-        with pytest.raises(RecipeError, match="names no fixed version; wanted hub:USER/NAME@COMMIT"):
+        with pytest.raises(RecipeError, match="names no fixed version; expected hub:USER/NAME@COMMIT"):
             fetched(name)
     asked: list[tuple[str, str, str]] = []
 

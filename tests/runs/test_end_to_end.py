@@ -143,7 +143,7 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
         ("smaller.pth", "another ResNet than model.network \\(backbone.layer2.1"),
         ("other.safetensors", "holds no ResNet: .*diptych storybook detector"),
         ("store", "is not a detector's folder: it has no detector.json"),
-        ("none.pth", "missing; wanted a file of weights"),
+        ("none.pth", "missing; expected a file of weights"),
     ):
         recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, f"network_init={tmp_path / source}"])
         with pytest.raises(CheckpointError, match=told):

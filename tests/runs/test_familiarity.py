@@ -55,7 +55,7 @@ def test_it_is_kept_to_the_bit_and_a_damaged_file_is_refused(known: Familiarity,
     again = Familiarity.load(tmp_path, 16)
     assert torch.equal(again.centres, known.centres)
     assert again.least == pytest.approx(known.least, rel=1e-6)
-    with pytest.raises(CheckpointError, match=r"has centres \(256, 16\), wanted \(N, 17\); copy"):
+    with pytest.raises(CheckpointError, match=r"has centres \(256, 16\), expected \(N, 17\); copy"):
         Familiarity.load(tmp_path, 17)
     (tmp_path / FILE).write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match=r"is damaged .*; copy the model folder again"):

@@ -103,7 +103,7 @@ def test_a_folder_of_before_is_said_to_be_one(folder: Path) -> None:
 def test_scores_of_the_best_validation_go_with_the_weights(folder: Path, values: str) -> None:
     assert open_model(folder).validation == {"CIDEr": 61.9}
     written(folder, "validation.json", values)
-    with pytest.raises(CheckpointError, match=r"validation.json is damaged \(wanted a number for each score\)"):
+    with pytest.raises(CheckpointError, match=r"validation.json is damaged \(expected a number for each score\)"):
         open_model(folder)
 
 

@@ -133,13 +133,13 @@ def test_the_page_says_in_what_runs_differ(tmp_path: Path) -> None:
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no metrics\.jsonl in .*empty, wanted the folder of a run"):
+    with pytest.raises(DataError, match=r"no metrics\.jsonl in .*empty, expected the folder of a run"):
         write_plot([tmp_path / "empty"], tmp_path / "plot.html", 20)
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "metrics.jsonl").write_text("")
     with pytest.raises(DataError, match=r"begun: metrics\.jsonl has no logged step; wait"):
         write_plot([tmp_path / "begun"], tmp_path / "plot.html", 20)
-    with pytest.raises(RecipeError, match=r"plot\.png: wanted a name ending in \.html, \.svg or \.csv"):
+    with pytest.raises(RecipeError, match=r"plot\.png: expected a name ending in \.html, \.svg or \.csv"):
         write_plot([tmp_path / "begun"], tmp_path / "plot.png", 20)
     assert not list(tmp_path.glob("plot.*"))
 

@@ -54,7 +54,7 @@ def test_a_service_without_a_verb_is_named_with_those_that_it_has(
 ) -> None:
     assert run_verb([*words, "--server", url], debug=False) == 1
     assert f"a service has no {words[0]}, and {url} answers caption, " in (said := capsys.readouterr().err)
-    assert "search; give --model, not --server" in said
+    assert "search; pass --model, not --server" in said
 
 
 @pytest.mark.parametrize(

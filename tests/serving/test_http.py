@@ -250,13 +250,13 @@ def test_json_of_many_items_costs_little(local: Local, body: bytes) -> None:
 def test_an_object_of_many_keys_is_not_validated(local: Local) -> None:
     body = b"{" + b",".join(b'"%d": 1' % number for number in range(9000)) + b"}"
     answer = local.post("/v1/ask", content=body, headers={"content-type": "application/json"})
-    assert problem(answer)["detail"] == "the JSON has 9,000 fields; wanted at most 64"
+    assert problem(answer)["detail"] == "the JSON has 9,000 fields; expected at most 64"
 
 
 def test_another_content_type_is_named(local: Local) -> None:
     answer = local.post("/v1/ask", content=b"x", headers={"content-type": "text/plain"})
     assert problem(answer)["status"] == 415
-    assert problem(answer)["detail"].startswith("found content type 'text/plain'; wanted multipart/form-data")
+    assert problem(answer)["detail"].startswith("found content type 'text/plain'; expected multipart/form-data")
 
 
 def test_images_of_the_gallery_are_decoded_by_processes(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

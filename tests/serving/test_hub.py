@@ -101,7 +101,7 @@ def test_a_revision_is_loaded_by_its_tag(model: Predictor, stub: Hub, tmp_path: 
 def test_verbs_open_the_revision_that_is_named(model: Predictor, stub: Hub, tmp_path: Path, words: str) -> None:
     push(model)
     (tmp_path / "a.png").write_bytes(picture())
-    with pytest.raises(CheckpointError, match=r"^me/kites on the hub has no such revision; give one of .*/commits"):
+    with pytest.raises(CheckpointError, match=r"^me/kites on the hub has no such revision; pass one of .*/commits"):
         app([*words.replace("OUT", str(tmp_path)).split(), "--revision", "v9"], standalone_mode=False)
 
 
@@ -180,7 +180,7 @@ def test_a_damaged_folder_is_not_pushed(stub: Hub, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["kites", "me/", "me/a b", "../kites", "me/kites/more"])
 def test_a_name_that_cannot_be(model: Predictor, name: str) -> None:
-    with pytest.raises(RecipeError, match="is not a name on the hub; wanted user/name"):
+    with pytest.raises(RecipeError, match="is not a name on the hub; expected user/name"):
         app(["push", str(model.folder.folder), name], standalone_mode=False)
 
 
@@ -194,7 +194,7 @@ def test_a_dry_run_writes_what_would_be_pushed(model: Predictor, stub: Hub, tmp_
     push(model, "--dry-run", "--out", tmp_path / "kites")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(RecipeError, match=r"mine is not empty .*, wanted a folder that Diptych wrote as card"):
+    with pytest.raises(RecipeError, match=r"mine is not empty .*, expected a folder that Diptych wrote as card"):
         push(model, "--dry-run", "--out", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").exists()
 

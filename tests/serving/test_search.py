@@ -183,7 +183,7 @@ def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, detect
     found = {told["caption"]: set(told["first"]) for told in said if told["asks"] == "pictures"}
     assert found == {text: {seen[n].key for n in row} for text, row in zip(texts, of_captions, strict=True)}
     assert any("through a shortlist of 2 a query" in note for note in scores.notes)
-    with pytest.raises(RecipeError, match="give both"):
+    with pytest.raises(RecipeError, match="pass both"):
         retrieve(pairs, store, "test", Extent(by=towers))
 
 
@@ -242,7 +242,7 @@ def test_folds_are_galleries_of_their_own(tmp_path, captioned, detector):
     assert any("in 2 galleries" in note for note in scores.notes)
     with pytest.raises(RecipeError, match="leave out --queries and --shortlist"):
         retrieve(pairs, store, "test", Extent(folds=2, queries=1))
-    with pytest.raises(RecipeError, match="the gallery has 5 pictures; give fewer folds"):
+    with pytest.raises(RecipeError, match="the gallery has 5 pictures; pass fewer folds"):
         retrieve(pairs, store, "test", Extent(folds=6))
 
 
@@ -252,9 +252,9 @@ def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, detector):
         opened(tmp_path, detector, "tden", "similarity"),
         tmp_path / "cache",
     )
-    with pytest.raises(ServingError, match="give both --shortlist N and --shortlist-by MODEL"):
+    with pytest.raises(ServingError, match="pass both --shortlist N and --shortlist-by MODEL"):
         pairs.search("a kite", photos, cache, shortlist=2)
-    with pytest.raises(ServingError, match=r"cannot pick a shortlist: wanted a two-tower model"):
+    with pytest.raises(ServingError, match=r"cannot pick a shortlist: expected a two-tower model"):
         pairs.search("a kite", photos, cache, shortlist=2, by=pairs)
     with pytest.raises(ServingError, match=r"a query costs it one pass.*leave out --shortlist"):
         towers.search("a kite", photos, cache, shortlist=2, by=towers)
@@ -288,7 +288,7 @@ def test_the_default_cache_is_one_for_each_folder_and_each_way_of_seeing(tmp_pat
 def test_bad_galleries_are_refused(tmp_path, photos, detector):
     predictor = opened(tmp_path, detector)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"an empty gallery: no images in .*wanted files ending in"):
+    with pytest.raises(DataError, match=r"an empty gallery: no images in .*expected files ending in"):
         predictor.search("a kite", tmp_path / "empty", tmp_path / "c1")
     with pytest.raises(DataError, match=r"no folder .*--images DIR"):
         predictor.search("a kite", tmp_path / "nowhere", tmp_path / "c1")

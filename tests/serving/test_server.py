@@ -241,7 +241,7 @@ def test_a_port_that_is_taken_is_told(model):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ServingError, match=rf"cannot listen on 127.0.0.1:{port}: .*; give a free --port"):
+        with pytest.raises(ServingError, match=rf"cannot listen on 127.0.0.1:{port}: .*; pass a free --port"):
             app(["serve", str(model.folder.folder), "--port", str(port)], standalone_mode=False)
 
 

@@ -304,7 +304,11 @@ CHOSEN = {"question": "why", "choices": ["a", "b", "c", "d"], "answer": 0, "ques
     [
         (ASKED, ASKED | {"question_id": "7"}, "found the question id 7 a second time (first in f.jsonl line 1)"),
         (CHOSEN, CHOSEN, "found the question id 7 a second time"),
-        ({"captions": ["x"], "image_id": 5}, {"captions": ["y"], "image_id": 6}, "image_id: found 6, wanted 5, the id"),
+        (
+            {"captions": ["x"], "image_id": 5},
+            {"captions": ["y"], "image_id": 6},
+            "image_id: found 6, expected 5, the id",
+        ),
     ],
 )
 def test_an_id_of_a_line_of_before_costs_the_line(
@@ -325,7 +329,7 @@ def test_an_unknown_label_of_entailment_costs_its_item(tmp_path: Path) -> None:
     records, skips = read(tmp_path / "f.jsonl", json.dumps({"image": "1.jpg", "more": {"entailment": items}}))
     assert [one.answers[0] for one in records[0].more["entailment"]] == ["Entailment", " neutral"]
     assert skips.counts == {BAD: 1}
-    assert "found `entails`, wanted one of entailment, neutral, contradiction" in skips.first[BAD]
+    assert "found `entails`, expected one of entailment, neutral, contradiction" in skips.first[BAD]
 
 
 def test_relations_of_an_image_with_a_thing_left_out_are_left_out_too(tmp_path: Path) -> None:

@@ -89,23 +89,23 @@ def test_folders(folder: Path) -> None:
     saved(folder, "Sentences/1.txt", "[/EN#1/people A girl] sits .")
     with pytest.raises(
         DataError,
-        match=r'Sentences: found Flickr30k.*wanted its names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
+        match=r'Sentences: found Flickr30k.*expected its names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
     ):
         read(folder / "Sentences")
     (folder / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no pictures in .*empty; wanted some, .*diptych data formats"):
+    with pytest.raises(DataError, match=r"no pictures in .*empty; expected some, .*diptych data formats"):
         read(folder / "empty")
 
 
 @pytest.mark.parametrize(("file", "content", "nearest"), [
     ("c.json", {"images": [{"id": 1}], "captions": [{"image_id": 1, "caption": "x"}]},
-     "with `images`, `captions`, `id`, `image_id`, `caption`, is not data that Diptych reads; wanted one of 23 formats, nearest: captions, a COCO captions .json "
-     "(lacks annotations); visual-genome, Visual Genome's region_descriptions.json (lacks regions); all formats: diptych data formats"),
+     "with `images`, `captions`, `id`, `image_id`, `caption`, is not data that Diptych reads; expected one of 23 "
+     "formats, nearest: captions, a COCO captions .json (lacks annotations); visual-genome, Visual Genome's region_descriptions.json (lacks regions); all formats: diptych data formats"),
     ("t.json", [{"identifier": "x", "sentence": "y"}], "nlvr, .*lacks image, .jsonl.*nlvr2, .*lacks label, .jsonl"),
     ("zh.txt", "0.jpg#zh a dog", "nearest: flickr8k, .*lacks image, caption.*"),
     ("m.csv", "image,text\na.jpg,x", "nearest: image-folder, .*lacks file_name.*flickr8k, .*lacks caption"),
     ("f.tsv", "filepath\ttitle\na.jpg\tx", "with `filepath`, `title`, is not data.*nearest: .*flickr8k, .*lacks image, caption"),
-    ("results.csv", "image_name| comment_number| comment\na.jpg| 0| x", r"has columns separated by bars \(\|\); wanted commas"),
+    ("results.csv", "image_name| comment_number| comment\na.jpg| 0| x", r"has columns separated by bars \(\|\); expected commas"),
     ("n.csv", "", "n.csv is empty; write it anew"),
     ("p.yaml", "- a", "nearest: .*; all formats"),
 ])  # fmt: skip
@@ -193,7 +193,7 @@ def test_sets_of_their_own_splits_and_pictures_that_are_not_there(folder: Path) 
     (folder / "elsewhere").mkdir()
     with pytest.raises(
         DataError,
-        match=r"m.json: found none of its 2 pictures .*wanted them; fetch them, or name their folder as `images`",
+        match=r"m.json: found none of its 2 pictures .*expected them; fetch them, or name their folder as `images`",
     ):
         read(manifest(folder, karpathy="k.json", images="elsewhere"))
     (one,) = read(manifest(folder, karpathy="k.json", images="elsewhere"), folder)
@@ -214,16 +214,18 @@ def test_refcoco_as_it_is_downloaded(folder: Path) -> None:
     (one,) = read(manifest(folder, images="val2014", refcoco=["refs(unc).p", "instances.json"]))
     assert (one.key, one.split, one.size) == (NAME, "testA", (100, 50))
     assert (one.expressions[0].text, one.expressions[0].box) == ("the dog", (0.1, 0.2, 0.3, 0.6))
-    with pytest.raises(DataError, match=r"refs\(unc\).p: found refs without boxes, wanted `instances.json`"):
+    with pytest.raises(DataError, match=r"refs\(unc\).p: found refs without boxes, expected `instances.json`"):
         read(folder / "refs(unc).p")
     both = [OFFICIAL[0], OFFICIAL[0] | {"ref_id": 2, "split": "train", "sentences": []}]
     saved(folder, "refs.json", both)
     with pytest.raises(
-        DataError, match=r"\[1\]: found a ref of 'train' on a picture with refs of 'testA', wanted .* umd split"
+        DataError, match=r"\[1\]: found a ref of 'train' on a picture with refs of 'testA', expected .* umd split"
     ):
         read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]))
     saved(folder, "refs.json", [OFFICIAL[0] | {"ann_id": 5}])
-    with pytest.raises(DataError, match=r"\[0\].ann_id: found the annotation id 5, wanted one that instances.json has"):
+    with pytest.raises(
+        DataError, match=r"\[0\].ann_id: found the annotation id 5, expected one that instances.json has"
+    ):
         read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]))
 
 
@@ -239,26 +241,26 @@ def test_vcr_and_flickr30k_of_several_files(folder: Path) -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({"imags": "val2014", "captions": "c.json"}, r"m.json: found `imags`, wanted images, split.*did you mean images"),
+    ({"imags": "val2014", "captions": "c.json"}, r"m.json: found `imags`, expected images, split.*did you mean images"),
     ({"picturs": "val2014", "captoins": "c.json"}, r"found `picturs`.*"),
-    ({"images": "val2014"}, "found no file of data, wanted at least one, under .*captions"),
-    ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, wanted that of the pictures .*--images"),
-    ({"images": [], "captions": "c.json"}, "images: found no folder, wanted at least one"),
-    ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, wanted the file of captions; correct"),
-    ({"captions": "q.json"}, r"captions: found q.json, which is not one, wanted a COCO captions .json; it looks like `vqa`"),
-    ({"captions": ["c.json", "c.json"]}, "captions: found 2 files, wanted file: 1 to 1"),
-    ({"flickr30k": "val2014"}, "flickr30k: found 1 files, wanted folder of the sentences, names, folder of the boxes: 2 to 3"),
-    ({"vqa": ["q.json", "none.json"]}, r"vqa\[1\]: found nothing at .*none.json, wanted the annotations of vqa"),
-    ({"images": ".", "vqa": [5]}, r"vqa\[0\]: found a number, wanted a text"),
-    ({"images": ".", "vqa": 5}, "vqa: found a number, wanted a text"),
-    ({"images": ".", "vqa": []}, "vqa: found 0 files, wanted questions, annotations: 1 to 2"),
-    ({"split": 3, "captions": "c.json"}, "split: found a number, wanted a text"),
-    ({"sets": []}, "sets: found no sets, wanted at least one"),
-    ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, wanted an object"),
-    ({"sets": "c.json"}, "sets: found a text, wanted a list"),
-    ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, wanted one split for each image"),
-    ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; wanted one of 23 formats, nearest: "),
-    ({}, "m.json is not data that Diptych reads; wanted one of 23 formats, nearest: "),
+    ({"images": "val2014"}, "found no file of data, expected at least one, under .*captions"),
+    ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, expected that of the pictures .*--images"),
+    ({"images": [], "captions": "c.json"}, "images: found no folder, expected at least one"),
+    ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, expected the file of captions; correct"),
+    ({"captions": "q.json"}, r"captions: found q.json, which is not one, expected a COCO captions .json; it looks like `vqa`"),
+    ({"captions": ["c.json", "c.json"]}, "captions: found 2 files, expected file: 1 to 1"),
+    ({"flickr30k": "val2014"}, "flickr30k: found 1 files, expected folder of the sentences, names, folder of the boxes: 2 to 3"),
+    ({"vqa": ["q.json", "none.json"]}, r"vqa\[1\]: found nothing at .*none.json, expected the annotations of vqa"),
+    ({"images": ".", "vqa": [5]}, r"vqa\[0\]: found a number, expected a text"),
+    ({"images": ".", "vqa": 5}, "vqa: found a number, expected a text"),
+    ({"images": ".", "vqa": []}, "vqa: found 0 files, expected questions, annotations: 1 to 2"),
+    ({"split": 3, "captions": "c.json"}, "split: found a number, expected a text"),
+    ({"sets": []}, "sets: found no sets, expected at least one"),
+    ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, expected an object"),
+    ({"sets": "c.json"}, "sets: found a text, expected a list"),
+    ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, expected one split for each image"),
+    ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; expected one of 23 formats, nearest: "),
+    ({}, "m.json is not data that Diptych reads; expected one of 23 formats, nearest: "),
 ]  # fmt: skip
 
 
@@ -287,12 +289,12 @@ def test_a_format_of_ones_own_needs_no_change_of_ours(folder: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.jsonl.gz", gzip.compress(b"{}"), r"a.jsonl.gz is compressed by gzip; unpack it: gunzip -k \S*a.jsonl.gz"),
+    ("a.jsonl.gz", gzip.compress(b"{}", mtime=0), r"a.jsonl.gz is compressed by gzip; unpack it: gunzip -k \S*a.jsonl.gz"),
     ("a.jsonl.bz2", bz2.compress(b"{}"), "is compressed by bzip2; unpack it: bunzip2 -k"),
     ("a.xz", lzma.compress(b"{}"), "is compressed by xz; unpack it: unxz -k"),
     ("a.xlsx", b"PK\x03\x04rest", "is a zip archive, or a document of an office; save its table as .csv"),
     ("a.parquet", b"PAR1restPAR1", r"is a Parquet file; in Python: diptych.Dataset.from_rows\(pandas.read_parquet"),
-    ("a.csv", b"image;caption\na.jpg;a dog\n", "has columns separated by semicolons; wanted commas"),
+    ("a.csv", b"image;caption\na.jpg;a dog\n", "has columns separated by semicolons; expected commas"),
 ])  # fmt: skip
 def test_data_in_another_form_is_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)

@@ -64,7 +64,7 @@ def test_a_folder_of_images_with_the_hubs_table_is_read(tmp_path: Path) -> None:
         (alone,) = read(path)
         assert (alone.key, alone.image) == ("0.png", tmp_path / "train" / "0.png")
     (tmp_path / "train" / "metadata.jsonl").write_text('{"file_name": "0.png", "label": 3}')
-    with pytest.raises(DataError, match=r"line 1.*wanted a text, or a list of texts, under one of text, caption"):
+    with pytest.raises(DataError, match=r"line 1.*expected a text, or a list of texts, under one of text, caption"):
         read(tmp_path / "train")
 
 
@@ -82,7 +82,7 @@ def test_a_metadata_csv_is_read_as_the_lines_are(tmp_path: Path) -> None:
         assert first.captions[0].split() == ["a", '"red"', "corner,", "or", "two"]
         assert (second.key, second.captions) == ("2.png", ("a corner", "a blue corner"))
         assert skips.counts == {"entries that make no sense": 2, "empty captions": 1}
-        assert "metadata.csv line 4: found no fields, wanted 3: file_name, text, n" in skips.first[BAD]
+        assert "metadata.csv line 4: found no fields, expected 3: file_name, text, n" in skips.first[BAD]
 
 
 CAPTIONED: dict[str, tuple[str, tuple[str, ...]]] = {  # what a file of each format calls two of three captions
@@ -123,7 +123,7 @@ def test_ids_that_are_not_one_a_caption_cost_their_line(tmp_path: Path) -> None:
     (tmp_path / "own.jsonl").write_text(whole + '{"image": "2.jpg", "captions": ["a cat"], "caption_ids": [1, 2]}')
     skips = Skips()
     (record,) = read(tmp_path / "own.jsonl", need_pictures=False, skips=skips)
-    assert (record.key, "found 2 ids, wanted one for each of 1 captions" in skips.first[BAD]) == ("1.jpg", True)
+    assert (record.key, "found 2 ids, expected one for each of 1 captions" in skips.first[BAD]) == ("1.jpg", True)
 
 
 def test_ids_of_captions_stay_with_them_where_records_are_joined() -> None:

@@ -51,7 +51,7 @@ def test_without_pictures_the_line_says_how_large_it_is(tmp_path: Path) -> None:
     (tmp_path / "o.jsonl").write_text(json.dumps({**POINTED, "width": 100, "height": 100}))
     assert jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))[0].expressions[0].box == (0.1, 0.2, 0.4, 0.6)
     (tmp_path / "o.jsonl").write_text(json.dumps(POINTED))
-    with pytest.raises(DataError, match="a box of a picture that is not there, wanted its `width` and `height`"):
+    with pytest.raises(DataError, match="a box of a picture that is not there, expected its `width` and `height`"):
         jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))
 
 
@@ -67,15 +67,15 @@ def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> No
     ("lines", "message"),
     [
         ([{**POINTED, "box": [200, 0, 5, 5]}], "with an extent inside 100 x 200 pixels"),
-        ([{**POINTED, "box": [1, 2, 3]}], "box: found a list of 3, wanted one of 4"),
-        ([{"image": "a.png", "expression": "x"}], "wanted one with `box`"),
+        ([{**POINTED, "box": [1, 2, 3]}], "box: found a list of 3, expected one of 4"),
+        ([{"image": "a.png", "expression": "x"}], "expected one with `box`"),
         ([{**POINTED, "expression": " "}], "found an empty text"),
-        ([{**TRUE, "true": "maybe"}], r"true: found a text \(maybe\), wanted true or false"),
-        ([{"image": "a.png", "statement": "x"}], "wanted one with `true`"),
-        ([THINGS, {**CHOSEN, "choices": ["a", "b"]}], "choices: found a list of 2, wanted one of 4"),
-        ([THINGS, {**CHOSEN, "answer": 4}], "answer: found 4, wanted 0, 1, 2 or 3"),
+        ([{**TRUE, "true": "maybe"}], r"true: found a text \(maybe\), expected true or false"),
+        ([{"image": "a.png", "statement": "x"}], "expected one with `true`"),
+        ([THINGS, {**CHOSEN, "choices": ["a", "b"]}], "choices: found a list of 2, expected one of 4"),
+        ([THINGS, {**CHOSEN, "answer": 4}], "answer: found 4, expected 0, 1, 2 or 3"),
         ([THINGS, {**CHOSEN, "rationale": -1}], "rationale: found -1"),
-        ([CHOSEN], r"found \[0\] in “why \[0\]”, wanted one of the 0 objects of a.png"),
+        ([CHOSEN], r"found \[0\] in “why \[0\]”, expected one of the 0 objects of a.png"),
         ([THINGS, {**CHOSEN, "question": "is it [7]"}], r"found \[7\].*one of the 1 objects of a.png"),
         (
             [THINGS, {**THINGS, "objects": [{"kind": "cat", "box": [0, 0, 9, 9]}]}],

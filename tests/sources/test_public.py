@@ -219,14 +219,14 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
     with pytest.raises(RecipeError, match="no public set 'vqa'; did you mean vqa2"):
         list_files("vqa")
     with pytest.raises(
-        DataError, match=r"found no folder .*none, wanted that of coco's files; see them: diptych data coco"
+        DataError, match=r"found no folder .*none, expected that of coco's files; see them: diptych data coco"
     ):
         describe_folder("coco", tmp_path / "none")
     out, console = tmp_path / "set.json", Console(file=io.StringIO())
-    with pytest.raises(DataError, match=r"found none of gqa in .*, wanted at least one part of it: train_balanced"):
+    with pytest.raises(DataError, match=r"found none of gqa in .*, expected at least one part of it: train_balanced"):
         write_set("gqa", tmp_path, out, console)
     saved(tmp_path, "train_balanced_questions.json", {"1": {"imageId": "9", "question": 5}})
-    with pytest.raises(DataError, match=r"questions.json: 1.question: found a number, wanted a text"):
+    with pytest.raises(DataError, match=r"questions.json: 1.question: found a number, expected a text"):
         write_set("gqa", tmp_path, out, console)
     assert not out.exists()
     saved(tmp_path, "train_balanced_questions.json", GQA)
@@ -234,7 +234,7 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
     write_set("gqa", tmp_path, out, console)  # over its own
     saved(tmp_path, "set.json", "[1]")
     with pytest.raises(
-        DataError, match=r"set.json exists and is not a manifest that `diptych data` wrote; give another"
+        DataError, match=r"set.json exists and is not a manifest that `diptych data` wrote; pass another"
     ):
         write_set("gqa", tmp_path, out, console)
 
@@ -260,7 +260,7 @@ def test_phrases_have_the_box_around_all_of_theirs(tmp_path: Path) -> None:
     ]
     file = tmp_path / "root/Annotations/9.xml"
     for content, message in (
-        ('<!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>', "9.xml: found a document type"),
+        ('<!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>', "9.xml: found a DOCTYPE"),
         ("<annotation>", "9.xml: found boxes that cannot be read"),
         (XML.replace("<width>100", "<width>x"), "9.xml: found boxes that cannot be read"),
         (XML.replace("<xmin>20<", "<xmin>1e9<"), "9.xml: found boxes that cannot be read"),

@@ -122,14 +122,14 @@ def test_a_stopped_call_leaves_whole_files_and_is_gone_on_with(tmp_path: Path, m
 
 def test_two_worlds_are_not_mixed(tmp_path: Path) -> None:
     write(tmp_path, {"val": 1}, seed=1)
-    with pytest.raises(DataError, match="world 1 and seed 1, wanted world 1 and seed 2; give another folder"):
+    with pytest.raises(DataError, match="world 1 and seed 1, expected world 1 and seed 2; pass another folder"):
         write(tmp_path, {"val": 1}, seed=2)
 
 
 def test_a_wrong_split_or_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"found the split `trian`.*did you mean train"):
         write(tmp_path, {"trian": 1})
-    with pytest.raises(DataError, match="found -1 scenes for val, wanted 0 or more"):
+    with pytest.raises(DataError, match="found -1 scenes for val, expected 0 or more"):
         write(tmp_path, {"val": -1})
 
 
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     (tmp_path / "storybook.json").write_text(json.dumps({"world": 1}))
-    with pytest.raises(DataError, match=r"storybook.json: found an object with `world`, wanted one with `seed`"):
+    with pytest.raises(DataError, match=r"storybook.json: found an object with `world`, expected one with `seed`"):
         write(tmp_path, {"val": 1})
 
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from diptych.core import Record, TaskItem
+from diptych.data.check import check
 from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
 from diptych.systems import add_task
 from diptych.tasks import CLASSIFY
 from diptych.tasks.answers import Answers
 from diptych.tasks.classifier import AUROC, Metric, classifier, labels_of
-from diptych.tasks.spec import TaskOptions
+from diptych.tasks.spec import TaskOptions, TrainingRecords
 from diptych.testing import EIGHT, Case, check_overfit
 from tests.tables import added
 
@@ -32,6 +33,19 @@ def test_labels_are_those_of_the_data_in_order() -> None:
     assert labels_of("classify", some, most=1 + 1).names == ("A/B", "Not Funny")
     with pytest.raises(DataError, match=r"have 1 labels of classify \(A/B\), and a classifier needs two"):
         labels_of("classify", some, at_least=2)
+
+
+def test_labels_that_differ_in_case_or_accents_alone_are_named() -> None:
+    some = records("Funny", "funny", "caf\u00e9", "cafe\u0301", "sad")
+    (finding,) = (one for one in check(some, pictures=False).findings if one.kind == "labels alike")
+    assert finding.examples == ["classify: 'cafe\\u0301', 'caf\\xe9'", "classify: 'Funny', 'funny'"]
+    assert CLASSIFY.training.notes is not None
+    task = CLASSIFY.build(TaskOptions(TOKENS, labels_of("classify", some)))
+    notes = list(CLASSIFY.training.notes(task, object.__new__(TrainingRecords)))
+    assert [note.split(" differ")[0] for note in notes] == [
+        "labels 'cafe\\u0301', 'caf\\xe9'",
+        "labels 'Funny', 'funny'",
+    ]
 
 
 def test_scores_by_hand_with_intervals_and_what_words_alone_give() -> None:

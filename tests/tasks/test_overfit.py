@@ -71,7 +71,7 @@ def _all_right(case: Case) -> bool:
 
 def test_what_does_not_learn_is_named() -> None:
     """One step teaches nothing."""
-    with pytest.raises(AssertionError, match=r"image-bert/small/vqa: after 1 steps the losses are .*wanted below 0.05"):
+    with pytest.raises(AssertionError, match=r"^image-bert/small/vqa: after 1 steps the losses .*expected below 0.05"):
         check_overfit(case_of("image-bert/small/vqa"), steps=1)
 
 

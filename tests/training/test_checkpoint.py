@@ -75,7 +75,7 @@ def test_a_later_format_is_refused(tmp_path):
     folder = save(tmp_path, made())
     state = json.loads((folder / "state.json").read_text())
     (folder / "state.json").write_text(json.dumps(state | {"format": 9}))
-    with pytest.raises(CheckpointError, match="format 9, wanted 2"):
+    with pytest.raises(CheckpointError, match="format 9, expected 2"):
         load(folder)
 
 

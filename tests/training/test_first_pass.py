@@ -48,11 +48,11 @@ def trained(folder: Path, objective: Callable[[Any], Any], monkeypatch: pytest.M
 
 
 WRONG = {
-    "a vector": (lambda loss: loss.expand(3), "returned a tensor of shape (3,), wanted one number"),
-    "one number in a list": (lambda loss: loss[None], "returned a tensor of shape (1,), wanted one number"),
+    "a vector": (lambda loss: loss.expand(3), "returned a tensor of shape (3,), expected one number"),
+    "one number in a list": (lambda loss: loss[None], "returned a tensor of shape (1,), expected one number"),
     "detached": (lambda loss: loss.detach(), "returned a loss without a gradient"),
-    "a float": (lambda loss: float(loss.detach()), "returned a float, wanted one number"),
-    "None": (lambda loss: None, "returned None, wanted one number"),
+    "a float": (lambda loss: float(loss.detach()), "returned a float, expected one number"),
+    "None": (lambda loss: None, "returned None, expected one number"),
 }
 
 
@@ -82,17 +82,17 @@ def with_changes(states: States, **changes: Any) -> States:
 STATES: dict[str, tuple[Callable[[States], Any], str]] = {
     "a word short": (
         lambda s: with_changes(s, text=s.text[:, :-1]),
-        r"ImageBert.forward returned text \(\d+, \d+, 32\), wanted \(\d+, \d+, 32\)",
+        r"ImageBert.forward returned text \(\d+, \d+, 32\), expected \(\d+, \d+, 32\)",
     ),
     "too narrow": (
         lambda s: with_changes(s, regions=s.regions[..., :-1]),
-        r"returned regions \(\d+, \d, 31\), wanted \(\d+, \d, 32\)",
+        r"returned regions \(\d+, \d, 31\), expected \(\d+, \d, 32\)",
     ),
     "of one sample": (
         lambda s: with_changes(s, special={"cls": s.special["cls"][0]}),
-        r"returned special\['cls'\] \(32,\), wanted \(\d+, 32\)",
+        r"returned special\['cls'\] \(32,\), expected \(\d+, 32\)",
     ),
-    "no states": (lambda s: s.text, r"forward returned a tensor of shape .*, wanted States"),
+    "no states": (lambda s: s.text, r"forward returned a tensor of shape .*, expected States"),
 }
 
 

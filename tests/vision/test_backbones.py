@@ -211,9 +211,9 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(CheckpointError, match=rf"model\.safetensors {fault}"):
             Backbone.of(name, weights=file)
-    with pytest.raises(CheckpointError, match=r"has no config.json; wanted a folder with"):
+    with pytest.raises(CheckpointError, match=r"has no config.json; expected a folder with"):
         Backbone.of("hf/a/b", weights=tmp_path)
-    with pytest.raises(CheckpointError, match=r"no weights at .*nowhere; wanted those of resnet18"):
+    with pytest.raises(CheckpointError, match=r"no weights at .*nowhere; expected those of resnet18"):
         Backbone.of("resnet18", weights=tmp_path / "nowhere")
 
 
@@ -240,13 +240,13 @@ def test_without_a_network_one_sentence_says_what_to_copy(name: str, way_out: st
         ("timm/vit_base_patch14_dino2", [], r"timm has no backbone .*; did you mean .*dinov2"),
         ("timm/resnet50.nobody", [], r"timm knows no weights 'resnet50.nobody'; did you mean|known"),
         ("open_clip/ViT-B-31", [], "did you mean ViT-B-32"),
-        ("open_clip/ViT-B-32", [], "does not name the weights; wanted open_clip/ViT-B-32/WEIGHTS: openai"),
-        ("hf/bert", [], "not a name on the hub; wanted USER/MODEL"),
-        ("resnet18", ["cells=0"], "cells=0, and the last map of resnet18 has 2 on a side; wanted 1 to 2"),
-        ("resnet18", ["cells=3"], "wanted 1 to 2"),
+        ("open_clip/ViT-B-32", [], "does not name the weights; expected open_clip/ViT-B-32/WEIGHTS: openai"),
+        ("hf/bert", [], "not a name on the hub; expected USER/MODEL"),
+        ("resnet18", ["cells=0"], "cells=0, and the last map of resnet18 has 2 on a side; expected 1 to 2"),
+        ("resnet18", ["cells=3"], "expected 1 to 2"),
         ("resnet18", ["cell=2"], "no setting 'cell' of a grid; did you mean cells"),
-        ("resnet18", ["cells=two"], "cells=two: wanted a whole number"),
-        ("resnet18", ["side=1"], "side=1; wanted 8 to 4096 pixels"),
+        ("resnet18", ["cells=two"], "cells=two: expected a whole number"),
+        ("resnet18", ["side=1"], "side=1; expected 8 to 4096 pixels"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, settings: list[str], message: str, tmp_path: Path) -> None:

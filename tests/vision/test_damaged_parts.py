@@ -52,7 +52,7 @@ def test_a_tar_whose_last_picture_is_cut_loses_that_picture(tmp_path: Path) -> N
     skips = Skips()
     assert [one.key for one in read(tmp_path, skips=skips)] == [f"0/{n}" for n in range(MANY - 1)]
     assert skips.counts == {BAD: 1, "captions without a picture": 1}
-    assert "0.tar: found 5.png cut short, wanted all of it" in skips.first[BAD]
+    assert "0.tar: found 5.png cut short, expected all of it" in skips.first[BAD]
 
 
 @pytest.mark.parametrize("at", [4, 5])

@@ -60,7 +60,7 @@ def test_it_is_asked_for_by_its_name_and_takes_its_own_options(tmp_path: Path) -
     assert found.contract.feature_size == 3
     with pytest.raises(RecipeError, match="--backbone does not apply to --detector halves:x; leave it out"):
         open_detector("halves:x", settings=["size=3"], backbone="resnet18")
-    with pytest.raises(RecipeError, match=r"no detector 'half:x'; wanted .* grid:NAME, .* halves:NAME"):
+    with pytest.raises(RecipeError, match=r"no detector 'half:x'; expected .* grid:NAME, .* halves:NAME"):
         open_detector("half:x")
     found.save(tmp_path / "kept")
     assert load_detector(tmp_path / "kept").contract == found.contract

@@ -95,7 +95,7 @@ def test_other_files_are_refused_by_name(detector: FasterRCNN, tmp_path: Path) -
         with pytest.raises(CheckpointError, match=message):
             FasterRCNN.from_file(tmp_path / name, SHAPE, EXACTLY)
 
-    refused("missing.pth", "missing.pth is missing; wanted a file of weights")
+    refused("missing.pth", "missing.pth is missing; expected a file of weights")
     (tmp_path / "evil.pth").write_bytes(pickle.dumps(Evil(), 2))
     refused("evil.pth", "would run its code")
     torch.save({"epoch": 3}, tmp_path / "other.pth")
@@ -106,7 +106,7 @@ def test_other_files_are_refused_by_name(detector: FasterRCNN, tmp_path: Path) -
     refused("a.pth", "to another network: the network has no a")
     wide = FasterRCNNConfig(SHAPE.architecture, ("background", "cat"), shorter=64, longer=96)
     torch.save(wide.build().state_dict(), tmp_path / "classes.pth")
-    refused("classes.pth", r"cls_score.* is \(2.*\), wanted \(3")
+    refused("classes.pth", r"cls_score.* is \(2.*\), expected \(3")
 
 
 def test_without_a_network_the_message_names_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_without_a_network_the_message_names_the_file(monkeypatch: pytest.Monkey
     monkeypatch.setattr("torch.hub.download_url_to_file", offline)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(
-        CheckpointError, match=r"give the file fasterrcnn_mobilenet_v3_large_fpn-\w+\.pth with"
+        CheckpointError, match=r"pass the file fasterrcnn_mobilenet_v3_large_fpn-\w+\.pth with"
     ) as error:
         FasterRCNN.from_torchvision("fasterrcnn_mobilenet_v3_large_fpn")
     assert get_dir() in str(error.value)

@@ -178,12 +178,12 @@ def test_hostile_pickles_are_refused(path: str, key: str) -> None:
 
 
 def test_nothing_there_and_a_library_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"found nothing at .*none, wanted features: npz"):
+    with pytest.raises(DataError, match=r"found nothing at .*none, expected features: npz"):
         open_features(tmp_path / "none")
-    with pytest.raises(DataError, match=r"found no features in .* \(an empty folder\), wanted npz"):
+    with pytest.raises(DataError, match=r"found no features in .* \(an empty folder\), expected npz"):
         open_features(tmp_path)
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(DataError, match=r"\(1 .txt\), wanted npz"):
+    with pytest.raises(DataError, match=r"\(1 .txt\), expected npz"):
         open_features(tmp_path)
 
     def absent(name: str) -> Any:

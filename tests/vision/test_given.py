@@ -49,7 +49,7 @@ def test_no_name_leads_out_of_the_folder(key: str, tmp_path: Path) -> None:
     write(tmp_path / "a.npz")
     inside = tmp_path / "inside"
     inside.mkdir()
-    with pytest.raises(DataError, match=r"found no|wanted"):
+    with pytest.raises(DataError, match=r"found no|expected"):
         detect(inside, key)
 
 

@@ -84,7 +84,7 @@ def test_the_known_files_need_no_word_and_carry_their_licences(
 def test_other_files_and_other_models_are_refused(package: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nanodet.bin of .* has the sha256 .* --set sha256=any"):
         open_detector(f"tfjs:{package}#nanodet")
-    with pytest.raises(RecipeError, match=r"no model 'blazeface' can be read from .*; wanted nanodet: tfjs:.*#nanodet"):
+    with pytest.raises(RecipeError, match=r"no model 'blazeface' can be read .*; expected nanodet: tfjs:.*#nanodet"):
         open_detector(f"tfjs:{package}#blazeface")
     with pytest.raises(RecipeError, match="no setting 'mean' of NanoDet"):
         open_detector(f"tfjs:{package}#nanodet", settings=["mean=0"])
@@ -144,14 +144,14 @@ def layers(described: Described) -> None:
 
 WRONG: dict[Callable[[Described], None], str] = {
     unknown: "add33 is the operation PyFunc, which NanoDet does not have",
-    outside: r"names the shard '../../etc/passwd'; wanted a file of its own folder",
-    missing: "has no other.bin; wanted other.bin in one folder",
-    longer: r"nanodet.bin of .* hold \d+ bytes, wanted \d+; get the package again",
-    endless: "wanted",
-    turned: r"convolution_1 has kernel and stride \(\(4, 4, 1, 9\), 1\), wanted \(\(4, 4, 3, 3\), 1\)",
+    outside: r"names the shard '../../etc/passwd'; expected a file of its own folder",
+    missing: "has no other.bin; expected other.bin in one folder",
+    longer: r"nanodet.bin of .* hold \d+ bytes, expected \d+; get the package again",
+    endless: "expected",
+    turned: r"convolution_1 has kernel and stride \(\(4, 4, 1, 9\), 1\), expected \(\(4, 4, 3, 3\), 1\)",
     scaled: r"cannot be read as a graph model .*quantization.dtype: Input should be 'float16'",
-    oblong: r"is not NanoDet-g \(an input of \[1, 3, 64, 96\], wanted 3 colours of a square\)",
-    shorter: r"is not NanoDet-g \(33 convolutions, wanted 34\)",
+    oblong: r"is not NanoDet-g \(an input of \[1, 3, 64, 96\], expected 3 colours of a square\)",
+    shorter: r"is not NanoDet-g \(33 convolutions, expected 34\)",
     layers: "format: Input should be 'graph-model'",
 }
 
@@ -175,17 +175,17 @@ def test_archives_are_read_within_limits(package: Path, tmp_path: Path, monkeypa
     assert bomb.stat().st_size < 5000
     (tmp_path / "half.tgz").write_bytes(package.read_bytes()[:2000])
     (tmp_path / "text.tgz").write_text("no archive")
-    refused(f"{tmp_path}/half.tgz#nanodet", r"cannot read .*half.tgz \(.*\); wanted a package of npm")
-    refused(f"{tmp_path}/text.tgz#nanodet", r"cannot read .*text.tgz \(.*\); wanted a package of npm")
-    refused(f"{tmp_path}/none.tgz#nanodet", r"cannot read .*none.tgz \(.*\); wanted a package of npm")
-    refused(f"{package}#../nanodet", "is a path; wanted the bare name of a model")
-    refused(f"{package}#other", "has no other.json; wanted other.json in one folder")
+    refused(f"{tmp_path}/half.tgz#nanodet", r"cannot read .*half.tgz \(.*\); expected a package of npm")
+    refused(f"{tmp_path}/text.tgz#nanodet", r"cannot read .*text.tgz \(.*\); expected a package of npm")
+    refused(f"{tmp_path}/none.tgz#nanodet", r"cannot read .*none.tgz \(.*\); expected a package of npm")
+    refused(f"{package}#../nanodet", "is a path; expected the bare name of a model")
+    refused(f"{package}#other", "has no other.json; expected other.json in one folder")
     refused(f"{packed(tmp_path / 'text2.tgz', {'nanodet.json': b'{'})}#nanodet", "is not JSON")
     refused(f"{packed(tmp_path / 'deep.tgz', {'nanodet.json': b'[' * 10**5})}#nanodet", "is not JSON")
     monkeypatch.setattr(tfjs, "MOST_UNPACKED", 2**20)
     refused(f"{bomb}#nanodet", "unpacks to over 1048576 bytes; it is not a package of models")
     monkeypatch.setattr(tfjs, "MOST_JSON", 1)
-    refused(f"{package}#nanodet", r"nanodet.json has \d+ bytes, wanted at most 1; ")
+    refused(f"{package}#nanodet", r"nanodet.json has \d+ bytes, expected at most 1; ")
 
 
 class Known(nn.Module):
@@ -264,7 +264,7 @@ def test_a_kept_detector_takes_the_same_settings(package: Path, tmp_path: Path) 
     for settings, words in {
         ("cells=3",): "--set does not apply to .*, a detector folder",
         ("score=high",): "a setting of the selection cannot be used: score: ",
-        ("most=0",): "least=0 and most=0: wanted 0 <= least <= most",
+        ("most=0",): "least=0 and most=0: expected 0 <= least <= most",
     }.items():
         with pytest.raises(RecipeError, match=words):
             open_detector(kept, settings=settings)
@@ -283,7 +283,7 @@ def test_regions_are_drawn_before_a_long_extraction(package: Path, tmp_path: Pat
     assert load_detector(out).contract == open_detector(name, settings=ANY).contract
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        DataError, match=r"found no image to draw regions on in .*; give --images a folder of photographs"
+        DataError, match=r"found no image to draw regions on in .*; pass --images a folder of photographs"
     ):
         keep_detector(name, tmp_path / "other", settings=ANY, images=tmp_path / "empty")
     assert not (tmp_path / "other").exists()

@@ -259,13 +259,13 @@ def test_other_networks_are_refused():
     refused(whole | {f"{logits}.weight": torch.ones(7, 9, 1, 1)}, "7 objectness logits for 12 anchors")
     name = "backbone.res3.0.conv2.norm.running_var"
     refused({key: value for key, value in whole.items() if key != name}, f"lacks {name}")
-    refused({k: v for k, v in whole.items() if "res4" not in k}, "no whole ResNet: res2, res3, res5")
+    refused({k: v for k, v in whole.items() if "res4" not in k}, "an incomplete ResNet: res2, res3, res5")
     refused({k: v for k, v in whole.items() if "conv3.weight" not in k}, r"no bottlenecks in res2: it lacks .*conv3")
     refused({k: v for k, v in whole.items() if "cls_score" not in k}, "lacks 'classes.weight'")
     refused(butd_file(classes=1), "has no class except the background")
     refused(detectron_blobs(classes=1), "has no class except the background")
     wrong = {"roi_heads.box_predictor.bbox_pred.weight": torch.ones(12, 28)}
-    refused(whole | wrong, r"boxes.weight is \(12, 28\), wanted \(28, 28\)")
+    refused(whole | wrong, r"boxes.weight is \(12, 28\), expected \(28, 28\)")
     refused(whole | {"roi_heads.box_predictor.cls_score.bias": torch.full((7,), torch.nan)}, "are not finite")
     blobs = detectron_blobs()
     refused({k: v for k, v in blobs.items() if k != "res3_0_branch2b_bn_s"}, "lacks res3_0_branch2b_bn_s")

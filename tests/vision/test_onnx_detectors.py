@@ -230,7 +230,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         (
             {"boxes": BOXES, "scores": np.array(SCORES) * 9},
             [],
-            r"scores from 5.4 to 8.1, wanted probabilities; .*acti",
+            r"scores from 5.4 to 8.1, expected probabilities; .*acti",
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["box=boxes"], "no setting 'box' of an ONNX detector; did you mean boxes"),
         (
@@ -240,8 +240,8 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["form=corners"], "form: Input should be 'xyxy', .* found 'corners'"),
         ({"boxes": BOXES, "scores": SCORES}, ["size=64"], "size=64; the ONNX file needs 32 x 32 pixels"),
-        ({"boxes": BOXES, "scores": SCORES}, ["size=big"], "size='big'; wanted a number of pixels"),
-        ({"boxes": BOXES, "scores": SCORES}, ["deviation=0"], "deviation=0; wanted numbers over 0"),
+        ({"boxes": BOXES, "scores": SCORES}, ["size=big"], "size='big'; expected a number of pixels"),
+        ({"boxes": BOXES, "scores": SCORES}, ["deviation=0"], "deviation=0; expected numbers over 0"),
         (
             {"boxes": BOXES, "scores": SCORES},
             ["input=image"],
@@ -249,13 +249,13 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["layout=chwn"], "layout: Input should be 'nchw', .* found 'chwn'"),
         ({"boxes": BOXES, "scores": SCORES}, ["classes=two"], "classes: Input should be a valid integer, found 'two'"),
-        ({"boxes": BOXES, "labels": [[9, 0]]}, ["scores=labels", "classes=2"], "found the label 9, wanted 2 cl"),
+        ({"boxes": BOXES, "labels": [[9, 0]]}, ["scores=labels", "classes=2"], "found the label 9, expected 2 cl"),
         (
             {"output0": np.concatenate([CENTRED, [[[1.0], [1.0]]], SCORES], 2)},
             ["outputs=rows", "form=yolox"],
             r"form=yolox needs a row for each of the 21 cells of 8, 16, 32 pixels, found 2; see --set form=",
         ),
-        ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers a box, wanted 4"),
+        ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers a box, expected 4"),
     ],
 )
 def test_what_an_onnx_file_does_not_have_is_refused(
@@ -273,7 +273,7 @@ def test_bad_onnx_files_are_named(tmp_path: Path) -> None:
     onnx.save(onnx.load(good), tmp_path / "beside.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
     for name, message in (
         ("cut", "cannot be opened"),
-        ("empty", "has 0 bytes; wanted an ONNX file"),
+        ("empty", "has 0 bytes; expected an ONNX file"),
         ("none", "cannot read .*none.onnx"),
         ("beside", "it keeps its weights in other files: export it as one"),
     ):

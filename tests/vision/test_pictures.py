@@ -71,6 +71,13 @@ def test_cmyk_floats_and_whole_numbers(tmp_path: Path) -> None:
     assert corner(saved(tmp_path / "g.tiff", Image.new("F", (6, 5), 200.0))) == [200, 200, 200]
     assert corner(saved(tmp_path / "nan.tiff", Image.new("F", (6, 5), float("nan")))) == [0, 0, 0]
     assert corner(saved(tmp_path / "i.tiff", Image.new("I", (6, 5), 65535))) == WHITE
+    for mode, most in (("I", 2**24), ("F", 2.0**24)):  # above 16 bits the largest value is white
+        wide = Image.new(mode, (6, 5), most // 2)
+        wide.putpixel((5, 4), most)
+        assert corner(saved(tmp_path / f"{mode}.tiff", wide)) == [128, 128, 128]
+    endless = Image.new("F", (6, 5), 0.5)
+    endless.putpixel((5, 4), float("inf"))
+    assert corner(saved(tmp_path / "inf.tiff", endless)) == [128, 128, 128]
 
 
 def test_sixteen_bit_colour_is_scaled_not_cut(tmp_path: Path) -> None:
@@ -111,7 +118,7 @@ def test_the_first_frame_of_an_animation(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [(1, 40), (40, 1), (3, 3)])
 def test_thin_pictures_are_refused_by_size(tmp_path: Path, size: tuple[int, int]) -> None:
     Image.new("RGB", size).save(tmp_path / "thin.png")
-    with pytest.raises(DataError, match=rf"thin\.png is {size[0]} x {size[1]} pixels; wanted at least 4 on each"):
+    with pytest.raises(DataError, match=rf"thin\.png is {size[0]} x {size[1]} pixels; expected at least 4 on each"):
         open_picture(tmp_path / "thin.png")
 
 
@@ -143,7 +150,7 @@ def test_cut_files_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("a dog")
-    with pytest.raises(DataError, match=r"text\.jpg is not an image by its content; wanted one of \.jpg"):
+    with pytest.raises(DataError, match=r"text\.jpg is not an image by its content; expected one of \.jpg"):
         open_picture(tmp_path / "text.jpg")
     with pytest.raises(DataError, match=r"no image at .*missing"):
         open_picture(tmp_path / "missing.png")

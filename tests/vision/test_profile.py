@@ -115,7 +115,7 @@ def test_a_name_is_part_of_the_contract(tmp_path: Path) -> None:
             f"extractor: 'given: nanodet + mobilenet_v3', not {found}"
         ]
     (mine / "extractor.txt").write_text("two\nlines")
-    with pytest.raises(DataError, match=r"extractor\.txt: found .*, wanted a name in one line"):
+    with pytest.raises(DataError, match=r"extractor\.txt: found .*, expected a name in one line"):
         GivenRegions.of(mine, records)
 
 

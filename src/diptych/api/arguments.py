@@ -26,14 +26,14 @@ def check_type(
 ) -> None:
     """Raise `error`, with the argument's name, unless the value is of one of the types."""
     if not isinstance(value, kinds):
-        raise error(f"{name}: found {_shown(value)}, wanted {wanted}")
+        raise error(f"{name}: found {_shown(value)}, expected {wanted}")
 
 
 def check_path(name: str, value: object, wanted: str, error: type[DiptychError], there: bool = False) -> None:
     """Raise `error` unless the value is a path, and with `there` one that exists."""
     check_type(name, value, (str, os.PathLike), wanted, error)
     if there and not Path(value).exists():  # type: ignore[arg-type]  # checked above
-        raise error(f"{name}: there is nothing at {value}, wanted {wanted}")
+        raise error(f"{name}: there is nothing at {value}, expected {wanted}")
 
 
 def check_split(split: str, path: object, splits: Mapping[str, int]) -> None:
@@ -50,13 +50,13 @@ def check_training(given: Mapping[str, Any]) -> None:
         wanted = f"a whole number from {WHOLE[name]}"
         check_type(name, values[name], Integral, wanted, RecipeError)
         if isinstance(values[name], bool) or values[name] < WHOLE[name]:
-            raise RecipeError(f"{name}: found {values[name]}, wanted {wanted}")
+            raise RecipeError(f"{name}: found {values[name]}, expected {wanted}")
     for name in ABOVE_ZERO.keys() & values.keys():
         check_type(name, values[name], Real, ABOVE_ZERO[name], RecipeError)
         if not 0 < values[name] < math.inf:
-            raise RecipeError(f"{name}: found {values[name]}, wanted {ABOVE_ZERO[name]}")
+            raise RecipeError(f"{name}: found {values[name]}, expected {ABOVE_ZERO[name]}")
     if (on_log := values.get("on_log")) is not None and not callable(on_log):
-        raise RecipeError(f"on_log: found {_shown(on_log)}, wanted a function of a dict, such as print")
+        raise RecipeError(f"on_log: found {_shown(on_log)}, expected a function of a dict, such as print")
     for name, wanted in {"detector": "a folder or name of a detector", "out": "a folder for the run"}.items():
         if name in values:
             check_path(name, values[name], wanted, RecipeError)

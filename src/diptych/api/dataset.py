@@ -162,12 +162,12 @@ class Dataset(Sequence[Example]):
         if isinstance(rows, Mapping):
             parts = {name: rows[name] for name in rows}
             if not all(hasattr(part, "column_names") for part in parts.values()):
-                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, wanted a list of dicts, one a row")
+                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of dicts, the rows")
         else:
             parts = {None: rows}
         made = (record for name, part in parts.items() for record in columns.records(part, name, seed))
         if not (records := combined(made)):
-            raise DataError("found no rows, wanted some with an image and words")
+            raise DataError("found no rows, expected some with an image and words")
         return cls(records, "rows")
 
 
@@ -177,7 +177,7 @@ def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
-        warnings.warn(f"{path}: passed over: {skips}", stacklevel=4)  # the caller's line
+        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=4)  # the caller's line
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class _Columns:
                 raise DataError(f"row {number} ({key}) has a question and no answer; leave it out, or add the answer")
             if not captions and not questions:
                 raise DataError(
-                    f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, wanted a caption, or a "
+                    f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, expected a caption, or a "
                     "question and an answer; leave such rows out, or name the columns (caption=, question=, answer=)"
                 )
             of = split or next(iter(_texts(self._value(row, number, "split"))), None) or drawn_split(key, seed)
@@ -211,7 +211,7 @@ class _Columns:
         """Return the value of the column that the caller named, or of the first usual name; None without one."""
         named = getattr(self, names[0])
         if not isinstance(row, Mapping):
-            raise DataError(f"row {number} is of type {type(row).__name__}, wanted a dict of columns")
+            raise DataError(f"row {number} is of type {type(row).__name__}, expected a dict of columns")
         if named is not None and named not in row:
             raise DataError(f"row {number} has no column {named!r} ({names[0]}=); it has {', '.join(map(str, row))}")
         return next((row[name] for name in ((named,) if named is not None else names) if name in row), None)
@@ -224,7 +224,7 @@ def _rows(rows: Any, image: str) -> Iterable[Any]:
     if hasattr(rows, "cast_column") and type((rows.features or {}).get(image)).__name__ == "Image":
         return rows.cast_column(image, type(rows.features[image])(decode=False))  # type: ignore[no-any-return]
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
-        raise DataError(f"found {type(rows).__name__}, wanted rows: a list of dicts, a DataFrame or a datasets.Dataset")
+        raise DataError(f"found {type(rows).__name__}, expected a list of dicts, a DataFrame or a datasets.Dataset")
     return rows
 
 
@@ -254,7 +254,7 @@ def _placed(value: Any, number: int) -> tuple[str, Path]:
         elif not isinstance(picture := readable(value), torch.Tensor):
             path = Path(value)
             if not path.is_file():
-                raise DataError(f"found no image {path}, wanted one; fetch it, or correct its path")
+                raise DataError(f"found no image {path}, expected one; fetch it, or correct its path")
             return str(value), path
         else:
             written = BytesIO()

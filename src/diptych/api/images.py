@@ -69,7 +69,7 @@ def readable(image: Any) -> Readable:
             kind = f"{type(image).__module__}.{type(image).__qualname__}"
             if isinstance(image, Mapping) and not image.keys() & {"bytes", "path"}:
                 kind += f" with {', '.join(map(str, image))[:100] or 'nothing'} (row['image'] is the image of a row)"
-            raise DataError(f"found {kind}; wanted {WANTED}")
+            raise DataError(f"found {kind}; expected {WANTED}")
     return made
 
 
@@ -78,15 +78,15 @@ def _path_of(image: str) -> Path:
     scheme = SCHEME.match(image)
     if not image or scheme is not None:
         what = "an empty path" if scheme is None else f"an address that begins with {scheme[0]}"
-        raise DataError(f"found {what}; wanted {WANTED}")
+        raise DataError(f"found {what}; expected {WANTED}")
     path = Path(image)
     try:
         is_folder = path.is_dir()
     except OSError as error:
-        raise DataError(f"{image[:100]} cannot be a path: {error.strerror}; wanted {WANTED}") from error
+        raise DataError(f"{image[:100]} cannot be a path: {error.strerror}; expected {WANTED}") from error
     if is_folder:
         files = f"sorted(Path({image!r}).iterdir())"
-        raise DataError(f"{image} is a folder, not an image; give its files: {files}")
+        raise DataError(f"{image} is a folder, not an image; pass its files: {files}")
     return path
 
 
@@ -105,14 +105,14 @@ def _from_array(array: NDArray[Any], kind: str) -> Picture:
     """Convert an array of either layout, uint8 or floats from 0 to 1, to (3, H, W)."""
     what = f"found {kind} of {array.dtype} and shape {array.shape}"
     if array.ndim != 3 or 3 not in (array.shape[0], array.shape[2]) or sorted(array.shape)[1] < SMALLEST_SIDE:
-        raise DataError(f"{what}; wanted (H, W, 3) or (3, H, W), RGB, at least {SMALLEST_SIDE} pixels on each side")
+        raise DataError(f"{what}; expected (H, W, 3) or (3, H, W), RGB, at least {SMALLEST_SIDE} pixels on each side")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
         if not (-0.002 <= low <= high <= 1.002):  # half of 1/255 is rounded away
-            raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; wanted 0 to 1: undo its normalisation")
+            raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; expected 0 to 1: undo its normalisation")
         array = (array * 255).round().clip(0, 255).astype(np.uint8)
     if array.dtype != np.uint8:
-        raise DataError(f"{what}; wanted uint8 (0 to 255: .astype('uint8')) or floats from 0 to 1")
+        raise DataError(f"{what}; expected uint8 (0 to 255: .astype('uint8')) or floats from 0 to 1")
     layout = array if array.shape[0] == 3 else array.transpose(2, 0, 1)
     return torch.from_numpy(np.array(layout, order="C"))
 
@@ -123,9 +123,9 @@ def _fetched(url: str) -> bytes:
         with urllib.request.urlopen(request, timeout=SECONDS) as response:
             content: bytes = response.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot fetch {url}: {error}; download it, and give the file") from error
+        raise DataError(f"cannot fetch {url}: {error}; download it, and pass the file") from error
     if len(content) > MOST_BYTES:
-        raise DataError(f"{url} is larger than {MOST_BYTES >> 20} MiB; download it, make it smaller, and give the file")
+        raise DataError(f"{url} is larger than {MOST_BYTES >> 20} MiB; download it, make it smaller, and pass the file")
     return content
 
 

@@ -158,14 +158,14 @@ def _job(
         options.epochs <= 0 or any("training.steps=" in one for one in options.settings)
     ):
         raise RecipeError(
-            f"epochs={options.epochs:g}: wanted a number above 0, and not together with steps; pass one of the two"
+            f"epochs={options.epochs:g}: expected a number above 0, and not together with steps; pass one of the two"
         )
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
     folders = () if options.out is None else open_stages(begun, Path(options.out))  # refused before data are read
     if data == {}:
-        raise DataError("data: found an empty dict, wanted sets of data by name")
+        raise DataError("data: found an empty dict, expected sets of data by name")
     opened = {
         name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
     }
@@ -203,8 +203,8 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
         return (data.source, Store(data.source)) if data.source is not None else (Path(data.name), list(data.records))
     if not isinstance(data, str | os.PathLike):
         raise DataError(
-            f"data: found {type(data).__name__}, wanted a path, store or Dataset: Dataset.from_rows(data) makes one of "
-            "rows"
+            f"data: found {type(data).__name__}, expected a path, store or Dataset: Dataset.from_rows(data) makes one "
+            "of rows"
         )
     path = Path(data)
     features = None if options.features is None else Path(options.features)

@@ -64,7 +64,7 @@ def load(
 
         path = fetch(str(source), revision)
     if not path.exists():
-        raise CheckpointError(f"no model at {path}; give a model folder, the folder of a run, or user/name on the hub")
+        raise CheckpointError(f"no model at {path}; pass a model folder, the folder of a run, or user/name on the hub")
     model = open_model(path)
     model.on(chosen, *choose_prediction(precision, chosen, model.architecture.config.width))
     return Model(Predictor(model, None if features is None else Path(features)))

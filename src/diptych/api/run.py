@@ -57,7 +57,7 @@ class Run:
         self.folder = Path(folder)
         if not any(self.folder.glob(FILE)) and not any(self.folder.glob(f"stage-*/{FILE}")):
             raise CheckpointError(
-                f"{folder} is not the folder of a run: it has no {FILE}; give the folder that a training wrote"
+                f"{folder} is not the folder of a run: it has no {FILE}; pass the folder that a training wrote"
             )
 
     @property

@@ -61,7 +61,7 @@ def finetune(
     check_type("recipe", recipe, (str, Recipe, type(None)), "the name of a recipe or a Recipe", RecipeError)
     if model is None and recipe is None:
         raise RecipeError(
-            f"recipe: found none, and no model to start from; give model=..., or recipe='SYSTEM/small/{task}' to start "
+            f"recipe: found none, and no model to start from; pass model=..., or recipe='SYSTEM/small/{task}' to start "
             f"from random weights (`diptych recipes {task}` lists them)"
         )
     check_training({"out": out, "epochs": epochs, "steps": steps, "batch_size": batch_size, "lr": lr, "seed": seed,

@@ -109,9 +109,9 @@ def _unexpected(error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
         return "the folder that this command runs in is gone; change to another one"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
-        return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; give text in UTF-8"
+        return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"
     if isinstance(error, OSError) and error.filename is not None:
-        return f"cannot use {error.filename}: {error.strerror}; give another path"
+        return f"cannot use {error.filename}: {error.strerror}; pass another path"
     from diptych.runtime.plugins import plugin_at_fault, plugin_in_use
 
     if (plugin := plugin_at_fault(error)) is not None:

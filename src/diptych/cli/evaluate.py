@@ -186,7 +186,7 @@ def compare(
 
     given: list[str | None] = [*revision] if revision else [None]
     if len(given) > 2:
-        raise RecipeError(f"found --revision {len(given)} times, wanted one of both models, or one of A and one of B")
+        raise RecipeError(f"found --revision {len(given)} times, expected one of both models, or one of A and one of B")
     one, other = (open_folder(name, revision=of) for name, of in ((first, given[0]), (second, given[-1])))
     gain = compare_models(one, other, data, split=split, task=task, skip_bad=skip_bad)
     if as_json:

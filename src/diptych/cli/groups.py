@@ -29,7 +29,7 @@ def _setting(name: str) -> Any:
 
 @dataclass(frozen=True)
 class WritingOptions:
-    """Options of decoding captions; the recipe sets what is not given. docs/your-own-data.md has examples."""
+    """Options of decoding captions; the recipe sets what is not given. docs/own-data-reference.md has examples."""
 
     panel: ClassVar[str] = DECODING
     beams: int | None = _setting("beams")

@@ -59,8 +59,8 @@ class JudgeOptions:
     def judges(self) -> dict[str, str]:
         """Return judges by what they judge. Raises DiptychError for neither --nsfw nor --skip-nsfw-check."""
         if self.nsfw is None and not self.skip_nsfw_check:
-            way_out = "or give --skip-nsfw-check, and the report calls all images «not judged»"
-            raise DiptychError(f"no NSFW judge, and none comes with Diptych: give one with --nsfw FOLDER, {way_out}")
+            way_out = "or pass --skip-nsfw-check, and the report calls all images «not judged»"
+            raise DiptychError(f"no NSFW judge, and none comes with Diptych: pass one with --nsfw FOLDER, {way_out}")
         named = {"realism": self.realism, "nsfw": self.nsfw}
         return {place: name for place, name in named.items() if name is not None}
 
@@ -235,7 +235,7 @@ def mine_scorer(
     if card["least"] >= 1:
         print(
             f"no score reaches a precision of {card['precision_wanted']} on the pairs held out, so this scorer keeps "
-            "none: label more pictures, give --model or --detector, or take a lower --precision"
+            "none: label more pictures, pass --model or --detector, or take a lower --precision"
         )
 
 
@@ -250,7 +250,7 @@ def mine_judge(
     from diptych.mining.judge.picture_judge import train_judge
 
     if weights is not None and backbone is None:
-        raise RecipeError("--weights needs --backbone; give the name of the backbone")
+        raise RecipeError("--weights needs --backbone; pass the name of the backbone")
     hold(out, "judge")
     card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
@@ -291,6 +291,6 @@ def mine_forget(
     if not lists:
         raise RecipeError("Missing --hosts, --addresses or --images: pass a file that lists what to remove")
     if not run.is_dir():
-        raise RecipeError(f"no finished run in {run}; give the --out of `diptych mine run`")
+        raise RecipeError(f"no finished run in {run}; pass the --out of `diptych mine run`")
     hold(run, "mined")
     print(f"{forget(run, lists)} pictures forgotten in {run}")

@@ -88,7 +88,7 @@ class TaskVerb(TyperCommand):
             wanted, there = ["IMAGE", *map(str.upper, TASK_VERBS[self.name].arguments)], _positional(args)
             if len(there) < len(wanted):
                 usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
-                raise RecipeError(f"Missing argument {wanted[len(there)]}; wanted {usage}")
+                raise RecipeError(f"Missing argument {wanted[len(there)]}; expected {usage}")
             if not given & {"--model", "--server"}:
                 raise RecipeError(NO_MODEL)
         return self.made().make_context(info_name, args, parent, **extra)

@@ -51,7 +51,7 @@ def serve(
 
     if token is None and not is_loopback(host):
         raise RecipeError(
-            f"--host {host} is open to other machines, and there is no token; set {TOKEN}, or give --token-file FILE"
+            f"--host {host} is open to other machines, and there is no token; set {TOKEN}, or pass --token-file FILE"
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch_size, queue))
     with bind(host, port) as bound:
@@ -87,7 +87,7 @@ def _token(file: Path | None) -> str | None:
     try:
         token = text_of(file).strip()
     except (OSError, ValueError) as error:
-        raise RecipeError(f"cannot read --token-file {file}: {error}; give a text file with the token") from error
+        raise RecipeError(f"cannot read --token-file {file}: {error}; pass a text file with the token") from error
     if not token:
         raise RecipeError(f"--token-file {file} is empty; write the token into it")
     return token
@@ -109,7 +109,7 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         if features is not None and _reads_given(opened[name]):
             opened[name].features = features
     if not opened:
-        raise CheckpointError("no model to serve; give a model folder or the folder of a run")
+        raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
             f"--features {features} needs a model trained on given features, and {', '.join(opened)} have their own "

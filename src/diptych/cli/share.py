@@ -31,7 +31,7 @@ def push(
     from diptych.runtime.errors import RecipeError
 
     if out is not None and not dry_run:
-        raise RecipeError("--out needs --dry-run; give both, or neither")
+        raise RecipeError("--out needs --dry-run; pass both, or neither")
     from diptych.serving import hub
     from diptych.serving.card import Publisher, model_card
 

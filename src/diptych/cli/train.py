@@ -149,7 +149,7 @@ def finetune(
 ) -> None:
     """Train a pre-trained model on a task, with a store or data of your own."""
     if (model is None) != from_scratch:
-        raise RecipeError("finetune needs --model MODEL, or --from-scratch with --recipe NAME: give one of the two")
+        raise RecipeError("finetune needs --model MODEL, or --from-scratch with --recipe NAME: pass one of the two")
     from diptych.api.job import finetuning
 
     settings = given.assignments(data__images=None if not without_images else False)

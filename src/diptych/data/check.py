@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.core.labels import alike
 from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
 from diptych.data.faults import known_faults
@@ -62,7 +63,7 @@ def check(
         for line in known_faults(data.folder):
             checker.add("known fault", line)
         failures = data.folder / FAILURES
-        for failure in map(parse_json, text_of(failures).splitlines() if failures.is_file() else ()):
+        for failure in map(parse_json, filter(None, text_of(failures).split("\n") if failures.is_file() else ())):
             checker.add("not extracted", f"{failure['key']}: {failure['reason']}")
         for line in differences(data.contract, model) if model is not None else ():
             checker.add("contract", line)
@@ -95,6 +96,7 @@ class _Checker:
         self.splits: Counter[str] = Counter()
         self.covered: Counter[str] = Counter(captions=0, questions=0)
         self.capitals = 0
+        self.labels: dict[str, set[str]] = {}  # task -> labels of its items
         self.letters: set[str] = set()  # in lower case, of the texts that are trained on
         self.scored_letters: dict[str, str] = {}  # those of the other texts -> key of the first record
         self.keys: dict[str, str] = {}  # key -> split
@@ -196,6 +198,8 @@ class _Checker:
         for question in record.questions:
             if not question.answers:
                 self.add("question without answers", question.key)
+        for task, items in record.more.items():
+            self.labels.setdefault(task, set()).update(one.answers[0].strip() for one in items if len(one.answers) == 1)
         if not any(words.values()):
             self.add("no words", record.key)
 
@@ -221,7 +225,7 @@ class _Checker:
         sizes = {name: tensor.shape[-1] for name, tensor in numbers.items()}
         wanted = {name: size for name, size in self._wanted_sizes().items() if sizes.get(name, size) != size}
         if wanted:
-            lines = (f"{name} of {sizes[name]}, wanted {size}" for name, size in wanted.items())
+            lines = (f"{name} of {sizes[name]}, expected {size}" for name, size in wanted.items())
             self.add("features of another size", f"{key}: {'; '.join(lines)}")
         self._boxes(key, regions)
 
@@ -266,6 +270,9 @@ class _Checker:
         if self.letters:
             for letter in sorted(self.scored_letters.keys() - self.letters):
                 self.add("letters not in training", f"{letter} (U+{ord(letter):04X}) in {self.scored_letters[letter]}")
+        for task, labels in self.labels.items():
+            for group in alike(labels):
+                self.add("labels alike", f"{task}: {', '.join(map(ascii, group))}")
         for name, count in self.splits.items():
             if name.startswith(SCORED) and count < FEWEST:
                 self.add("split too small", f"{name}: {count}")

@@ -44,7 +44,7 @@ def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) ->
     if pictures is None:
         return np.stack([values, np.ones_like(values)], axis=1)
     if len(pictures) != len(values):
-        raise DataError(f"{len(values)} scores of {len(pictures)} images; wanted an image for each score")
+        raise DataError(f"{len(values)} scores of {len(pictures)} images; expected an image for each score")
     places: dict[str, int] = {}
     owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)
     return np.stack([np.bincount(owners, values), np.bincount(owners)], axis=1).astype(np.float64)
@@ -118,6 +118,6 @@ def _interval(score: Callable[[Callable[[Rows], Rows]], Rows], weights: Iterator
     drawn = np.concatenate([score(one.__matmul__) for one in weights])
     value = float(score(lambda rows: rows.sum(axis=0, keepdims=True))[0])
     if not 0 < level < 1:
-        raise DataError(f"level {level}: wanted a number between 0 and 1, such as 0.95")
+        raise DataError(f"level {level}: expected a number between 0 and 1, such as 0.95")
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(low), float(high))

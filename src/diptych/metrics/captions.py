@@ -73,7 +73,7 @@ def _tokenised(
         raise DataError("no reference captions, so nothing to score")
     for key, captions in references.items():
         if isinstance(captions, str) or not captions:
-            raise DataError("wanted a list of one or more reference captions", key=key)
+            raise DataError("expected a list of one or more reference captions", key=key)
     missing, unknown = [key for key in references if key not in predictions], set(predictions) - set(references)
     if missing or unknown:
         raise DataError(

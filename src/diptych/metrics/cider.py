@@ -60,7 +60,7 @@ class DocumentFrequencies:
     @classmethod
     def load(cls, path: Path) -> "DocumentFrequencies":
         """Read a file written by `save`. Raises DataError."""
-        wanted = f'{path}: wanted {{"pictures": 2, "counts": {{"a dog": 1}}}} as DocumentFrequencies.save writes'
+        wanted = f'{path}: expected {{"pictures": 2, "counts": {{"a dog": 1}}}} as DocumentFrequencies.save writes'
         try:
             saved = json.loads(text_of(path))
             pictures, counts, name = saved["pictures"], saved["counts"], str(saved.get("references", ""))

@@ -107,7 +107,7 @@ def _entries(path: Path, content: Any, key_name: str) -> Iterator[tuple[str, dic
 def _mismatch(where: str, wanted: str, value: Any, key: str | None = None) -> DataError:
     text = repr(value)
     shown = text if len(text) <= 60 else text[:57] + "..."
-    return DataError(f"{where}: wanted {wanted}, found {type(value).__name__} {shown}", key=key)
+    return DataError(f"{where}: expected {wanted}, found {type(value).__name__} {shown}", key=key)
 
 
 def _checked(

@@ -52,7 +52,7 @@ def retrieval_ranks(
     table = np.asarray(scores, dtype=np.float64)
     owners = np.asarray(picture_of, dtype=np.int64)
     if table.ndim != 2 or owners.shape != table.shape[1:]:
-        raise DataError(f"scores of shape {table.shape} with {owners.size} captions; wanted (images, captions)")
+        raise DataError(f"scores of shape {table.shape} with {owners.size} captions; expected (images, captions)")
     if np.isnan(table).any():
         raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
     if set(owners.tolist()) != set(range(len(table))):
@@ -85,7 +85,7 @@ def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
     """
     values, own = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=bool)
     if values.shape != own.shape or values.ndim != 1:
-        raise DataError(f"scores of shape {values.shape}, `right` of shape {own.shape}; wanted one of each per item")
+        raise DataError(f"scores of shape {values.shape}, `right` of shape {own.shape}; expected one of each per item")
     if np.isnan(values).any():
         raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
     if not own.any():

@@ -28,7 +28,7 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
     dhashes = {*wanted.refused.dhashes, *(row["dhash"] for row in listed if row["dhash"] is not None)}
     hashes = {*wanted.refused.sha256, *gone, *(f"{one:016x}" for one in dhashes)}
     _remember(layout, {*wanted.hosts, *wanted.addresses, *hashes})
-    _forget_records(layout, gone)
+    forget_records(layout, gone)
     for path in layout.pictures.glob("*/*"):
         if path.stem in gone:
             path.unlink()
@@ -50,18 +50,18 @@ def _on(lists: Lists, row: Row) -> bool:
 
 def _remember(layout: RunLayout, lines: set[str]) -> None:
     path = layout.forgotten / FILE
-    before = set(text_of(path).splitlines()) if path.exists() else set()
+    before = set(filter(None, text_of(path).split("\n"))) if path.exists() else set()
     layout.forgotten.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(f"{line}\n" for line in sorted(before | lines)).encode())
 
 
-def _forget_records(layout: RunLayout, gone: set[str]) -> None:
+def forget_records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
         try:
-            lines = text_of(path).splitlines(keepends=True)
+            lines = [f"{line}\n" for line in text_of(path).split("\n") if line]  # splitlines() cuts at U+2028
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            way_out = "give its `diptych mine run` again, which leaves out what was forgotten"
+            way_out = "repeat its `diptych mine run`, which leaves out what was forgotten"
             raise DataError(f"{path} is not a file of records ({error!r}); {way_out}") from error
         if not kept:
             path.unlink()

@@ -14,7 +14,7 @@ SHARD, SHA256, ENDING = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}")
 
 def damaged(path: Path, why: object, remove: Path | str = "it") -> DataError:
     """The error about a file of a run that is not as its stage writes it, to be raised by the caller."""
-    return DataError(f"cannot read {path}: {why}; remove {remove} and give the same command again")
+    return DataError(f"cannot read {path}: {why}; remove {remove} and repeat the command")
 
 
 class RunLayout:
@@ -58,11 +58,11 @@ class RunLayout:
     def picture(self, sha256: str, ending: str) -> Path:
         """The path of a kept image. Raises DataError for other names: a foreign table may name any path."""
         if not SHA256.fullmatch(sha256) or not ENDING.fullmatch(ending):
-            why = f"it names a picture {sha256[:80]!r} of type {ending[:20]!r}, wanted a sha256 and jpg or the like"
+            why = f"it names a picture {sha256[:80]!r} of type {ending[:20]!r}, expected a sha256 and jpg or the like"
             raise damaged(self.out, why, self.work())
         return self.pictures / sha256[:2] / f"{sha256}.{ending}"
 
     def _shard(self, folder: str, name: str, ending: str) -> Path:
         if not SHARD.fullmatch(name):
-            raise damaged(self.work(), f"it names a shard {name[:80]!r}, wanted 16 hex digits", self.work())
+            raise damaged(self.work(), f"it names a shard {name[:80]!r}, expected 16 hex digits", self.work())
         return self.work(folder, f"{name}.{ending}")

@@ -11,7 +11,7 @@ from diptych.mining.pages.inputs import ADDRESS
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import text_of
 
-WANTED = "wanted a sha256, a dHash (16 hex digits), an address or a host a line"
+WANTED = "expected a sha256, a dHash (16 hex digits), an address or a host a line"
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Mine:
         Raises Stopped on a signal; whole shards are kept.
         """
         if self.until not in STAGES:
-            raise RecipeError(f"no stage {self.until!r}; wanted one of {', '.join(STAGES)}")
+            raise RecipeError(f"no stage {self.until!r}; expected one of {', '.join(STAGES)}")
         with stoppable():
             sources = inputs.recognise(self.given, self.base)
             job = self._begin(sources)
@@ -114,4 +114,4 @@ def _digest_of_words(path: Path | None) -> str | None:
     try:
         return digest(text_of(path)) if path is not None else None
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}; wanted one word per line, in UTF-8") from error
+        raise DataError(f"cannot read {path}: {error}; expected one word per line, in UTF-8") from error

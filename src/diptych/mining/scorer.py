@@ -187,12 +187,12 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
     pairs, labels, names = [], [], []
     for path in paths:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
-        for number, text in enumerate(text_of(path).splitlines(), start=1):
+        for number, text in enumerate(text_of(path).removesuffix("\n").split("\n"), start=1):
             where = f"{path.name}, line {number}"
             try:
                 line = LabelledLine.model_validate(parse_json(text), strict=True)
             except ValueError as error:
-                raise DataError(f"{where}: {first_problem(error)}; wanted image, statement and true") from error
+                raise DataError(f"{where}: {first_problem(error)}; expected image, statement and true") from error
             if line.true is None:
                 continue
             if line.image not in bodies:

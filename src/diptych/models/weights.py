@@ -56,7 +56,7 @@ def load_into(
     report = report or ImportReport()
     wanted = model.state_dict()
     wrong = [
-        f"{name} is {_shape(tensors[name])}, wanted {_shape(value)}"
+        f"{name} is {_shape(tensors[name])}, expected {_shape(value)}"
         for name, value in wanted.items()
         if name in tensors and tensors[name].shape != value.shape
     ]

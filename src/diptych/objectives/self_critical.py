@@ -121,8 +121,8 @@ class SelfCritical:
         if not rewards.isfinite().all():
             row, column = (~rewards.isfinite()).nonzero()[0].tolist()
             raise TrainingError(
-                f"the reward of a caption is {float(rewards[row, column])}, wanted a number (record {batch.keys[row]}: "
-                f"{self.reward.spell(captions[row][column])!r}); look at its references"
+                f"the reward of a caption is {float(rewards[row, column])}, expected a number (record "
+                f"{batch.keys[row]}: {self.reward.spell(captions[row][column])!r}); look at its references"
             )
         return rewards.float()
 

@@ -90,8 +90,8 @@ def smoothed(
 ) -> Float[Tensor, "n"]:
     """KL divergence from the smoothed target distribution (pytorch_pretrained_bert/loss.py of Unified VLP's code).
 
-    The wanted word has probability 1 - smoothing; the rest is spread over all words but that one and `ignored` ([PAD]).
-    The loss is 0 where `ignored` itself is wanted.
+    The right word has probability 1 - smoothing; the rest is spread over all words but that one and `ignored` ([PAD]).
+    The loss is 0 where `ignored` itself is the right word.
     """
     logs = scores.log_softmax(-1)
     others = scores.shape[-1] - (1 if ignored is None else 2)

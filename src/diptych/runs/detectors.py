@@ -54,7 +54,7 @@ def open_detector(
     RecipeError for an unknown name and for an option that a kind does not take.
     """
     if (name == GIVEN) != (features is not None):
-        raise RecipeError("--detector given and --features PATH belong together: give both, or neither")
+        raise RecipeError("--detector given and --features PATH belong together: pass both, or neither")
     if boxes not in (None, "whole") or (boxes is not None and features is None):
         raise RecipeError(f"--boxes {boxes}: the only value is `whole`, for --features PATH without boxes")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
@@ -120,7 +120,7 @@ def _draw(detector: Detector, photographs: Path, path: Path) -> None:
         with suppress(DataError):
             pictures.append(open_picture(file))
     if not pictures:
-        raise DataError(f"found no image to draw regions on in {photographs}; give --images a folder of photographs")
+        raise DataError(f"found no image to draw regions on in {photographs}; pass --images a folder of photographs")
     regions = detector.detect(pictures, [Record(str(number)) for number in range(len(pictures))])
     detection_sheet(pictures, [one.first(FIRST) for one in regions], detector.contract.class_names, path)
 
@@ -129,11 +129,11 @@ def fetched(name: str) -> Path:
     """Download `hub:USER/NAME@COMMIT`; return its detector folder or weights file."""
     if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
-            f"{name!r} names no fixed version; wanted hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
+            f"{name!r} names no fixed version; expected hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
             "page of the files, under History), because a branch can change, and the features with it"
         )
     use = (
-        f"give the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"
+        f"pass the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"
     )
     if (described := from_hub(match[1], DESCRIBED, match[2], use)) is not None:
         from_hub(match[1], WEIGHTS, match[2], use)
@@ -141,7 +141,7 @@ def fetched(name: str) -> Path:
     for file in HUB_FILES:
         if (path := from_hub(match[1], file, match[2], use)) is not None:
             return path
-    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; wanted one of them")
+    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; expected one of them")
 
 
 def _names_of(path: Path | None) -> list[str]:
@@ -151,7 +151,7 @@ def _names_of(path: Path | None) -> list[str]:
     try:
         names = [line.strip() for line in text_of(path, "utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"cannot read the names of classes in {path} ({error}); wanted one name per line") from error
+        raise RecipeError(f"cannot read the names in {path} ({error}); expected one class name per line") from error
     return names[1:] if names and names[0].strip("_").lower() == "background" else names
 
 
@@ -163,5 +163,5 @@ def _selection(name: str | None) -> Selection | None:
     for system in SYSTEMS.values():
         known |= system.rules
     if name is not None and name not in known:
-        raise RecipeError(f"no selection {name!r}, wanted a number of regions or a rule; {nearest(name, known)}")
+        raise RecipeError(f"no selection {name!r}, expected a number of regions or a rule; {nearest(name, known)}")
     return None if name is None else known[name]

@@ -74,11 +74,11 @@ def read_records(
     data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True,
     skip_bad: bool = False,
 ) -> list[Record]:  # fmt: skip
-    """Read the records of a user's data, and print the number of entries passed over, with the first of them."""
+    """Read the records of a user's data, and print how many entries were skipped or corrected, with the first."""
     skips = Skips(skip_bad)
     records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
     if skips.counts:
-        tell(console, f"passed over: {skips}")
+        tell(console, f"skipped or corrected: {skips}")
     return records
 
 
@@ -92,7 +92,7 @@ def open_data(
         return Store(data)
     if not data.exists():
         raise DataError(
-            f"nothing at {data}; wanted a store, which `diptych extract DATA --out STORE` makes, or data of a known "
+            f"nothing at {data}; expected a store, which `diptych extract DATA --out STORE` makes, or data of a known "
             f"format; {LIST_THEM}"
         )
     return read_records(data, console, None, None, seed, features is None, skip_bad)
@@ -120,7 +120,7 @@ def store_of(
         raise RecipeError(
             f"several processes do not share the extraction; do it once: diptych extract {data} --out STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
-            + ", then give --data STORE"
+            + ", then pass --data STORE"
         )
     finder = _detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:

@@ -66,7 +66,7 @@ class Familiarity:
             raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
         if centres.ndim != 2 or centres.shape[1] != feature_size:
             raise CheckpointError(
-                f"{path} has centres {tuple(centres.shape)}, wanted (N, {feature_size}); copy the model folder again"
+                f"{path} has centres {tuple(centres.shape)}, expected (N, {feature_size}); copy the model folder again"
             )
         return cls(centres, least)
 

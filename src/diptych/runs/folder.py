@@ -186,7 +186,7 @@ class ModelFolder:
                 raise DataError(
                     f"the features in {where} have {contract.feature_size} values each, and the imported model "
                     f"{self.folder} reads {self.contract.feature_size} ({self.contract.extractor}); extract with a "
-                    "detector of such features, or give your own: diptych extract DATA --out OUT --detector given "
+                    "detector of such features, or pass your own: diptych extract DATA --out OUT --detector given "
                     "--features PATH"
                 )
             return
@@ -324,7 +324,7 @@ def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
 def _validation(path: Path) -> Mapping[str, float] | None:
     scores = _json(path) if path.is_file() else None
     if scores is not None and not (isinstance(scores, dict) and all(map(_is_score, scores.values()))):
-        raise _damaged(f"{path} is damaged (wanted a number for each score)")
+        raise _damaged(f"{path} is damaged (expected a number for each score)")
     return scores
 
 

@@ -93,7 +93,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
     """Raise RecipeError if the model cannot read the detector's features. `wanted`: prefix of its name; None: any."""
     system, config, contract = made.architecture.system, made.architecture.config, detector.contract
     if not detector.needs_pictures:
-        raise RecipeError(f"{contract.extractor} finds no regions in new pictures; give a detector's folder")
+        raise RecipeError(f"{contract.extractor} finds no regions in new pictures; pass a detector's folder")
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
             f"the features of {system}'s released models were made by {wanted}..., and this detector is "
@@ -122,12 +122,12 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
             read = text_of(path, "utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"cannot read answers in {path} ({error}); wanted a text file with one answer per line"
+            f"cannot read answers in {path} ({error}); expected a text file with one answer per line"
         ) from error
     if isinstance(read, dict) and all(isinstance(number, int) for number in read.values()):
         read = sorted(read, key=read.__getitem__)
     if not isinstance(read, list) or not all(isinstance(name, str) for name in read):
-        raise CheckpointError(f"{path} holds no list of answers; wanted texts, or numbers by answer")
+        raise CheckpointError(f"{path} holds no list of answers; expected texts, or numbers by answer")
     if len(read) != made.architecture.config.answers:
         raise CheckpointError(
             f"{path} has {len(read)} answers, but the head has {made.architecture.config.answers}; pass the list "

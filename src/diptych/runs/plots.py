@@ -33,7 +33,7 @@ def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
         inside = [folder, folder.parent] if folder.name == "model" else [folder, *sorted(folder.glob("stage-*"))]
         runs = [one for one in inside if (one / METRICS).is_file()]
         if not runs:
-            raise DataError(f"no {METRICS} in {folder}, wanted the folder of a run (--out of pretrain or finetune)")
+            raise DataError(f"no {METRICS} in {folder}, expected the folder of a run (--out of pretrain or finetune)")
         logs |= {str(run): run for run in runs}
     common = Path(os.path.commonpath([run.resolve().parent for run in logs.values()])) if logs else Path()
     return {str(run.resolve().relative_to(common)): run for run in logs.values()}
@@ -94,7 +94,7 @@ def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = Fals
     Raises RecipeError for another suffix, DataError for no run.
     """
     if out.suffix.lower() not in ENDINGS:
-        raise RecipeError(f"--out {out}: wanted a name ending in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+        raise RecipeError(f"--out {out}: expected a name ending in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     runs = find_runs(folders)
     made = charts(runs, smooth, log)
     if out.suffix.lower() == ".svg":

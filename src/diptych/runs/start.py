@@ -161,7 +161,7 @@ class Trained(Start):
         why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {name}"
         raise RecipeError(
             f"{self.source} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
-            f"{', '.join(able) or 'another system'}, or give --recipe (`diptych recipes --system {system}` lists them)"
+            f"{', '.join(able) or 'another system'}, or pass --recipe (`diptych recipes --system {system}` lists them)"
         )
 
     def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:
@@ -173,7 +173,7 @@ class Trained(Start):
     def check(self, recipe: Recipe, store: Store) -> None:
         for name in ("init", "network_init"):
             if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
-                raise RecipeError(f"{name} and a model to start from are mutually exclusive: give one")
+                raise RecipeError(f"{name} and a model to start from are mutually exclusive: pass one")
         wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
         if recipe.model.regions_fixed and wanted != there:
             raise RecipeError(f"model.max_regions={wanted}: {self.source} was built for {there}; leave it at {there}")

@@ -25,7 +25,7 @@ def assignment(text: str, example: str) -> tuple[str, str]:
     """The key and the value of a `--set KEY=VALUE`. Raises RecipeError, with an example, if there is no `=`."""
     key, equals, value = text.partition("=")
     if not equals:
-        raise RecipeError(f"--set {text}: wanted KEY=VALUE, such as {example}")
+        raise RecipeError(f"--set {text}: expected KEY=VALUE, such as {example}")
     return key, value
 
 

@@ -12,7 +12,7 @@
         ├── UnsupportedError    a request for what this kind of model cannot do.
         └── GalleryError        a database of vectors that is away, full, or of another model.
 
-A message states what was found, what was wanted, where, and the command that mends it.
+A message states what was found, what was expected, where, and the command that mends it.
 """
 
 from __future__ import annotations

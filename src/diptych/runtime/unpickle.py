@@ -48,7 +48,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         return value
     except PickleRefused as refused:
         raise DataError(
-            f"{where}: found a pickle that {refused}, wanted only numpy arrays, numbers, texts and plain containers; "
+            f"{where}: found a pickle that {refused}, expected only numpy arrays, numbers, texts and plain containers; "
             "nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
         ) from None
     except MemoryError:
@@ -57,7 +57,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         ) from None
     except Exception as error:  # the opcodes of a damaged pickle can raise any
         raise DataError(
-            f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), wanted one; it "
+            f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), expected one; it "
             "may be cut short: get the file again"
         ) from None
 
@@ -70,30 +70,30 @@ class _Dtype:
     def __init__(self, spec: object, *_: object) -> None:
         text = spec.decode("latin1") if isinstance(spec, bytes) else str(spec)
         if not SIMPLE.fullmatch(text) or not np.dtype(text).itemsize:
-            raise PickleRefused(f"wants the numpy type {text[:40]!r}")
+            raise PickleRefused(f"needs the numpy type {text[:40]!r}")
         self.dtype = np.dtype(text)
 
     def set_order(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
-            raise PickleRefused("wants a numpy type made of others")
+            raise PickleRefused("needs a compound numpy type")
         order: Any = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
         if order not in ("<", ">", "|", "="):
-            raise PickleRefused(f"wants a numpy type of the byte order {str(order)[:40]!r}")
+            raise PickleRefused(f"needs a numpy type of the byte order {str(order)[:40]!r}")
         self.dtype = self.dtype.newbyteorder(order)
 
 
 def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool) -> Array:
     """Fill an empty array with numbers in the machine's byte order: in place, since the pickle may refer to it."""
     if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or array.size:
-        raise PickleRefused("wants an array without a type or a shape, or to fill one twice")
+        raise PickleRefused("needs an array without a type or a shape, or to fill one twice")
     if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 32:
-        raise PickleRefused(f"wants an array of the shape {str(shape)[:40]}")
+        raise PickleRefused(f"needs an array of the shape {str(shape)[:40]}")
     native = dtype.dtype.newbyteorder("=")
     content: Any = raw.encode("latin1") if isinstance(raw, str) else raw
     if not isinstance(content, list if native.hasobject else bytes | bytearray):
-        raise PickleRefused("wants an array from something else than its bytes, or its list of objects")
+        raise PickleRefused("needs an array from something else than its bytes, or its list of objects")
     if math.prod(shape) * (1 if native.hasobject else native.itemsize) != len(content):
-        raise PickleRefused(f"wants an array {shape} of {native} from {len(content)} bytes")
+        raise PickleRefused(f"needs an array {shape} of {native} from {len(content)} bytes")
     if native != dtype.dtype:
         content = np.frombuffer(bytes(content), dtype.dtype).astype(native).tobytes()
     array.__setstate__((1, shape, native, fortran, content if native.hasobject else bytes(content)))
@@ -106,12 +106,12 @@ def _empty() -> Array:
 
 
 def _ndarray(*_: object) -> NoReturn:
-    raise PickleRefused("wants an array that is not filled")
+    raise PickleRefused("needs an array that is not filled")
 
 
 def _reconstruct(kind: object, *_: object) -> Array:
     if kind is not _ndarray:
-        raise PickleRefused("wants an array of a class of its own")
+        raise PickleRefused("needs an array of a class of its own")
     return _empty()
 
 
@@ -126,7 +126,7 @@ def _scalar(dtype: object, raw: object) -> object:
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
     """Bytes as Python 3 writes them for Python 2."""
     if encoding != "latin1":
-        raise PickleRefused(f"wants the encoding {str(encoding)[:40]!r}")
+        raise PickleRefused(f"needs the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")
 
 
@@ -166,7 +166,7 @@ class _Unpickler(pickle._Unpickler):
         elif not isinstance(built, np.ndarray):
             raise PickleRefused("changes a function")
         elif not isinstance(state, tuple) or len(state) not in (4, 5):
-            raise PickleRefused("wants an array of an unknown version")
+            raise PickleRefused("needs an array of an unknown version")
         else:
             shape, dtype, fortran, raw = state[-4:]
             _filled(built, raw, dtype, shape, bool(fortran))

@@ -48,12 +48,12 @@ def read_weights(path: Path) -> Tensors:
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
-        raise CheckpointError(f"{path} is {kind}; wanted a file of weights (.safetensors, .bin, .pt or .pth)")
+        raise CheckpointError(f"{path} is {kind}; expected a file of weights (.safetensors, .bin, .pt or .pth)")
     if path.stat().st_size == 0:
         raise CheckpointError(f"{path} is empty; copy it again from its source")
     tensors = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
     if not tensors:
-        raise CheckpointError(f"{path} holds no tensors; wanted a state dict: names and their tensors")
+        raise CheckpointError(f"{path} holds no tensors; expected a state dict: names and their tensors")
     return tensors
 
 
@@ -82,7 +82,7 @@ def _read_torch(path: Path) -> Tensors:
             way_out = "save its state dict alone, or convert it to safetensors where you trust it"
             raise CheckpointError(f"{path} {why}; {way_out}") from error
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
-        raise CheckpointError(f"{path} {why}; wanted safetensors or a PyTorch state dict") from error
+        raise CheckpointError(f"{path} {why}; expected safetensors or a PyTorch state dict") from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
         why = f"is cut short or damaged ({first_line(error)})"
         raise CheckpointError(f"{path} {why}; copy it again from its source") from error
@@ -120,7 +120,7 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
     for name in HUB_FILES:
         if (file := from_hub(str(source), name)) is not None:
             return file
-    raise CheckpointError(f"{source} on the hub has neither {' nor '.join(HUB_FILES)}; give the path of its weights")
+    raise CheckpointError(f"{source} on the hub has neither {' nor '.join(HUB_FILES)}; pass the path of its weights")
 
 
 def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | None:
@@ -141,7 +141,7 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
         values = {} if settings is None else json.loads(text_of(settings))
         lowercase = values.get("do_lower_case")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{settings} is damaged ({error}); copy it again, or give --vocab") from error
+        raise CheckpointError(f"{settings} is damaged ({error}); copy it again, or pass --vocab") from error
     return vocabulary, lowercase if isinstance(lowercase, bool) else None
 
 
@@ -150,7 +150,7 @@ def _is_hub_id(source: str | os.PathLike[str]) -> bool:
     return not (path.exists() or path.suffix or path.is_absolute() or str(source).count("/") > 1)
 
 
-def from_hub(name: str, file: str, revision: str | None = None, use: str = "give its path") -> Path | None:
+def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass its path") -> Path | None:
     """A file of a repository on the hub, fetched once and cached; None if the repository has no such file.
 
     `use`: the instruction for a file that was downloaded by hand. Raises CheckpointError if the hub cannot be reached.

@@ -95,7 +95,7 @@ def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publishe
         ),
         "detector": f"{_plain(contract.extractor)}; {len(contract.class_names)} classes; "
         + f"regions: {_plain(contract.selection)}"
-        + ("" if folder.detector is not None else "; not in this folder: give features"),
+        + ("" if folder.detector is not None else "; not in this folder: pass features"),
         "words": f"{folder.architecture.config.vocabulary.size:,} pieces"
         + ("" if recipe is None else ", lower-cased" if recipe.data.lowercase else ", cased"),
         "answers": None if folder.answers is None else f"{len(folder.answers.names):,}"

@@ -39,7 +39,7 @@ class Client:
         except ValueError:  # an IPv6 address without its bracket
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServingError(f"{url!r} is not the address of a service; wanted one such as http://127.0.0.1:8000")
+            raise ServingError(f"{url!r} is not the address of a service; expected one such as http://127.0.0.1:8000")
         self.url = url.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
         if token := os.environ.get(TOKEN, "").strip():
@@ -121,7 +121,7 @@ def _json(answer: IO[bytes]) -> Any:
 
 def _detail(error: urllib.error.HTTPError) -> str:
     if 300 <= error.code < 400:
-        return f"it redirects to {error.headers.get('Location', '')[:200]!r}; give that address if you trust it"
+        return f"it redirects to {error.headers.get('Location', '')[:200]!r}; pass that address if you trust it"
     try:
         return str(_json(error)["detail"])[:1000]
     except (ValueError, KeyError, TypeError, OSError, HTTPException):

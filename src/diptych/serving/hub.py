@@ -34,7 +34,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
     """
     from huggingface_hub import hf_hub_download, snapshot_download
 
-    made = "`diptych demo` makes it" if name.startswith("demo/") else "copy the model folder here and give its path"
+    made = "`diptych demo` makes it" if name.startswith("demo/") else "copy the model folder here and pass its path"
     with _hub_errors(name, f"{made} (there is no folder {name})"), without_retries():
         config = Path(hf_hub_download(name, CONFIG, revision=revision))
         if not _is_ours(config, name):  # before gigabytes of another kind of model are downloaded
@@ -59,7 +59,7 @@ def _is_ours(config: Path, name: str) -> bool:
 def check_repository(repository: str) -> None:
     """Raise RecipeError unless the name is user/name."""
     if not NAME.fullmatch(repository):
-        raise RecipeError(f"{repository!r} is not a name on the hub; wanted user/name, such as me/kites-caption")
+        raise RecipeError(f"{repository!r} is not a name on the hub; expected user/name, such as me/kites-caption")
 
 
 def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:
@@ -134,7 +134,7 @@ def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
             case RepositoryNotFoundError():
                 why = "is not on the hub, or not for this token; check its spelling; for a private one set HF_TOKEN"
             case errors.RevisionNotFoundError():
-                why = f"on the hub has no such revision; give one of https://huggingface.co/{name}/commits, or none"
+                why = f"on the hub has no such revision; pass one of https://huggingface.co/{name}/commits, or none"
             case RemoteEntryNotFoundError():
                 why = f"on the hub is not a model of Diptych (it has no {CONFIG}); `diptych push` uploads those"
             case HfHubHTTPError() if error.response.status_code in (401, 403):

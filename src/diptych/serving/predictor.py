@@ -63,7 +63,7 @@ class Predictor:
             return given
         if contract.is_given:
             raise ServingError(
-                f"{self.folder.folder} was trained on given features, which an image alone lacks; give a file or "
+                f"{self.folder.folder} was trained on given features, which an image alone lacks; pass a file or "
                 "folder of them: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
@@ -188,7 +188,7 @@ class Predictor:
         for number in [n for n, one in records.items() if needs and (one.regions is None or not len(one.regions))]:
             unusable = DataError(
                 f"no region was detected, and {self.folder.architecture.system} needs one; lower the score threshold "
-                "of the detector (diptych extract --region-selection), or give an image that shows more",
+                "of the detector (diptych extract --region-selection), or pass an image that shows more",
                 key=records.pop(number).key,
             )
             if refused is None:

@@ -284,7 +284,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
             f"diptych finetune retrieval --model {folder.folder}"
         )
     elif (shortlist is None) != (by is None):
-        problem = "a shortlist needs a size and a model: give both --shortlist N and --shortlist-by MODEL"
+        problem = "a shortlist needs a size and a model: pass both --shortlist N and --shortlist-by MODEL"
     elif by is not None and not can_match(folder.model):
         problem = (
             f"{folder.folder} makes a vector of each image, so a query costs it one pass; a shortlist is for a model "
@@ -292,7 +292,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
         )
     elif by is not None and not has_towers(by.folder.model):
         problem = (
-            f"{by.folder.folder} ({by.folder.architecture.system}) cannot pick a shortlist: wanted a two-tower model "
+            f"{by.folder.folder} ({by.folder.architecture.system}) cannot pick a shortlist: expected a two-tower model "
             f"from `diptych finetune retrieval` ({two_towers})"
         )
     if problem is not None:
@@ -318,7 +318,7 @@ def _cache(pictures: Path, detector: Detector) -> Path:
 
 def _failures(folder: Path) -> dict[str, str]:
     try:
-        lines = [parse_json(line) for line in text_of(folder / FAILURES).splitlines()]
+        lines = [parse_json(line) for line in text_of(folder / FAILURES).split("\n") if line]
         return {str(line["key"]): str(line["reason"]) for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / FAILURES} is damaged ({error}); delete {folder}: it is rebuilt") from error

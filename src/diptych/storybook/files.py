@@ -49,9 +49,9 @@ def write(
     """
     for split, number in splits.items():
         if split not in SPLITS:
-            raise DataError(f"found the split `{split}`, wanted one of Storybook's: {nearest(split, SPLITS)}")
+            raise DataError(f"found the split `{split}`, expected one of Storybook's: {nearest(split, SPLITS)}")
         if number < 0:
-            raise DataError(f"found {number} scenes for {split}, wanted 0 or more")
+            raise DataError(f"found {number} scenes for {split}, expected 0 or more")
     try:
         claim(folder, "world")
         done = _complete(folder, seed)
@@ -87,8 +87,8 @@ def _complete(folder: Path, seed: int) -> dict[str, int]:
     manifest = read_json(folder / MANIFEST).read(StorybookManifest)
     if (manifest.world, manifest.seed) != (WORLD, seed):
         raise DataError(
-            f"{folder}: found a Storybook of world {manifest.world} and seed {manifest.seed}, wanted world {WORLD} and "
-            f"seed {seed}; give another folder, or delete this one"
+            f"{folder}: found a Storybook of world {manifest.world} and seed {manifest.seed}, expected world {WORLD} "
+            f"and seed {seed}; pass another folder, or delete this one"
         )
     return manifest.splits
 

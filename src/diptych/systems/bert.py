@@ -175,7 +175,7 @@ def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
     prefixed = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
     system = next((title for title, prefixes in prefixed if any(name.startswith(prefixes) for name in theirs)), None)
     what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
-    raise CheckpointError(f"{path} is {what}; wanted {wanted}, which has {WORDS}")
+    raise CheckpointError(f"{path} is {what}; expected {wanted}, which has {WORDS}")
 
 
 def narrow_word_head(ours: Tensors, width: int, report: ImportReport) -> None:

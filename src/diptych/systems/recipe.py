@@ -248,7 +248,7 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
     """Set one dotted key of a dumped recipe."""
     value = value_of(text)
     if key == MULTIPLIERS and not isinstance(value, dict):
-        raise RecipeError(f'--set {key}={text}: wanted {key}.PREFIX=NUMBER, or all as JSON: {key}={{"regions.": 0.1}}')
+        raise RecipeError(f'--set {key}={text}: expected {key}.PREFIX=NUMBER, or JSON: {key}={{"regions.": 0.1}}')
     if key in REPLACED and (key == "objectives" or text != values["objectives"]["kind"]):
         values["objectives"] = _objectives_of(text, key, values["task"])
         return
@@ -271,7 +271,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     """The default objectives of a system's paper, whose keys can be set afterwards."""
     systems = SYSTEMS.keys() & OBJECTIVES.keys()
     if system not in systems:
-        wanted = f"wanted a system, to learn by its objectives; {nearest(system, systems)}"
+        wanted = f"expected a system, to learn by its objectives; {nearest(system, systems)}"
         raise unknown_name(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
         raise RecipeError(f"--set {key}={system}: only pre-training has objectives; fine-tuning trains the task {task}")

@@ -1,7 +1,7 @@
 """Parts that presets of all systems share: the small size, recipes for the user's photographs, self-critical training.
 
 Small recipes are for data such as Storybook, with captions of about ten words out of a few hundred: they take minutes
-on two cores. docs/photographs.md has the measurements behind the recipes for photographs.
+on two cores. docs/photographs-reference.md has the measurements behind the recipes for photographs.
 """
 
 from collections.abc import Iterator

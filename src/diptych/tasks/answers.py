@@ -52,9 +52,9 @@ class Answers:
                 temperature, task = float(names["temperature"]), str(names.get("task", OF_VQA))
                 names = names["names"]
             if not 0.01 < temperature < 100:
-                raise ValueError(f"found the temperature {temperature}, wanted 0.01 to 100")
+                raise ValueError(f"found the temperature {temperature}, expected 0.01 to 100")
             if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
-                raise ValueError(f"found {names!r:.60}, wanted a list of at least two texts")
+                raise ValueError(f"found {names!r:.60}, expected a list of at least two texts")
             "".join(names).encode()
             return cls(tuple(names), temperature, task)
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from diptych.core import Batch, Record, TaskItem, Vocabulary
+from diptych.core.labels import alike
 from diptych.metrics.auroc import accuracy, class_auroc
 from diptych.metrics.bootstrap import resampled_interval
 from diptych.objectives import ClassifyStatement, Schedule, together
@@ -23,7 +24,7 @@ from diptych.tasks import interface
 from diptych.tasks.answers import Answers
 from diptych.tasks.baselines import text_probabilities
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
-from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining
+from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 from diptych.tasks.verdicts import Judged, Verdicts, VerdictTask
 
 SHOWN = 5  # likeliest labels that an answer lists
@@ -176,10 +177,16 @@ def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int
     if len(names := sorted(frequent[:most])) < 2:
         raise DataError(
             f"the training records have {len(names)} labels of {task}{''.join(f' ({name})' for name in names)}, and a "
-            "classifier needs two; give texts with labels, such as "
+            "classifier needs two; pass texts with labels, such as "
             f'{{"image": "a.jpg", "more": {{"{task}": [{{"text": "...", "answers": ["LABEL"]}}]}}}}'
         )
     return Answers(tuple(names), task=task)
+
+
+def _alike(task: Any, _: TrainingRecords) -> Iterator[str]:
+    for group in alike(task.names):
+        same = ", ".join(map(ascii, group))
+        yield f"labels {same} differ in case or in the form of accents only; they are trained as different classes"
 
 
 class ClassifyRequest(interface.TaskRequest):
@@ -247,6 +254,7 @@ def classifier(
             objectives=(LabelObjectives,),
             small=Small(LabelObjectives(head=name), batch, max_words),
             answers=partial(labels_of, name),
+            notes=_alike,
         ),
         scoring=labels.scoring,
         interface=interface.TaskInterface(

@@ -213,7 +213,7 @@ def ground(model: interface.TaskModel, requests: Sequence[tuple[Record, GroundRe
 
 def _grounded(record: Record, prediction: dict[str, Any], precision: Precision) -> FoundRegion:
     if prediction["box"] is None:
-        raise ServingError(f"the detector found no region in {record.key}, so there is no answer; give another image")
+        raise ServingError(f"the detector found no region in {record.key}, so there is no answer; pass another image")
     x1, y1, x2, y2 = prediction["box"]
     return FoundRegion((x1, y1, x2, y2), prediction["score"], prediction["region"], record, precision)
 

@@ -238,7 +238,7 @@ class VcrObjectives(SeenClasses):
         )
 
 
-RATIONALE_HELP = "Rationale to choose from; give the option twice or more often; default: none is chosen."
+RATIONALE_HELP = "Rationale to choose from; pass the option twice or more often; default: none is chosen."
 
 
 class ChooseRequest(interface.TaskRequest):

@@ -70,7 +70,7 @@ def check_overfit(
         if low and (case.spec.pretrains or step % CHECK_EVERY == 0) and right(case):
             return
     name = f"{case.recipe.name}: after {steps} steps"
-    assert low, f"{name} the losses are {losses}, wanted below {least:.3g}; they were {start}"
+    assert low, f"{name} the losses are {losses}, expected below {least:.3g}; they were {start}"
     assert right(case), f"{name} not all answers are right; the losses are {losses}"
 
 

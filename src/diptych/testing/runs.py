@@ -71,7 +71,7 @@ def check_resume(
         time.sleep(0.005)
     killed.kill()
     killed.join()
-    assert not (folder / "killed" / INNER).exists(), "the run ended before it was killed: give more training.steps"
+    assert not (folder / "killed" / INNER).exists(), "the run ended before it was killed: pass more training.steps"
     _train(*given)
     assert_alike(folder / "whole", folder / "killed", exactly=True)
 

@@ -158,7 +158,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or not {"format", "step", "files"} <= state.keys():
         raise DamagedError(path, "does not hold the state of a checkpoint")
     if state["format"] != FORMAT:
-        raise CheckpointError(f"{path} has format {state['format']!r}, wanted {FORMAT}: choose another folder")
+        raise CheckpointError(f"{path} has format {state['format']!r}, expected {FORMAT}: choose another folder")
     if state.pop("check", None) != sha256_of_json(state):
         raise DamagedError(path, "is not what was written (its check differs)")
     if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):

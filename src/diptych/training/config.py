@@ -63,9 +63,9 @@ class OptimizerConfig(BaseModel):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.warmup_steps is not None and self.warmup_share is not None:
-            raise ValueError("warmup_steps and warmup_share are mutually exclusive: give one")
+            raise ValueError("warmup_steps and warmup_share are mutually exclusive: pass one")
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
-            raise ValueError("clip, clip_each and clip_value are mutually exclusive: give one")
+            raise ValueError("clip, clip_each and clip_value are mutually exclusive: pass one")
         if self.kind == "muon" and not self.muon_params:
             raise ValueError("kind=muon needs muon_params: how the names of the weights that it trains begin")
         falls = bool(self.milestones), self.decay_every is not None

@@ -19,12 +19,12 @@ FIRST_STEPS = 8  # steps of which one at least needs a target
 def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:
     """Raise ProtocolError for a loss that is not one number with a gradient. `counts`: targets of the micro-batch."""
     if not isinstance(losses, Mapping):
-        raise ProtocolError(f"{titled(update)}.losses yielded {described(losses)}, wanted a loss by objective")
+        raise ProtocolError(f"{titled(update)}.losses yielded {described(losses)}, expected a loss by objective")
     owners = {one.name: one for one in getattr(update, "objectives", ())}
     for name, loss in losses.items():
         who = f"{titled(owners[name])}.loss (objective {name})" if name in owners else f"{titled(update)} ({name})"
         if not isinstance(loss, Tensor) or loss.ndim:
-            raise ProtocolError(f"{who} returned {described(loss)}, wanted one number: a tensor of shape ()")
+            raise ProtocolError(f"{who} returned {described(loss)}, expected one number: a tensor of shape ()")
     learnt = {name: loss for name, loss in losses.items() if counts.get(name) and update.weights.get(name, 1)}
     for name in learnt.keys() & owners:  # others are logged, such as the rewards of SelfCritical
         if not learnt[name].requires_grad:
@@ -66,7 +66,7 @@ def _check_states(model: nn.Module, given: tuple[Any, ...], states: object) -> N
     if not given or not isinstance(batch := given[0], Batch):
         return
     if not isinstance(states, States):
-        raise ProtocolError(f"{titled(model)}.forward returned {described(states)}, wanted States")
+        raise ProtocolError(f"{titled(model)}.forward returned {described(states)}, expected States")
     rows, width = len(batch), getattr(getattr(model, "config", None), "width", None)
     wanted: dict[str, tuple[object, tuple[int, ...]]] = {
         "regions": (states.regions, tuple(batch.regions_present.shape)),
@@ -81,7 +81,7 @@ def _check_states(model: nn.Module, given: tuple[Any, ...], states: object) -> N
         if shape != (*places, last):
             sizes = ", ".join(map(str, (*places, last)))
             got = shape if isinstance(state, Tensor) else described(state)
-            raise ProtocolError(f"{titled(model)}.forward returned {name} {got}, wanted ({sizes})")
+            raise ProtocolError(f"{titled(model)}.forward returned {name} {got}, expected ({sizes})")
 
 
 def described(value: object) -> str:

@@ -102,7 +102,7 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
         try:
             for one in tar:
                 if one.offset_data + one.size > size:
-                    damaged.append(f"{archive}: found {one.name} cut short, wanted all of it; get the archive again")
+                    damaged.append(f"{archive}: found {one.name} cut short, expected all of it; get the archive again")
                 elif one.isreg():
                     entries[one.name.removeprefix("./")] = one.offset_data, one.size
         except tarfile.ReadError as error:
@@ -111,7 +111,7 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
             damaged = damaged or [f"{archive}: found no more members after {tar.offset} bytes ({error}); get it again"]
         file.seek(tar.offset)
         if not damaged and any(file.read(tarfile.BLOCKSIZE)):
-            damaged.append(f"{archive}: found no member at {tar.offset} bytes, wanted one; get the archive again")
+            damaged.append(f"{archive}: found no member at {tar.offset} bytes, expected one; get the archive again")
     return entries, damaged
 
 
@@ -138,7 +138,7 @@ def read_member(archive: Path, name: str) -> bytes:
         raise FileNotFoundError(f"no {name} in {archive}")
     start, length = entries[name]
     if length > MOST_BYTES:
-        raise DataError(f"{archive}: found {name} of {length} bytes, wanted at most {MOST_BYTES}; leave it out")
+        raise DataError(f"{archive}: found {name} of {length} bytes, expected at most {MOST_BYTES}; leave it out")
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:

@@ -131,7 +131,7 @@ def _read(
     except FileNotFoundError as error:
         raise DataError(f"no image at {path}; check the name, and the folder of relative names") from error
     except UnidentifiedImageError as error:
-        raise UnknownFormat(f"{path} is not an image by its content; wanted one of {', '.join(ENDINGS)}") from error
+        raise UnknownFormat(f"{path} is not an image by its content; expected one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
     except DataError:
@@ -181,12 +181,12 @@ def to_pixels(image: Image.Image) -> Pixels:
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit integers (whole range) or floats (0 to 1) to 8 bits."""
+    """Scale 16-bit integers (whole range), 32-bit integers or floats (0 to 1, or to the largest value) to 8 bits."""
     values = np.asarray(image, dtype=np.float64)
     # Modes "I" and "F" do not define white, so the brightest pixel decides.
-    most = values.max(initial=0)
+    most = values.max(initial=0, where=np.isfinite(values))
     sixteen = image.mode.startswith("I;16") or most > 255
-    top = 65535.0 if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
+    top = max(65535.0, most) if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
     return Image.fromarray((np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8))
 
 
@@ -194,7 +194,7 @@ def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> 
     if width * height > most_pixels:
         raise TooManyPixels(f"{path} is {width} x {height}, more than {most_pixels:,} pixels; make it smaller first")
     if min(width, height) < SMALLEST_SIDE:
-        raise DataError(f"{path} is {width} x {height} pixels; wanted at least {SMALLEST_SIDE} on each side")
+        raise DataError(f"{path} is {width} x {height} pixels; expected at least {SMALLEST_SIDE} on each side")
 
 
 def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) -> None:

@@ -154,7 +154,7 @@ class CocoImages:
 
 
 def _near(wanted: Wanted, file: Source, images: CocoImages) -> Wanted:
-    """Look for the images of `captions_val2017.json` in `val2017` in or next to the wanted folder if it has none."""
+    """Look for the images of `captions_val2017.json` in `val2017` in or next to the expected folder if it has none."""
     folder, name = wanted.pictures, file.path.stem.rpartition("_")[2]
     first = next((image.file_name for image in images.by_id.values()), None)
     if not isinstance(folder, Path) or first is None or os.path.isfile(folder / first):

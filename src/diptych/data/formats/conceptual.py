@@ -38,7 +38,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
             return None
         caption, *rest = line.rstrip("\r").split("\t")
         if not caption.strip() or not 1 <= len(rest) < _MOST or not rest[0].strip():
-            raise DataError(f"{where}: found {1 + len(rest)} fields, wanted `caption TAB url`; correct the line")
+            raise DataError(f"{where}: found {1 + len(rest)} fields, expected `caption TAB url`; correct the line")
         if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
             caption, rest[0] = rest[0], caption
         key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"

@@ -20,7 +20,7 @@ def plain(sentence: str, where: str) -> str:
     text = _PHRASE.sub(r"\3", sentence).strip()
     if "[/EN#" in text or not text:
         problem = "an empty sentence" if not text else "a phrase mark that does not end"
-        raise DataError(f"{where}: found {problem}, wanted words and [/EN#id/type words]; correct the line")
+        raise DataError(f"{where}: found {problem}, expected words and [/EN#id/type words]; correct the line")
     return text
 
 
@@ -43,7 +43,7 @@ def read(wanted: Wanted, sentences: Source, names: Source, annotations: Source |
 
             lines = each_line(file, wanted.skips, sentence)
             if not lines:
-                raise DataError(f"{file.name}: found no sentences, wanted at least one; fetch it again", key=name)
+                raise DataError(f"{file.name}: found no sentences, expected at least one; fetch it again", key=name)
             boxes, size = dict[str, Box](), None
             if annotations is not None:
                 size, boxes = _boxes(picture_at(annotations.path, f"{name}.xml", where), wanted.skips)
@@ -66,7 +66,7 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
     assert file is not None
     text = read_text(file)
     if "<!" in text:  # a definition of entities can be made to fill all memory
-        raise DataError(f"{file.name}: found a document type, wanted plain XML of boxes; fetch it again")
+        raise DataError(f"{file.name}: found a DOCTYPE, expected XML of boxes without one; fetch it again")
     try:
         root = ElementTree.fromstring(text)
         width, height = (_number(root, f"size/{side}") for side in ("width", "height"))

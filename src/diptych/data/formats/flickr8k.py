@@ -32,7 +32,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
             return
         name, words, caption_id = _of_csv(line.strip(), between) if from_kaggle else _of_token(line.strip())
         if not name or words is None:
-            raise DataError(f"{where}: wanted {_WANTED[from_kaggle]}; correct the line")
+            raise DataError(f"{where}: expected {_WANTED[from_kaggle]}; correct the line")
         if PurePath(name).suffix.lower() not in ENDINGS:
             skips.add("captions of what is called as no picture", where)
         elif splits and name not in splits:
@@ -51,7 +51,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     each_line(path, skips, take)
     skips.every(splits, check_listed, "listed image")
     if not len(captions):
-        raise DataError(f"{path}: found no caption of any picture, wanted lines of {_WANTED[from_kaggle]}; {skips}")
+        raise DataError(f"{path}: found no caption of any picture, expected lines of {_WANTED[from_kaggle]}; {skips}")
     return captions.records(
         wanted,
         lambda name, texts, where: wanted.record(name, where, split=splits.get(name), **named_captions(texts)),

@@ -212,7 +212,7 @@ def _packed(path: Path) -> str | None:
         return f"{path} is empty; write it anew, or fetch it again"
     for mark, name in ((b";", "semicolons"), (b"|", "bars (|)")):
         if path.suffix.lower() == ".csv" and mark in head and b"," not in head:
-            return f"{path} has columns separated by {name}; wanted commas: export it anew, or replace them"
+            return f"{path} has columns separated by {name}; expected commas: export it anew, or replace them"
     return next((f"{path} {what} {path}" for magic, what in _PACKED.items() if head.startswith(magic)), None)
 
 
@@ -230,6 +230,6 @@ def not_known(source: Source, formats: dict[str, Format]) -> DataError:
     lines = (f"{name}, {one.what} (lacks {', '.join(lacking[name]) or 'its structure'})" for name, one in nearest)
     has = f", with {', '.join(f'`{name}`' for name in list(names)[:8])}," if names else ""
     return DataError(
-        f"{source.path}{has} is not data that Diptych reads; wanted one of {len(formats)} formats, nearest: "
+        f"{source.path}{has} is not data that Diptych reads; expected one of {len(formats)} formats, nearest: "
         f"{'; '.join(lines)}; {LIST_THEM}"
     )

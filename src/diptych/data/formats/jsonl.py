@@ -148,10 +148,10 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     tagged = wanted.records(records.values(), lambda record: reader.with_known_tags(record, lines.path.name))
     filled = [record for record in tagged if any(record.words().values())]
     if not filled:
-        skips = wanted.skips
+        why = str(wanted.skips) if wanted.skips.counts else "no texts" if records else "no lines"
         raise DataError(
-            f"{lines.path.name}: found nothing to train on ({skips if skips.counts else 'no lines'}), wanted lines "
-            "with captions, or with a question and answers; add some"
+            f"{lines.path.name}: found nothing to train on ({why}), expected lines with captions, or with a question "
+            "and answers; add some"
         )
     return [replace(record, split=splits.get(record.key) or record.split) for record in filled]
 
@@ -235,7 +235,7 @@ class _LineReader:
             if len(objects) < count:
                 self.lost.add(record.key)
             if record.objects and record.objects != objects:
-                value.refuse("other objects", f"those of an earlier line with {record.key}: give them once", "objects")
+                value.refuse("other objects", f"those of an earlier line with {record.key}: pass them once", "objects")
             record = replace(record, objects=objects)
         if "expression" in value.value:
             line = value.read(_Pointed)
@@ -290,7 +290,7 @@ class _LineReader:
                 for tag in tags(text):
                     if tag >= count:
                         raise DataError(
-                            f"{file}: found [{tag}] in “{text}”, wanted one of the {count} objects of {record.key}, "
+                            f"{file}: found [{tag}] in “{text}”, expected one of the {count} objects of {record.key}, "
                             "counted from 0; add it to the `objects` of a line with that picture"
                         )
             return choices

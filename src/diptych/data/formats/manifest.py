@@ -66,7 +66,7 @@ def _set(entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_
     for name in entry.read(dict[str, Any]):
         if name not in (*formats, *OWN):
             wanted_names = f"{IMAGES}, {SPLIT} or the name of a format; {nearest(name, (*formats, *OWN))}"
-            raise_failed(f"{entry.where()}: found `{name}`, wanted {wanted_names}")
+            raise_failed(f"{entry.where()}: found `{name}`, expected {wanted_names}")
             entry.refuse(f"`{name}`", wanted_names)
     named = [name for name in entry.value if name in formats]
     if not named:
@@ -86,7 +86,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
     paths = _paths(images := entry.inner(IMAGES), folder)
     for path, where in paths:
         if need_pictures and not path.exists():
-            where.refuse(f"no folder {path}", "that of the pictures (or give it: --images FOLDER)")
+            where.refuse(f"no folder {path}", "that of the pictures (or pass it: --images FOLDER)")
     if not paths:
         images.refuse("no folder", "at least one")
     return Pictures(tuple(path for path, _ in paths), need_pictures)
@@ -143,7 +143,7 @@ def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record
             skips.add("pictures that are not there", str(record.image))
     if records and not there:
         raise DataError(
-            f"{path}: found none of its {len(records)} pictures (the first: {records[0].image}), wanted them; fetch "
+            f"{path}: found none of its {len(records)} pictures (the first: {records[0].image}), expected them; fetch "
             f"them, or name their folder as `{IMAGES}`"
         )
     return there

@@ -119,7 +119,7 @@ def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> Non
     """Raise DataError if more than MOST_BAD entries, and more than BAD_SHARE of them, make no sense."""
     if bad > MOST_BAD and bad > number * BAD_SHARE:
         raise DataError(
-            f"{where}{bad:,} of {number:,} entries make no sense, wanted at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
+            f"{where}{bad:,} of {number:,} entries make no sense, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
             f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or read the others with --skip-bad (Python: "
             "skip_bad=True)"
         )
@@ -156,12 +156,12 @@ def _parse(text: str, where: str, whole: bool) -> JsonValue:
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if whole else ""
         raise DataError(
-            f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), wanted JSON; correct the file there, "
+            f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), expected JSON; correct the file there, "
             "or fetch it again"
         ) from None
     except (ValueError, RecursionError) as error:
         problem = error if isinstance(error, ValueError) else "JSON nested too deep"
-        raise DataError(f"{where}: found {problem}, wanted plain JSON; correct the file there") from None
+        raise DataError(f"{where}: found {problem}, expected plain JSON; correct the file there") from None
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         now = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise DataError(
-            f"{path}: found bytes that are not UTF-8 (at byte {error.start}), wanted UTF-8 text; convert it, "
+            f"{path}: found bytes that are not UTF-8 (at byte {error.start}), expected UTF-8 text; convert it, "
             f"for instance: iconv -f {now} -t utf-8 {path.name}"
         ) from None
 
@@ -206,7 +206,7 @@ def read_lines(path: Path) -> list[str]:
 def check_utf8(text: str, where: str) -> None:
     if not text.isascii() and (escaped := _ESCAPED.search(text)):
         raise DataError(
-            f"{where}: found bytes that are not UTF-8 (at letter {escaped.start() + 1}), wanted UTF-8 text; convert "
+            f"{where}: found bytes that are not UTF-8 (at letter {escaped.start() + 1}), expected UTF-8 text; convert "
             "the file, for instance: iconv -f latin1 -t utf-8"
         )
 
@@ -296,19 +296,19 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
         return None
     if name.startswith("/") or "\0" in name or (".." in name and ".." in name.split("/")):
         inside = folder.folders[0] if isinstance(folder, Pictures) else folder
-        raise DataError(f"{where}: found the picture name {name!r}, wanted one inside {inside}; correct it")
+        raise DataError(f"{where}: found the picture name {name!r}, expected one inside {inside}; correct it")
     folders = folder.folders if isinstance(folder, Pictures) else (folder,)
     for form in chain((name,), _spellings(name)):
         for one in folders:
             with suppress(OSError):  # a name too long for the file system
                 if is_there(f"{one}/{form}"):  # paths are made only where needed: sets have many names
                     if form is not name and skips is not None:
-                        skips.add("picture names matched in another Unicode form, or with / for \\ (and read)", where)
+                        skips.add("picture names in another Unicode form, or with \\ for / (found and read)", where)
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
     missing = folder / name
-    raise DataError(f"{where}: found no image {missing}, wanted one; fetch it, or name its folder (--images)")
+    raise DataError(f"{where}: found no image {missing}, expected one; fetch it, or name its folder (--images)")
 
 
 def _spellings(name: str) -> Iterator[str]:
@@ -329,7 +329,7 @@ class Once:
         if value in self.seen:
             raise DataError(
                 f"{where}: found the {self._what} {value} a second time (first in {self.seen[value]}), "
-                "wanted each once; remove one of the two"
+                "expected each once; remove one of the two"
             )
         self.seen[value] = where
 
@@ -391,7 +391,7 @@ def combined(*sources: Iterable[Record]) -> list[Record]:
         old = joined.get(record.key)
         if old is not None and old.split != record.split:
             raise DataError(
-                f"found the splits {old.split} and {record.split}, wanted one split for each image; leave out one of "
+                f"found the splits {old.split} and {record.split}, expected one split for each image; leave out one of "
                 "the files",
                 key=record.key,
             )

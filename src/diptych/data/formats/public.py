@@ -69,7 +69,7 @@ class PublicLayout:
     @classmethod
     def of(cls, name: str, root: Path) -> PublicLayout:
         if not root.is_dir():
-            raise DataError(f"found no folder {root}, wanted that of {name}'s files; see them: diptych data {name}")
+            raise DataError(f"found no folder {root}, expected that of {name}'s files; see them: diptych data {name}")
         return cls(name, root, {p: path for p in known(name).pieces() if (path := _path_of(p, root)) is not None})
 
     @property
@@ -82,7 +82,7 @@ class PublicLayout:
         sets = [self._set(part, out) for part in chosen.parts if set(part.files[: part.least]) <= self.there.keys()]
         if not sets:
             missing = "; ".join(f"{' or '.join(piece.names)}: {piece.what}" for piece in self.missing)
-            raise DataError(f"found none of {self.name} in {self.root}, wanted at least one part of it: {missing}")
+            raise DataError(f"found none of {self.name} in {self.root}, expected at least one part of it: {missing}")
         return {ABOUT: f"{chosen.title}; {chosen.home}", SETS: sets}
 
     def _set(self, part: SetPart, out: Path) -> dict[str, Any]:
@@ -134,5 +134,5 @@ def write_manifest(manifest: dict[str, Any], out: Path) -> None:
         except (OSError, ValueError, TypeError):
             is_ours = False
         if not is_ours:
-            raise DataError(f"{out} exists and is not a manifest that `diptych data` wrote; give another --out")
+            raise DataError(f"{out} exists and is not a manifest that `diptych data` wrote; pass another --out")
     write_atomically(out, (json.dumps(manifest, indent=1) + "\n").encode())

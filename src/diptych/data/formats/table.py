@@ -55,7 +55,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
 def _pictures(_: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
     if not images:
-        raise DataError(f"no pictures in {folder.path}; wanted some, or a file of a known format; {LIST_THEM}")
+        raise DataError(f"no pictures in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
     # A key is text, and a file name need not be: its bytes that are not UTF-8 are escaped.
     names = (os.fsencode(image.relative_to(folder.path)).decode("utf-8", "backslashreplace") for image in images)
     return [Record(name, image=image) for name, image in zip(names, images, strict=True)]
@@ -147,7 +147,7 @@ def read(
       from, and missing images of a manifest's files. More than 10 and 1% that make no sense are an error.
     """
     if not path.exists():
-        raise DataError(f"nothing at {path}; wanted a file or folder of a known format; {LIST_THEM}")
+        raise DataError(f"nothing at {path}; expected a file or folder of a known format; {LIST_THEM}")
     if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is a pipe or a device, and data are read more than once; write them to a file first")
     skips = Skips() if skips is None else skips
@@ -166,6 +166,6 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
     name, form = match
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
-        raise DataError(f"{path}: found {form.what}, wanted its {missing} too; {manifest.example(name, form)}")
+        raise DataError(f"{path}: found {form.what}, expected its {missing} too; {manifest.example(name, form)}")
     folder = wanted.pictures or (path.parent if need_pictures else Pictures((path.parent,), wanted=False))
     return form.read(replace(wanted, pictures=folder), source)

@@ -90,7 +90,7 @@ class JsonValue:
             self._explain(kind, what, path.rstrip("`").lstrip("."))
 
     def _explain(self, kind: Any, what: str, place: str) -> NoReturn:
-        """Raise msgspec's error as a message of what was found and what was wanted."""
+        """Raise msgspec's error as a message of what was found and what was expected."""
         value = self.value
         for step in re.findall(r"[^.\[\]]+", place.partition("[...]")[0]):
             value = value[int(step) if isinstance(value, list) else step]
@@ -116,7 +116,7 @@ class JsonValue:
 
 
 def refuse(where: str, given: str, wanted: str) -> NoReturn:
-    raise DataError(f"{where}: found {given}, wanted {wanted}{CORRECT}")
+    raise DataError(f"{where}: found {given}, expected {wanted}{CORRECT}")
 
 
 def is_true(flag: Flag) -> bool:

@@ -61,7 +61,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
         for key in sorted(captions.keys() - set(keys.values())):
             skips.add("captions without a picture", f"{shard / captions[key]}")
     if not records:
-        raise DataError(f"{folder}: found no image with a caption, wanted KEY.jpg with KEY.txt in tars or folders")
+        raise DataError(f"{folder}: found no image with a caption, expected KEY.jpg with KEY.txt in tars or folders")
     return records
 
 

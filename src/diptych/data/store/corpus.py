@@ -51,7 +51,7 @@ class Corpus(PickledWithoutCaches):
             pieces = [*pieces, self.tokens.vocabulary.sep]
         if not pieces:
             raise DataError(
-                f"{self.path} has {MOST_JOINED} lines in a row without a word; wanted one sentence per line"
+                f"{self.path} has {MOST_JOINED} lines in a row without a word; expected one sentence per line"
             )
         key = f"{self.path.name}:{line}"
         return Sample(key, key, None, torch.tensor(pieces))
@@ -64,7 +64,7 @@ class Lines:
     """
 
     def __init__(self, path: Path) -> None:
-        wanted = "wanted a file with a sentence a line"
+        wanted = "expected a file with a sentence a line"
         if not path.is_file():
             raise DataError(f"no text at {path}; {wanted}")
         if not path.stat().st_size:

@@ -49,7 +49,7 @@ def _check_references(record: Record) -> None:
     if record.image is not None and "\0" in str(record.image):
         raise ValueError("image: not a file name")
     if not all(0 <= number < 2**64 for number in record.fingerprint or ()):
-        raise ValueError("fingerprint: wanted two or three integers of 64 bits")
+        raise ValueError("fingerprint: expected two or three integers of 64 bits")
     if len(record.caption_ids) > len(record.captions):
         raise ValueError(f"caption_ids: found {len(record.caption_ids)} for {len(record.captions)} captions")
     for one in record.choices:

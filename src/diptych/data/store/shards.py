@@ -73,7 +73,7 @@ def _check_layout(tensors: Mapping[str, Tensor], rows: Mapping[str, int], path: 
         )
         if tensor.dtype != kind or not alike:
             sizes = " x ".join("any" if side is None else str(side) for side in shape)
-            raise _foreign(path, f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, wanted {sizes} of {kind}")
+            raise _foreign(path, f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected {sizes} of {kind}")
 
 
 def tensors_check(tensors: Mapping[str, Tensor]) -> int:

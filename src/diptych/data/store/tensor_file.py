@@ -26,7 +26,7 @@ def tensor_file(columns: Mapping[str, Sequence[Tensor]]) -> list[memoryview]:
         for piece in pieces:
             if (piece.shape[1:], piece.dtype) != (first.shape[1:], first.dtype):
                 given, wanted = (f"{one.dtype} with rows {tuple(one.shape[1:])}" for one in (piece, first))
-                raise ValueError(f"a part of {name} is {given}, wanted {wanted}")
+                raise ValueError(f"a part of {name} is {given}, expected {wanted}")
         end, rows = offset + sum(piece.nbytes for piece in pieces), sum(map(len, pieces))
         header[name] = {"dtype": KINDS[first.dtype], "shape": [rows, *first.shape[1:]], "data_offsets": [offset, end]}
         offset = end

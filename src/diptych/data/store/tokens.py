@@ -92,7 +92,7 @@ class Tokens:
         `lowercase` is False for bert-base-cased, True for -uncased. Also reads a `tokenizer.json`, or the folder that
         holds one, as `diptych tokenizer train` writes; these contain their case. Raises CheckpointError.
         """
-        wanted = "wanted one token a line"
+        wanted = "expected one token a line"
         if path.is_dir() and not (path / FILE).is_file():
             raise CheckpointError(f"{path} is not a readable vocabulary (a folder without {FILE}); {wanted}")
         if path.is_dir() or path.suffix == ".json":
@@ -188,7 +188,7 @@ def _check_parts(values: Any) -> None:
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
             continue
         if unknown := _types(part) - known:
-            raise ValueError(f"{name} is {', '.join(map(str, unknown))}, wanted {' or '.join(sorted(known))}")
+            raise ValueError(f"{name} is {', '.join(map(str, unknown))}, expected {' or '.join(sorted(known))}")
 
 
 def _types(part: Mapping[str, Any]) -> set[str]:
@@ -202,12 +202,12 @@ def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
     if lowercase and capitals is not None:
         raise CheckpointError(
             f"{path} is cased (it has {capitals!r}), and texts are lower-cased; set data.lowercase=false (for an "
-            "import: --cased), or give an uncased vocabulary"
+            "import: --cased), or pass an uncased vocabulary"
         )
     if not lowercase and capitals is None and len(tokens) >= CASED_LEAST:
         raise CheckpointError(
             f"{path} is uncased (no token has a capital letter), and texts keep their case; set "
-            "data.lowercase=true (for an import: --uncased), or give a cased vocabulary"
+            "data.lowercase=true (for an import: --uncased), or pass a cased vocabulary"
         )
 
 

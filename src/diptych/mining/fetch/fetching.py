@@ -76,7 +76,7 @@ def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
         name = host.partition(":")[0]
         place = next((place for pattern, place, _ in places if fnmatch.fnmatchcase(name, pattern)), host)
         if not settings.contact and not place.startswith(LOOPBACK):
-            way_out = "give --contact with a page or an address by which you can be reached, or --offline"
+            way_out = "pass --contact with a page or an address by which you can be reached, or --offline"
             raise RecipeError(f"fetching pictures of {host} needs a contact: {way_out}")
 
 

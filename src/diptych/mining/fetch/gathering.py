@@ -184,7 +184,7 @@ class TakeImages:
 
 
 def _images(spec: Object, wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
-    """The images of an input among the wanted addresses; the caller removes those that it has."""
+    """The images of an input among the expected addresses; the caller removes those that it has."""
     path = Path(spec["path"])
     match spec["kind"]:
         case "warc":

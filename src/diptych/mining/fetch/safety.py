@@ -26,7 +26,7 @@ class AddressGuard:
         try:
             self.allow: tuple[Network, ...] = tuple(ipaddress.ip_network(one) for one in allow)
         except ValueError as error:
-            raise RecipeError(f"--allow: {error}; wanted networks such as 127.0.0.0/8") from error
+            raise RecipeError(f"--allow: {error}; expected networks such as 127.0.0.0/8") from error
 
     def __call__(self, where: Any) -> socket.socket:
         family, kind, protocol, _, target = where
@@ -83,7 +83,7 @@ def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
             ipaddress.ip_address(address if pattern else "")
             places.append((pattern.lower(), address, int(port) if colon else None))
         except ValueError as error:
-            raise RecipeError(f"--resolve {one}: wanted NAME=ADDRESS or NAME=ADDRESS:PORT") from error
+            raise RecipeError(f"--resolve {one}: expected NAME=ADDRESS or NAME=ADDRESS:PORT") from error
     return places
 
 

@@ -41,7 +41,7 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
         why = f"failed on {len(pictures)} pictures: {type(error).__name__}: {error}"
         raise DiptychError(f"the judge {judge.name} {why}; correct it, or leave it out") from error
     if len(scores) != len(pictures) or not all(0 <= score <= 1 for score in scores):
-        why = f"gave {scores[:3]} for {len(pictures)} pictures; wanted one number from 0 to 1 each"
+        why = f"gave {scores[:3]} for {len(pictures)} pictures; expected one number from 0 to 1 each"
         raise DiptychError(f"the judge {judge.name} {why}: correct it, or leave it out")
     return scores
 
@@ -68,7 +68,7 @@ def load_judge(name: str) -> Judge:
             judge = getattr(importlib.import_module(module), made)()
         except (ImportError, AttributeError, TypeError) as error:
             raise RecipeError(
-                f"no judge {name}: {error}; wanted MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
+                f"no judge {name}: {error}; expected MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
             ) from error
         if not isinstance(judge, Judge):
             raise RecipeError(f"{name} did not return a judge; a judge has name, version, least and judge(pictures)")
@@ -81,7 +81,7 @@ def load_judge(name: str) -> Judge:
 def _from_hub(name: str, file: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    with downloading(f"the judge {name} from the hub", f"copy {file} and its weights to a folder, and give that"):
+    with downloading(f"the judge {name} from the hub", f"copy {file} and its weights to a folder, and pass that"):
         return Path(snapshot_download(name, allow_patterns=[file, "*.safetensors", "backbone/*.json"]))
 
 

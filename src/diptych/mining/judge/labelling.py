@@ -35,7 +35,7 @@ def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, 
     if not pairs:
         raise DataError(f"{out} kept no images, so there is nothing to label; run `diptych mine run` with other rules")
     drawn = _evenly(pairs, count, Random(seed))
-    before = _labels(lines)
+    before = labels_in(lines)
     for pair in drawn:
         pair["true"] = before.pop((pair["image"], pair["statement"]), pair)["true"]
     drawn += [line for line in before.values() if line["true"] is not None]
@@ -57,11 +57,11 @@ def _evenly(pairs: Sequence[dict[str, Any]], count: int, rng: Random) -> list[di
     return drawn
 
 
-def _labels(lines: Path) -> dict[tuple[str, str], dict[str, Any]]:
+def labels_in(lines: Path) -> dict[tuple[str, str], dict[str, Any]]:
     if not lines.exists():
         return {}
     try:
-        labels = [parse_json(line) for line in text_of(lines).splitlines()]
+        labels = [parse_json(line) for line in text_of(lines).split("\n") if line]
         return {(one["image"], one["statement"]): one | {"true": one["true"]} for one in labels}
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{lines} exists and holds no labels ({error!r}); give another --out") from error
+        raise DataError(f"{lines} exists and holds no labels ({error!r}); pass another --out") from error

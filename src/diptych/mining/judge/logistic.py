@@ -77,7 +77,7 @@ class Logistic:
             raise CheckpointError(f"cannot read {path}: {error}; train it again") from error
         sizes = {len(model.mean), len(model.spread), len(model.weights)}
         if sizes != {features} or not all(np.isfinite(array).all() for array in tensors.values()):
-            raise CheckpointError(f"{path} has {sorted(sizes)} weights, wanted {features} finite ones; train it again")
+            raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features} finite ones; train again")
         return model
 
 

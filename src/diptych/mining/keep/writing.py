@@ -126,7 +126,7 @@ def _decide(row: Row, pairs: list[tuple[int, int]]) -> None:
 
 
 def record(row: Row, by: str) -> dict[str, Any]:
-    """A line of a caption file (docs/your-own-data.md) that also has the origin of the image."""
+    """A line of a caption file (docs/own-data-reference.md) that also has the origin of the image."""
     text = row["texts"][row["kept"]]
     return {
         "image": f"pictures/{row['sha256'][:2]}/{row['sha256']}.{_ending(row)}", "captions": [text["text"]],

@@ -54,13 +54,13 @@ def recognise(given: Sequence[Path], base: str | None) -> list[MiningInput]:
         for source in _sources(path, base):
             inputs.setdefault(digest(source.kind, source.digest, source.base), source)
     if not inputs:
-        raise RecipeError(f"no inputs; wanted {WANTED}")
+        raise RecipeError(f"no inputs; expected {WANTED}")
     return [inputs[key] for key in sorted(inputs)]
 
 
 def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
     if not path.exists():
-        raise RecipeError(f"nothing at {path}; wanted {WANTED}")
+        raise RecipeError(f"nothing at {path}; expected {WANTED}")
     if path.is_file():
         yield MiningInput(_kind(path), path, sha256_of(path))
         return
@@ -72,10 +72,10 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
     if not files:
         pages = html_files(path)
         if not pages:
-            raise RecipeError(f"{path} holds no .warc, .tar or .html; wanted {WANTED}")
+            raise RecipeError(f"{path} holds no .warc, .tar or .html; expected {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
             table = path / "addresses.tsv"
-            raise RecipeError(f"the pages of {path} have no addresses; give --base URL, or write {table}")
+            raise RecipeError(f"the pages of {path} have no addresses; pass --base URL, or write {table}")
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
@@ -97,7 +97,7 @@ def _kind(path: Path) -> InputKind:
         return _kind_of_line(path, first[0] if first else "")
     if first and ADDRESS.match(first[0]):
         return "visit"
-    raise RecipeError(f"{path} cannot be mined; wanted {WANTED}")
+    raise RecipeError(f"{path} cannot be mined; expected {WANTED}")
 
 
 def _kind_of_line(path: Path, line: str) -> InputKind:
@@ -105,10 +105,10 @@ def _kind_of_line(path: Path, line: str) -> InputKind:
         with path.open(encoding="utf-8", errors="replace") as file:
             entry = parse_json(file.readline() or line)
     except ValueError as error:
-        raise RecipeError(f"{path}: its first line is not JSON ({error}); wanted {WANTED}") from error
+        raise RecipeError(f"{path}: its first line is not JSON ({error}); expected {WANTED}") from error
     if isinstance(entry, dict) and not {"image", *ADDRESS_KEYS}.isdisjoint(entry):
         return "pictures" if "image" in entry else "pairs"
-    raise RecipeError(f"{path}: its first line has neither `url` nor `image`; wanted {WANTED}")
+    raise RecipeError(f"{path}: its first line has neither `url` nor `image`; expected {WANTED}")
 
 
 def _inside(start: bytes) -> bytes:
@@ -176,7 +176,7 @@ def _parquet(path: Path) -> Iterator[InputLine]:
         address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
         text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
         if address is None or text is None:
-            raise DataError(f"{path} has the columns {', '.join(names)}; wanted `url` and `caption` or `text`")
+            raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` and `caption` or `text`")
         for batch in file.iter_batches(columns=[address, text]):
             for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
                 yield _line(where, str(texts or ""))

@@ -53,7 +53,7 @@ def named(text: str) -> str:
 
 
 def is_free(licence: str, wanted: str) -> bool:
-    """True if the licence is the wanted one: `cc` is any Creative Commons licence, other texts are prefixes."""
+    """True if the licence is the expected one: `cc` is any Creative Commons licence, other texts are prefixes."""
     return licence != UNKNOWN and licence.lower().startswith(f"{wanted.lower()}-" if wanted == "cc" else wanted.lower())
 
 

@@ -103,7 +103,7 @@ class Vocabularies:
         own = Path(str(files("diptych.mining.pages") / "bad_words.txt"))
         vocabulary = _words(known, ("##", "[")) if known is not None else frozenset()
         if known is not None and not vocabulary:
-            raise RecipeError(f"{known} holds no words; wanted one word per line, as in BERT's vocab.txt")
+            raise RecipeError(f"{known} holds no words; expected one word per line, as in BERT's vocab.txt")
         return cls(_words(bad or own, ("#",)), vocabulary)
 
 
@@ -113,7 +113,7 @@ def _words(path: Path, skipped: tuple[str, ...]) -> frozenset[str]:
     try:
         lines = text_of(path).lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not a readable list of words ({error}); wanted one a line, in UTF-8") from error
+        raise RecipeError(f"{path} is not a readable list of words ({error}); expected one a line, in UTF-8") from error
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith(skipped))
 
 

@@ -56,7 +56,7 @@ class Tally:
         return (
             f"{self.kept} new captions for {self.pictures} pictures; left out: {self.said_before} known before, "
             f"{self.repeated} repeated, {self.going_round} that say three words twice, "
-            f"{self.without_words} without words; {self.fewer} pictures got fewer than wanted"
+            f"{self.without_words} without words; {self.fewer} pictures got fewer than expected"
             + (f"; {self.without_regions} pictures without a region got no captions" if self.without_regions else "")
         )
 
@@ -77,7 +77,7 @@ def augment(
 ) -> Tally:
     """Write the store `out`; called again, resume it. Raises DataError and RecipeError."""
     if out.resolve() == store.folder.resolve():
-        raise RecipeError(f"{out} is the store itself; give another folder for the new one")
+        raise RecipeError(f"{out} is the store itself; pass another folder for the new one")
     writer: Any = model.model
     if not isinstance(writer, Writer):
         raise RecipeError(f"{model.architecture.system} cannot caption: it has no decoder; choose another model")
@@ -175,7 +175,7 @@ def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
     claim(out, "store")
     if not (out / FILE).is_file():
         if (out / INDEX).exists():
-            raise DataError(f"{out} holds a store that augmentation did not write; give another folder")
+            raise DataError(f"{out} holds a store that augmentation did not write; pass another folder")
         _keep(out, settings, {})
     sweep(out)
     known = parse_json(text_of(out / FILE))

@@ -63,7 +63,7 @@ def retrieve(
     extent = extent or Extent()
     model.accept(store.contract, store.folder)
     if extent.by is not None and not extent.shortlist:
-        raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
+        raise RecipeError("--shortlist-by picks the candidates of --shortlist N; pass both")
     if extent.folds > 1 and (extent.queries or extent.shortlist):
         raise RecipeError("--folds ranks every pair of a fold; leave out --queries and --shortlist")
     store = shown_to(model.recipe, store)
@@ -151,7 +151,7 @@ def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
         return None
     pictures = len(gallery.keys)
     if folds > pictures:
-        raise RecipeError(f"--folds {folds}: the gallery has {pictures} pictures; give fewer folds")
+        raise RecipeError(f"--folds {folds}: the gallery has {pictures} pictures; pass fewer folds")
     fold_of = np.concatenate([np.full(len(fold), at) for at, fold in enumerate(np.array_split(range(pictures), folds))])
     owners = fold_of[gallery.owners]
     of_captions = [np.flatnonzero(owners == fold) for fold in range(folds)]

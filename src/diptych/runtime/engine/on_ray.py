@@ -70,7 +70,7 @@ def _begin(ray: Any, address: str | None, workers: int) -> None:
         except Exception as error:  # Ray raises a plain Exception
             ray.shutdown()
             if not left:
-                again = "give the command again, or --engine local"
+                again = "repeat the command, or --engine local"
                 way_out = "unset RAY_ADDRESS to start one here" if address else again
                 raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
 
@@ -88,4 +88,4 @@ def _same_versions(ray: Any) -> None:
     for node, theirs in zip(alive, ray.get(there), strict=True):
         if theirs != here:
             host = node["NodeManagerHostname"]
-            raise DiptychError(f"the Ray workers on {host} have {theirs}, wanted {here}: install the same there")
+            raise DiptychError(f"the Ray workers on {host} have {theirs}, expected {here}: install the same there")

@@ -127,7 +127,7 @@ class PostgresVectors:
         if row is not None and row[0] != self.model:
             raise GalleryError(
                 f"the gallery {self.shown} holds vectors of another model ({str(row[0])[:12]}…, not "
-                f"{self.model[:12]}…); nothing was changed; give another database, or a schema of its own "
+                f"{self.model[:12]}…); nothing was changed; pass another database, or a schema of its own "
                 "(?options=-csearch_path%3DNAME,public)"
             )
         return row is not None
@@ -192,7 +192,7 @@ class PostgresVectors:
             case self._psycopg.Error():
                 what = f"refused ({type(error).__name__}: {first}); nothing was stored"
             case _:  # values that no gallery holds
-                what = f"returned what no gallery of Diptych holds ({first}); give another database"
+                what = f"returned what no gallery of Diptych holds ({first}); pass another database"
         return f"the database of {self.shown} {what}"
 
 

@@ -85,7 +85,7 @@ async def _problem(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestRefused):
         return error.response()
     if isinstance(error, HTTPException):
-        details = {404: "nothing is at this address; GET /docs lists the addresses", 405: "wanted another method"}
+        details = {404: "nothing is at this address; GET /docs lists the addresses", 405: "expected another method"}
         response = RequestRefused(error.status_code, details.get(error.status_code, str(error.detail))).response()
         if (allowed := (error.headers or {}).get("Allow")) is not None:
             response.headers["Allow"] = allowed.replace("GET", "GET, HEAD")

@@ -16,7 +16,7 @@ class Problem(BaseModel):
     type: str = "about:blank"
     title: str = Field(description="The status in words.")
     status: int
-    detail: str = Field(description="What was found, what was wanted, and how to mend it.")
+    detail: str = Field(description="What was found, what was expected, and how to mend it.")
     where: str | None = Field(default=None, description="The part of the request, such as image or question.")
 
 

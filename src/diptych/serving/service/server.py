@@ -34,7 +34,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise ServingError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; give a free --port (0: any) or another --host"
+            f"cannot listen on {host}:{port}: {error.strerror or error}; pass a free --port (0: any) or another --host"
         ) from error
     return bound
 

@@ -87,7 +87,7 @@ async def parse(
     else:
         raise RequestRefused(
             415,
-            f"found content type {media or 'none'!r}; wanted multipart/form-data with a file {IMAGE}, or "
+            f"found content type {media or 'none'!r}; expected multipart/form-data with a file {IMAGE}, or "
             "application/json with the image in base64",
             where="content-type",
         )
@@ -108,14 +108,14 @@ def _from_json(body: bytes, signs: int) -> Sent:
     except ValueError as error:
         raise RequestRefused(422, f"the body is not JSON: {error}", where="body") from None
     if not isinstance(values, dict):
-        raise RequestRefused(422, f"found JSON of type {type(values).__name__}; wanted an object", where="body")
+        raise RequestRefused(422, f"found JSON of type {type(values).__name__}; expected an object", where="body")
     if len(values) > FIELDS:
-        raise RequestRefused(422, f"the JSON has {len(values):,} fields; wanted at most {FIELDS}", where="body")
+        raise RequestRefused(422, f"the JSON has {len(values):,} fields; expected at most {FIELDS}", where="body")
     encoded, name = values.pop(IMAGE, None), values.pop("picture", UNNAMED)
     if encoded is None:
         return values, None, UNNAMED
     if not isinstance(encoded, str) or not isinstance(name, str):
-        raise RequestRefused(422, "wanted the image as a string in base64, and its name as a string", where=IMAGE)
+        raise RequestRefused(422, "expected the image as a string in base64, and its name as a string", where=IMAGE)
     try:
         return values, base64.b64decode(encoded, validate=True), _named(name)
     except (binascii.Error, ValueError) as error:
@@ -128,7 +128,7 @@ async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> 
 
     charset = re.search(r"charset\s*=\s*\"?([^\s;\"]*)", content_type, re.IGNORECASE)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
-        raise RequestRefused(415, f"found charset {charset[1][:50]!r}; wanted UTF-8", where="content-type")
+        raise RequestRefused(415, f"found charset {charset[1][:50]!r}; expected UTF-8", where="content-type")
     try:
         headers = Headers({"content-type": content_type})
         form = await _InMemory(headers, whole(), max_files=1, max_fields=FIELDS, max_part_size=VALUE).parse()
@@ -146,10 +146,10 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
     for key, value in form.multi_items():
         if isinstance(value, UploadFile):
             if key != IMAGE:
-                raise RequestRefused(422, f"found a file {key[:100]!r}; wanted it as {IMAGE!r}", where=IMAGE)
+                raise RequestRefused(422, f"found a file {key[:100]!r}; expected it as {IMAGE!r}", where=IMAGE)
             image, name = await value.read(), _named(value.filename or UNNAMED)
         elif key == IMAGE:
-            raise RequestRefused(422, f"{IMAGE} is text; wanted a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
+            raise RequestRefused(422, f"{IMAGE} is text; expected a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
         elif key in lists:  # several values
             values.setdefault(key, []).append(value)
         elif key in values:

@@ -29,7 +29,7 @@ def import_unified_vlp(
     heads = bert.heads_for(path, width, heads)
     if positions < max_regions + 3:
         raise CheckpointError(
-            f"{path} has {positions} positions for {max_regions} regions; give max_regions as trained"
+            f"{path} has {positions} positions for {max_regions} regions; pass max_regions as trained"
         )
     ours, report = bert.renamed(theirs, names_there)
     bert.narrow_word_head(ours, width, report)
@@ -57,6 +57,6 @@ def _check_system(theirs: Tensors, path: Path) -> None:
     if bert.WORDS not in theirs:
         bert.refuse_system(theirs, path, "a Unified VLP checkpoint")
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
-        raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; give it as --init")
+        raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; pass it as --init")
     if missing := [name for name in (*bert.SIZED, INNER) if name not in theirs]:
         raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")

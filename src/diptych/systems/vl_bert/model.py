@@ -320,8 +320,8 @@ class VisualFeatures(nn.Module):
             return None
         if batch.masks.shape[-2:] != (CELLS, CELLS):
             raise DataError(
-                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells, wanted {CELLS} x {CELLS}: "
-                "make them so, or leave them out",
+                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells, expected {CELLS} x "
+                f"{CELLS}: make them so, or leave them out",
                 key=batch.keys[0],
             )
         return torch.cat([torch.ones_like(batch.masks[:, :1]), batch.masks], 1)

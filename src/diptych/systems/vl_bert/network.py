@@ -115,7 +115,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     prefix = next((one for one in prefixes if one + LAST in tensors), None)
     if prefix is None:
         raise CheckpointError(
-            f"{source} holds no ResNet: no {FIRST} next to a {LAST}; give weights of torchvision's ResNet or of a "
+            f"{source} holds no ResNet: no {FIRST} next to a {LAST}; pass weights of torchvision's ResNet or of a "
             "detector that has one (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
         )
     ours = {

@@ -42,9 +42,9 @@ class Backbone(nn.Module):
         CheckpointError for weights that cannot be read or are of another network.
         """
         if side is not None and not 8 <= side <= MOST_SIDE:
-            raise RecipeError(f"side={side}; wanted 8 to {MOST_SIDE} pixels")
+            raise RecipeError(f"side={side}; expected 8 to {MOST_SIDE} pixels")
         if weights is not None and not weights.exists():
-            raise CheckpointError(f"no weights at {weights}; wanted those of {name}: check --weights")
+            raise CheckpointError(f"no weights at {weights}; expected those of {name}: check --weights")
         library, inner = _library(name)
         return cls(name, library.opened(inner, side, weights, pretrained))
 

@@ -37,7 +37,7 @@ class _LastMap(nn.Module):
             last = self.feed.layout == "nhwc" if (first == middle) == (middle == third) else first == middle
             return cells.permute(0, 3, 1, 2) if last else cells
         raise RecipeError(
-            f"{self.output} of the ONNX file is {tuple(cells.shape)}, wanted a map (B, F, h, w) or tokens (B, N, F): "
+            f"{self.output} of the ONNX file is {tuple(cells.shape)}, expected a map (B, F, h, w) or tokens (B, N, F): "
             f"name another of {', '.join(self.graph.outputs)} with --set map="
         )
 
@@ -54,7 +54,7 @@ def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object
         )
     side = settings.get("side", height or SIDE)
     if not isinstance(side, int) or (height is not None and side != height):
-        raise RecipeError(f"side={side}; wanted {height or 'a whole number of pixels'}")
+        raise RecipeError(f"side={side}; expected {height or 'a whole number of pixels'}")
     usual = ((0.0, 0.0, 0.0), (1 / 255,) * 3) if feed.reads_bytes(graph) else (MEAN, DEVIATION)
     mean = three("mean", settings.get("mean", usual[0]))
     deviation = three("deviation", settings.get("deviation", usual[1]))

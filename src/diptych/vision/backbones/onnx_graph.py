@@ -46,10 +46,10 @@ class Graph(nn.Module):
         try:
             size = path.stat().st_size
             if not 0 < size < MOST_BYTES:
-                raise CheckpointError(f"{path} has {size} bytes; wanted an ONNX file of up to {MOST_BYTES}")
+                raise CheckpointError(f"{path} has {size} bytes; expected an ONNX file of up to {MOST_BYTES}")
             content = bytes_of(path)
         except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}; wanted an ONNX file") from error
+            raise CheckpointError(f"cannot read {path}: {error.strerror}; expected an ONNX file") from error
         return cls.of(content, str(path))
 
     @classmethod

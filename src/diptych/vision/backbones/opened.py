@@ -39,7 +39,7 @@ class OpenedNetwork:
 def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[None]:
     """Turn a library's errors while it reads the file `weights`, or downloads (None), into a CheckpointError."""
     if weights is None:
-        remedy = f"fetch {address} where there is a network, and give the file with --weights"
+        remedy = f"fetch {address} where there is a network, and pass the file with --weights"
         with downloading(f"the weights of {name}", remedy):
             yield
         return
@@ -74,8 +74,8 @@ def three(key: str, value: Any) -> Three:
     values = (value,) * 3 if isinstance(value, int | float) else value
     if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
         raise RecipeError(
-            f"{key}={value!r}; wanted one number, or one for each of three colours, such as [0.5,0.5,0.5]"
+            f"{key}={value!r}; expected one number, or one for each of three colours, such as [0.5,0.5,0.5]"
         )
     if key == "deviation" and not all(v > 0 for v in values):
-        raise RecipeError(f"{key}={value!r}; wanted numbers over 0")
+        raise RecipeError(f"{key}={value!r}; expected numbers over 0")
     return cast(Three, tuple(map(float, values)))

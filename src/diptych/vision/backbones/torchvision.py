@@ -68,7 +68,7 @@ def downloaded(name: str) -> dict[str, Tensor]:
     weights = cast(Any, get_model_weights(name)).DEFAULT
     file = str(weights.url).rpartition("/")[2]
     remedy = (
-        f"fetch {weights.url} where there is a network, and give the file {file} with --weights, or put it in "
+        f"fetch {weights.url} where there is a network, and pass the file {file} with --weights, or put it in "
         f"{torch.hub.get_dir()}/checkpoints"
     )
     with downloading(f"the weights of {name}", remedy):

@@ -66,11 +66,11 @@ def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
     """Return where a model is read from (a folder, or a name on the hub), and its commit. Raises RecipeError."""
     if folder is not None:
         if not (folder / "config.json").is_file():
-            raise CheckpointError(f"{folder} has no config.json; wanted a folder with {FILES}")
+            raise CheckpointError(f"{folder} has no config.json; expected a folder with {FILES}")
         return str(folder), None
     named, _, revision = name.partition("@")
     if named.count("/") != 1 and not Path(named).is_dir():
-        raise RecipeError(f"{name!r} is not a name on the hub; wanted USER/MODEL, optionally with @COMMIT, or a folder")
+        raise RecipeError(f"{name!r} is not a name on the hub; expected USER/MODEL, USER/MODEL@COMMIT or a folder")
     return named, revision or None
 
 
@@ -78,7 +78,7 @@ def remedy_of(name: str) -> str:
     """Return what to do where the hub cannot be reached."""
     return (
         f"copy {FILES} of https://huggingface.co/{name.partition('@')[0]} into a folder where there is a network, and "
-        "give the folder with --weights"
+        "pass the folder with --weights"
     )
 
 

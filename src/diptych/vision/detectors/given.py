@@ -88,7 +88,7 @@ class GivenRegions:
                                    "names there, one per line")  # fmt: skip
             return given
         reason = reason or f"no name there matches an image's; it has {', '.join(list(files.exact)[:3]) or 'none'}"
-        raise DataError(f"found no features in {folder} that can be read, wanted those of the images: {reason}")
+        raise DataError(f"found no features in {folder} that can be read, expected those of the images: {reason}")
 
     @classmethod
     def _form(cls, raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
@@ -237,7 +237,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if own is None:
         if known is not None:
             return known
-        remedy = "give the images (--images FOLDER), or their `width` and `height` in the data"
+        remedy = "pass the images (--images FOLDER), or their `width` and `height` in the data"
         refuse(raw.where, "boxes in pixels and nowhere the size of the image", "it", remedy)
     if known is None or own == known:
         return own
@@ -287,7 +287,7 @@ def _names(folder: Path, count: int) -> list[str]:
     try:
         names = text_of(path, "utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: found bytes that are not UTF-8 ({error.start}), wanted one name per line") from error
+        raise DataError(f"{path}: found bytes that are not UTF-8 ({error.start}), expected a name per line") from error
     names = [name.strip() for name in names if name.strip()]
     if len(names) != count:
         refuse(str(path), f"{len(names)} names", f"one for each of the {count} classes")

@@ -34,7 +34,7 @@ class Grid(NetworkDetector[Backbone]):
         self.cells = min(CELLS, most) if cells is None else cells
         if not 1 <= self.cells <= most:
             raise RecipeError(
-                f"cells={cells}, and the last map of {backbone.name} has {most} on a side; wanted 1 to {most}"
+                f"cells={cells}, and the last map of {backbone.name} has {most} on a side; expected 1 to {most}"
             )
 
     @cached_property
@@ -69,7 +69,7 @@ class Grid(NetworkDetector[Backbone]):
         refuse_unknown(request.settings, ("side", "cells"), "a grid")
         for key, value in request.settings.items():
             if type(value) is not int:
-                raise RecipeError(f"--set {key}={value}: wanted a whole number")
+                raise RecipeError(f"--set {key}={value}: expected a whole number")
         backbone = Backbone.of(request.name.removeprefix("grid:"), request.settings.get("side"), request.weights)
         return cls(backbone, request.settings.get("cells"))
 
@@ -87,5 +87,5 @@ def backbone_of(name: str, option: str) -> Backbone:
     grid = load_detector(Path(name))
     if not isinstance(grid, Grid):
         held = grid.contract.extractor
-        raise RecipeError(f"{option} {name} holds {held}; wanted a backbone, saved as a grid detector")
+        raise RecipeError(f"{option} {name} holds {held}; expected a backbone, saved as a grid detector")
     return grid.backbone

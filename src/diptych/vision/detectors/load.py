@@ -78,7 +78,7 @@ def open_requested(request: DetectorRequest, given: Mapping[str, object], files:
     if not matches:
         names = ", ".join(pattern.replace("*", "NAME") for pattern, _, _ in known)
         raise unknown_name(
-            f"no detector {request.name!r}; wanted a folder with {DETECTOR} (of a detector, a store or a model), "
+            f"no detector {request.name!r}; expected a folder with {DETECTOR} (of a detector, a store or a model), "
             f"hub:NAME@COMMIT, or one of {names}"
         )
     _, kind, options = max(matches, key=lambda one: len(one[0]))

@@ -32,7 +32,7 @@ class Selection:
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most or self.most < 1:
             raise RecipeError(
-                f"least={self.least} and most={self.most}: wanted 0 <= least <= most, and most of at least 1"
+                f"least={self.least} and most={self.most}: expected 0 <= least <= most, and most of at least 1"
             )
         if not 0 <= self.score <= 1 or (self.overlap is not None and not 0 <= self.overlap <= 1):
             raise RecipeError(f"score and overlap are between 0 and 1, found {self.score} and {self.overlap}")

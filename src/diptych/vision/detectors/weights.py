@@ -74,7 +74,7 @@ def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
     """
     if (actual := _hash_of(folder, files)) != weights:
         raise CheckpointError(
-            f"{folder} is not the detector that made the features: {actual[:12] or 'no weights'}…, wanted "
+            f"{folder} is not the detector that made the features: {actual[:12] or 'no weights'}…, expected "
             f"{weights[:12]}…; copy the detector from where the features were made, or extract again"
         )
 
@@ -114,7 +114,7 @@ def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:
     actual, wanted = hashlib.sha256(content).hexdigest(), described.get("sha256")
     if actual != wanted:
         raise CheckpointError(
-            f"{path} does not match {DETECTOR}: sha256 {actual[:12]}…, wanted {str(wanted)[:12]}…; copy the whole "
+            f"{path} does not match {DETECTOR}: sha256 {actual[:12]}…, expected {str(wanted)[:12]}…; copy the whole "
             "folder again"
         )
     return content
@@ -129,7 +129,7 @@ def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape:
             raise CheckpointError(
-                f"{source} belongs to another network: {name} is {tuple(tensor.shape)}, wanted "
+                f"{source} belongs to another network: {name} is {tuple(tensor.shape)}, expected "
                 f"{tuple(wanted[name].shape)}"
             )
     module.load_state_dict(dict(tensors))

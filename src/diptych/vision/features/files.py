@@ -167,12 +167,12 @@ def open_features(path: Path) -> FeatureFiles:
     Raises DataError where no file has a known format.
     """
     if not path.exists():
-        raise DataError(f"found nothing at {path}, wanted features: {FORMS}")
+        raise DataError(f"found nothing at {path}, expected features: {FORMS}")
     listing = _listed(path)
     by_format = {name: units for name, units_of in FORMATS.items() if (units := units_of(listing))}
     if not by_format:
         has = ", ".join(f"{len(files)} {ending or 'without ending'}" for ending, files in listing.files.items())
-        raise DataError(f"found no features in {path} ({has or 'an empty folder'}), wanted {FORMS}")
+        raise DataError(f"found no features in {path} ({has or 'an empty folder'}), expected {FORMS}")
     sets = {name: _opened(path, units) for name, units in by_format.items()}
     best = max(sets.values(), key=lambda one: len(one.exact))
     for name, other in sets.items():

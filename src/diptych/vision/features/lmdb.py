@@ -47,7 +47,7 @@ class OpenDatabase:
         self.cut, self.fault = None, ""
         if there < wanted:
             self.cut = CutDatabase(path / "data.mdb", page)
-            self.fault = f"found an LMDB of {there} bytes, wanted {wanted}, by its own header; it is cut short"
+            self.fault = f"found an LMDB of {there} bytes, expected {wanted}, by its own header; it is cut short"
             if not self.cut.keys():
                 raise DataError(f"{path}: {self.fault} and no entry is whole; {AGAIN}")
 

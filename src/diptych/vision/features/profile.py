@@ -85,10 +85,10 @@ def name_of(path: Path) -> str | None:
         name = text_of(file, "utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"cannot read {file} ({error}); wanted the name of the program that made the features"
+            f"cannot read {file} ({error}); expected the name of the program that made the features"
         ) from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        raise DataError(f"{file}: found {name[:40]!r}, wanted a name in one line, of up to {LONGEST_NAME} letters")
+        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} letters")
     return name
 
 

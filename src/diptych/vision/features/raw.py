@@ -139,8 +139,8 @@ def read_as_data(where: str) -> Iterator[None]:
 
 
 def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file anew") -> NoReturn:
-    """Raise a DataError in the form of all readers: place, what was found, what was wanted, the remedy."""
-    raise DataError(f"{where}: found {actual}, wanted {wanted}; {remedy}")
+    """Raise a DataError in the form of all readers: place, what was found, what was expected, the remedy."""
+    raise DataError(f"{where}: found {actual}, expected {wanted}; {remedy}")
 
 
 def needed(module: str, what: str) -> Any:

@@ -94,7 +94,7 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
         return _x101(tensors, cfg, source)
     there = ", ".join(sorted(tensors)[:3])
     raise CheckpointError(
-        f"{source} is not a known detector: it has {there}; wanted bottom-up attention "
+        f"{source} is not a known detector: it has {there}; expected bottom-up attention "
         f"({OBJECTNESS}, ...) or Detectron's with a pyramid (conv1_w, fpn_inner_res5_2_sum_w, fc6_w, ...)"
     )
 
@@ -104,14 +104,14 @@ def _take(tensors: Tensors, name: str, source: str, count: int | None = None) ->
     if name not in tensors:
         raise CheckpointError(f"{source} lacks {name}; it is cut short, or belongs to another network")
     if count is not None and tensors[name].shape != (count,):
-        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, wanted {(count,)}")
+        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, expected {(count,)}")
     return tensors[name].float()
 
 
 def _convolution(tensors: Tensors, name: str, source: str) -> Tensor:
     weight = tensors[name].float()
     if weight.ndim != 4:
-        raise CheckpointError(f"{source}: {name} is {tuple(weight.shape)}, wanted the four dimensions of a convolution")
+        raise CheckpointError(f"{source}: {name} is {tuple(weight.shape)}, expected a convolution's four dimensions")
     return weight
 
 
@@ -120,8 +120,8 @@ def _butd(tensors: Tensors, source: str) -> Converted:
     logits = len(tensors[OBJECTNESS])
     if logits not in (anchors, 2 * anchors):
         raise CheckpointError(
-            f"{source}: {logits} objectness logits for {anchors} anchors; wanted one each (Hugging Face, airsplay) or "
-            "two (Caffe, MILVLG)"
+            f"{source}: {logits} objectness logits for {anchors} anchors; expected one each (Hugging Face, airsplay) "
+            "or two (Caffe, MILVLG)"
         )
     done = Converted({}, ButdSettings.usual("hf" if logits == anchors else "caffe"))
     done.notes.append(
@@ -151,7 +151,7 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
     if BUTD_ANCHORS in tensors:
         own = tensors[BUTD_ANCHORS].float()
         if own.shape != (count, 4):
-            raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, wanted {(count, 4)}")
+            raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, expected {(count, 4)}")
         done.renamed[BUTD_ANCHORS] = "anchors"
         if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
             done.notes.append(f"anchors: the file's own differ from the usual ones; the first is {own[0].tolist()}")
@@ -236,7 +236,7 @@ def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
             f"assumed: delta_weights={_shown(read['delta_weights'])}, as the file's cfg has no MODEL.BBOX_REG_WEIGHTS"
         )
     if values:
-        done.notes.append("settings are those of the training's cfg; where extraction had others, give them with --set")
+        done.notes.append("settings are those of the training's cfg; where extraction had others, pass them with --set")
     return replace(usual, **read)
 
 

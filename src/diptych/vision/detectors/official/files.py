@@ -18,20 +18,20 @@ def read_file(path: Path) -> tuple[Tensors, str | None]:
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
-        raise CheckpointError(f"{path} is {kind}; wanted a detector's official file (.pkl, .pth, .bin or .safetensors)")
+        raise CheckpointError(f"{path} is {kind}; expected a detector's official .pkl, .pth, .bin or .safetensors")
     if path.suffix == ".json":
         raise CheckpointError(
-            f"{path} holds no weights; wanted those of a detector; pass a graph model of TensorFlow.js as tfjs:{path}"
+            f"{path} holds no weights; expected those of a detector; pass a graph model of TensorFlow.js as tfjs:{path}"
         )
     if path.suffix != ".pkl":
         return read_weights(path), None
     held = unpickle.load(path)
     inner = next((held[name] for name in ("blobs", "model") if isinstance(held, dict) and name in held), held)
     if not isinstance(inner, Mapping) or not any(isinstance(value, np.ndarray) for value in inner.values()):
-        raise CheckpointError(f"{path} holds no table of arrays; wanted Detectron's `blobs` or airsplay's `model`")
+        raise CheckpointError(f"{path} holds no table of arrays; expected Detectron's `blobs` or airsplay's `model`")
     arrays = {str(k): np.asarray(v) for k, v in inner.items() if isinstance(v, np.ndarray | np.generic)}
     wrong = next((name for name, value in arrays.items() if value.dtype.kind not in "fiu"), None)
     if wrong is not None:
-        raise CheckpointError(f"{path}: {wrong} is an array of {arrays[wrong].dtype}, wanted numbers; copy it again")
+        raise CheckpointError(f"{path}: {wrong} is an array of {arrays[wrong].dtype}, expected numbers; copy it again")
     cfg = held.get("cfg")
     return {name: torch.from_numpy(value) for name, value in arrays.items()}, cfg if isinstance(cfg, str) else None

