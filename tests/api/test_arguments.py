@@ -165,7 +165,7 @@ def test_every_message_names_the_arguments_of_the_function_that_raised_it(call: 
         said = as_python(text, own)
         rewritten += said != text
         dicts = re.findall(r"settings=(\{.*?\})(?=[\s.,:;)]|$)", said.replace("{X}", "X"))
-        keys = [key.value for one in dicts for key in ast.parse(one, mode="eval").body.keys]  # type: ignore[attr-defined]
+        keys = [key.value for one in dicts for key in ast.parse(one, mode="eval").body.keys]
         if "settings" in own and dicts:
             assert keys == re.findall(r"(?<![^\s(])--set ([^\s=:;,)]+)", text), (text, said)
         commands = re.compile(r"diptych [a-z]+(?: [^;,()`]*)?")
