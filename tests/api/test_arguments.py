@@ -74,8 +74,8 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda world: diptych.evaluate(None, world), CheckpointError, "model: found None"),
     (lambda world: diptych.evaluate("sample", world, split="tets"), DataError, "split: world has no .* 'tets'; it has"),
     (lambda world: diptych.evaluate("sample", world, task="captoin"), RecipeError, "no task 'captoin'; did you mean"),
-    (lambda world: diptych.evaluate("sample", world, task="vqa"), RecipeError, ".* was not trained for vqa: diptych"),
-    (lambda world: diptych.compare("sample", "sample", world, task="vqa"), RecipeError, ".* was not trained for vqa"),
+    (lambda world: diptych.evaluate("sample", world, task="vqa"), RecipeError, "sample was not trained for vqa: diptych"),
+    (lambda world: diptych.compare("sample", "sample", world, task="vqa"), RecipeError, "sample was not trained for v"),
     (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
     (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),
     (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
@@ -123,7 +123,7 @@ def test_commands_in_an_error_stay_commands() -> None:
 
 
 COMMANDS = {  # a wrong request, with what its error names
-    "evaluate --task vqa": "was not trained for vqa: diptych finetune vqa",
+    "evaluate --task vqa": "was not trained for vqa: diptych finetune vqa --data DATA --model sample ",
     "evaluate --task captoin": "no task 'captoin'; did you mean caption",
     "evaluate --task vqa --beams 2": "was not trained for vqa",
     "rank": "was not trained for retrieval",

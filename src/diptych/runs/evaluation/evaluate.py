@@ -102,14 +102,12 @@ def check_scored(
     that is unknown or that the model has not learnt.
     """
     if without_images and model.recipe is None:
-        raise RecipeError(f"{model.folder} was imported and has no task yet; fine-tune it, or evaluate with images")
+        raise RecipeError(f"{model.name} was imported and has no task yet; fine-tune it, or evaluate with images")
     _runnable(extra_metrics)
     trained_for = task or (model.recipe.task if model.recipe is not None else None)
     spec = find_task(trained_for) if trained_for is not None else None
     if spec is not None and spec.scoring.extra_scores is None and extra_metrics:
-        raise RecipeError(
-            f"{', '.join(extra_metrics)} score captions, not {spec.name} ({model.folder}); leave them out"
-        )
+        raise RecipeError(f"{', '.join(extra_metrics)} score captions, not {spec.name} ({model.name}); leave them out")
     ranks = spec is not None and spec.scoring.gallery and spec.head in model.model.heads
     if limited and not ranks:
         raise RecipeError(
@@ -125,7 +123,7 @@ def check_decoding(model: ModelFolder, task: Task, decoding: DecodingOptions | N
     """Raise RecipeError for options of decoding with a task that writes no captions."""
     if decoding is not None and not isinstance(task, Captioning):
         raise RecipeError(
-            f"--beams and other options of decoding apply to captions, not to {task.name} ({model.folder}); leave "
+            f"--beams and other options of decoding apply to captions, not to {task.name} ({model.name}); leave "
             "them out"
         )
 
