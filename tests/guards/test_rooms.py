@@ -17,7 +17,8 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # named at once, submit files, a service searched (250, P), NanoDet out of an npm package, `--set least=`, `--images`
 # (412, Z), one process a GPU, compressed data named, stages of mining (90), a judge (96), pools that end (9),
 # messages in full sentences, which take more lines of text and no more code (135, X), ids that count once, tables by
-# tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN (4).
+# tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN (4); then checks of scoring before images are
+# opened, fields of a service named as options, arguments named by the function that has them (65, P).
 MOST_LINES = 41_850
 
 

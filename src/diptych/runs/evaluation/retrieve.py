@@ -43,7 +43,7 @@ class Extent:
     asks: Asks = "both"  # captions: image queries only; pictures: caption queries only
 
     def __post_init__(self) -> None:
-        """Raises RecipeError for fields that exclude each other."""
+        """Raises RecipeError for fields that are mutually exclusive."""
         if self.by is not None and not self.shortlist:
             raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
         if self.folds > 1 and (self.queries or self.shortlist):
