@@ -11,7 +11,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect, sync_playwright
 
 EXAMPLE = 0  # index of the example that is captioned
-WORD = "dress"  # word of its caption that is chosen; else the last one
+WORD = "flower"  # word of its caption that is chosen; else the last one
 CARDS = 2  # test images of a report that are shown
 MARGIN = 10  # pixels around them
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,9 @@ import pytest
 
 import diptych
 from diptych.api import job, scoring
-from diptych.api.arguments import python_errors
+from diptych.api.arguments import as_python, python_errors
 from diptych.api.job import Options, finetuning
+from diptych.cli import run_verb
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 
 CAPTION = "unified-vlp/small/caption"
@@ -70,6 +74,8 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda world: diptych.evaluate(None, world), CheckpointError, "model: found None"),
     (lambda world: diptych.evaluate("sample", world, split="tets"), DataError, "split: world has no .* 'tets'; it has"),
     (lambda world: diptych.evaluate("sample", world, task="captoin"), RecipeError, "no task 'captoin'; did you mean"),
+    (lambda world: diptych.evaluate("sample", world, task="vqa"), RecipeError, "sample was not trained for vqa: di"),
+    (lambda world: diptych.compare("sample", "sample", world, task="vqa"), RecipeError, "sample was not trained for v"),
     (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
     (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),
     (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
@@ -104,9 +110,66 @@ def test_errors_speak_of_python_in_python_and_of_options_on_the_command_line(wor
 
 
 def test_commands_in_an_error_stay_commands() -> None:
-    with pytest.raises(DataError) as error, python_errors():
+    @python_errors
+    def failing(split_seed: int, a: int) -> None:
         raise DataError(
             "none: run diptych extract DATA --out STORE, or pass --split-seed; see `diptych x --a b`", key="k"
         )
+
+    with pytest.raises(DataError) as error:
+        failing(0, 0)
     said = "none: run diptych extract DATA --out STORE, or pass `split_seed`; see `diptych x --a b` (record k)"
     assert (str(error.value), error.value.key) == (said, "k")
+
+
+COMMANDS = {  # a wrong request, with what its error names
+    "evaluate --task vqa": "was not trained for vqa: diptych finetune vqa --data DATA --model sample ",
+    "evaluate --task captoin": "no task 'captoin'; did you mean caption",
+    "evaluate --task vqa --beams 2": "was not trained for vqa",
+    "rank": "was not trained for retrieval",
+    "rank --folds 2 --queries 3": "leave out --queries and --shortlist",
+    "rank --shortlist-by sample": "give both",
+    "submit --format vqa --out a.json": "was not trained for vqa",
+    "submit --format coca --out a.json": "--format coca: unknown; did you mean coco",
+    "submit --format coco --out a.json --min-words 9 --max-words 2": "min_words=9 is more than max_words=2",
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_what_cannot_be_scored_is_refused_before_an_image_is_opened(
+    words: str, world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_verb([*words.split(), "--model", "sample", "--data", str(world)], debug=False) == 2
+    assert COMMANDS[words] in capsys.readouterr().err
+
+
+def messages() -> Iterator[str]:
+    """Yield each text of the library that may be an error with an option, with `X` for what is filled in."""
+    for path in Path(inspect.getfile(diptych)).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        inner = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
+        inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in inner:
+                parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+                text = "".join(str(one.value) if isinstance(one, ast.Constant) else "X" for one in parts)
+                if " " in text and re.search(r"--[a-z]", text) and "(?" not in text:
+                    yield text
+
+
+@pytest.mark.parametrize("call", ["finetune", "pretrain", "evaluate", "compare", "recipe"])
+def test_every_message_names_the_arguments_of_the_function_that_raised_it(call: str) -> None:
+    own = {name.replace("_", "-"): name for name in inspect.signature(getattr(diptych, call)).parameters}
+    rewritten = 0
+    for text in messages():
+        said = as_python(text, own)
+        rewritten += said != text
+        dicts = re.findall(r"settings=(\{.*?\})(?=[\s.,:;)]|$)", said.replace("{X}", "X"))
+        keys = [key.value for one in dicts for key in ast.parse(one, mode="eval").body.keys]
+        if "settings" in own and dicts:
+            assert keys == re.findall(r"(?<![^\s(])--set ([^\s=:;,)]+)", text), (text, said)
+        commands = re.compile(r"diptych [a-z]+(?: [^;,()`]*)?")
+        assert commands.findall(said) == commands.findall(text)
+        left = set(re.findall(r"(?<![^\s(`])--([a-z][a-z-]*)(?![\w/=-])", commands.sub("", said)))
+        assert not left & own.keys(), (text, said)
+    assert rewritten > (0 if call == "recipe" else 5)

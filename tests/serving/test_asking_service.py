@@ -44,6 +44,13 @@ def test_a_service_searches_its_own_images(url: str, photos: Path, capsys: pytes
     assert run_verb(["search", "a red kite", "--server", url, "--top-k", "1"], debug=False) == 0
     assert capsys.readouterr().out == f"{lines[0]['score']:.3f}  {lines[0]['picture']}\n"
     assert lines[0]["picture"].startswith(f"{url}/v1/pictures/")
+    assert run_verb(["search", "a red kite", "--server", url, "--top-k", "300"], debug=False) == 2
+    assert "search: --top-k: Input should be less than or equal to 100, found 300" in capsys.readouterr().err
+    assert run_verb(["search", "", "--server", url], debug=False) == 2
+    assert "search: QUERY: String should have at least 1 character" in capsys.readouterr().err
+    caption = ["caption", str(next(photos.glob("*.png"))), "--server", url, "--num-captions", "300"]
+    assert run_verb(caption, debug=False) == 2
+    assert "caption: --num-captions: Input should be less than or equal to 16" in capsys.readouterr().err
     assert run_verb(["search", "a red kite", "--server", url, "--model", "other"], debug=False) == 1
     assert "the model 'other' does not answer search; those that do: toy" in capsys.readouterr().err
 

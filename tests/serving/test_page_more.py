@@ -266,7 +266,7 @@ def test_json_parameters_and_images_are_tried_by_keyboard(docs):
     section = operation(docs, "POST /v1/search")
     section.locator("[name=query]").focus()
     docs.keyboard.type("a red kite")
-    press_until(docs, "[name=most]")
+    press_until(docs, "[name=top_k]")
     docs.keyboard.type("2")
     docs.keyboard.press("Enter")
     sync_api.expect(section.get_by_role("status")).to_contain_text("200", timeout=20_000)

@@ -129,7 +129,7 @@ def test_the_five_likeliest_answers_come_in_order(local):
 
 
 def test_a_search_tells_ids_and_no_paths(local, gallery):
-    told = local.post("/v1/search", json={"query": "a red kite", "most": 2})
+    told = local.post("/v1/search", json={"query": "a red kite", "top_k": 2})
     assert told.status_code == 200, told.text
     found = told.json()
     assert (len(found["hits"]), found["searched"], found["refused"]) == (2, 3, 1)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from diptych.data.store.store import splits_in
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # the least value of each argument
 ABOVE_ZERO = {"epochs": "a number above 0, and not together with steps", "lr": "a number above 0"}
 # Of a message for the command line: a command, which stays as it is; settings; an option.
-OPTION = re.compile(r"diptych [a-z]+(?: [^;,()`]*)?|--set \S+(?: --set \S+)*|--(?P<name>[a-z][a-z-]*)")
+_SET = r"--set [^\s=]+?(?:=\S*?)?(?=[:;,.)]*(?:\s|$))"
+OPTION = re.compile(
+    rf"\bdiptych [a-z]+(?: [^;,()`]*)?|(?<![^\s(])(?P<set>{_SET}(?: {_SET})*)"
+    r"|(?<![^\s(`])--(?P<name>[a-z][a-z-]*)(?![\w/=-])"
+)
 
 
 def check_type(
@@ -74,31 +81,41 @@ def check_features(features: object) -> None:
         check_path("features", features, "a file or folder of region features", RecipeError, there=True)
 
 
-@contextmanager
-def python_errors() -> Iterator[None]:
-    """Name arguments of Python where errors of the `with` block name options of the command line."""
-    try:
-        yield
-    except DiptychError as error:
-        if error.args and isinstance(error.args[0], str):
-            error.args = (OPTION.sub(_as_argument, error.args[0]), *error.args[1:])
-        raise
+def python_errors(call: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a public function so that its errors name its own arguments where they name options."""
+    own = {name.replace("_", "-"): name for name in inspect.signature(call).parameters}
+
+    @wraps(call)
+    def named(*args: P.args, **given: P.kwargs) -> T:
+        try:
+            return call(*args, **given)
+        except DiptychError as error:
+            if error.args and isinstance(error.args[0], str):
+                error.args = (as_python(error.args[0], own), *error.args[1:])
+            raise
+
+    return named
 
 
-def _as_argument(matched: re.Match[str]) -> str:
-    """Return a command as it is, `--set KEY=VALUE` as `settings`, and `--name` as the argument."""
-    if matched["name"] is not None:
-        return f"`{matched['name'].replace('-', '_')}`"
-    if not matched[0].startswith("--set "):
-        return matched[0]
-    texts, end = re.sub(r"[:;,.)]$", "", matched[0]), re.search(r"[:;,.)]$", matched[0])
-    pairs = [text.partition("=") for text in texts.removeprefix("--set ").split(" --set ")]
-    shown = ", ".join(f'"{key}": {_quoted(value) if equals else "..."}' for key, equals, value in pairs)
-    return f"settings={{{shown}}}{'' if end is None else end[0]}"
+def as_python(message: str, own: Mapping[str, str]) -> str:
+    """Return a message with `--name` as the argument, and `--set KEY=VALUE` as `settings`, if `own` has it.
+
+    Commands stay as they are, and so do options that are no argument. `own`: arguments by the names of their options.
+    """
+
+    def shown(matched: re.Match[str]) -> str:
+        if matched["set"] is not None and "settings" in own:
+            pairs = [text.partition("=") for text in matched["set"].removeprefix("--set ").split(" --set ")]
+            return "settings={" + ", ".join(f'"{key}": {_quoted(value)}' for key, _, value in pairs) + "}"
+        return f"`{own[matched['name']]}`" if matched["name"] in own else matched[0]
+
+    return OPTION.sub(shown, message)
 
 
 def _quoted(value: str) -> str:
-    """Return a value of a setting as Python writes it; what is not JSON is text."""
+    """Return a value of a setting as Python writes it; what is not JSON is text, and nothing is `...`."""
+    if not value:
+        return "..."
     try:
         return repr(json.loads(value))
     except ValueError:

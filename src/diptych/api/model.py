@@ -17,7 +17,7 @@ from diptych.api.images import batches, is_one, name_of
 from diptych.api.mapped import Mapped
 from diptych.api.results import Answer, Caption, ChosenAnswer, Explained, Found, Hits, Judgement
 from diptych.core import Record
-from diptych.runs.folder import SAMPLE, open_model, packaged
+from diptych.runs.folder import open_model, packaged
 from diptych.runtime.configs import validated
 from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
 from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedError
@@ -85,8 +85,8 @@ class Model(Mapped):
         facts = model_facts("", folder, offered_tasks(folder))
         device, can = next(model.parameters()).device, ", ".join(facts.tasks)[:100] or "do nothing yet"
         size = f"{facts.parameters / 1e6:.1f} M parameters"
-        where = str(folder.folder)[-120:]
-        return f"<diptych.Model {where}: {facts.system}, {size}, can {can}; on {device}, {facts.precision}>"
+        name = folder.name[-120:]
+        return f"<diptych.Model {name}: {facts.system}, {size}, can {can}; on {device}, {facts.precision}>"
 
     @per_image(Caption)
     def caption(
@@ -359,7 +359,7 @@ class Model(Mapped):
         """Raise UnsupportedError if the model was not trained to match; the error shows the command that trains one."""
         folder = self.predictor.folder
         if not can_search(folder.model):
-            name = "sample" if folder.folder == SAMPLE else str(folder.folder)
+            name = folder.name
             raise UnsupportedError(
                 f"{method}: {name} has not learnt to match images and texts; this makes a model that has: diptych "
                 f"finetune retrieval --data DATA --model {name} --out RUN, or in Python "
@@ -371,7 +371,7 @@ class Model(Mapped):
         if not has_towers(folder.model):
             reads = "; it reads pairs: model.match(images, texts) scores them" * can_search(folder.model)
             raise UnsupportedError(
-                f"{method}: {folder.folder} ({folder.architecture.system}) has no vectors of single images and texts"
+                f"{method}: {folder.name} ({folder.architecture.system}) has no vectors of single images and texts"
                 f"{reads}; this makes a model that has: diptych finetune retrieval --from-scratch --recipe "
                 "tden/small/retrieval --data STORE --out RUN"
             )

@@ -14,7 +14,7 @@ from diptych.api.arguments import check_features, check_split, check_type, pytho
 from diptych.api.job import AnyPath, Data, Options, folder_of, opened_data
 from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, splits_in
-from diptych.runs.evaluation.evaluate import score_model
+from diptych.runs.evaluation.evaluate import check_scored, score_model
 from diptych.runs.extraction import store_of
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
@@ -27,7 +27,7 @@ from diptych.tasks import TASKS, find_task
 from diptych.tasks.scores import Score, Scores
 
 
-@python_errors()
+@python_errors
 @torch_unchanged()
 def evaluate(
     model: Any, data: Data, *, split: str = "test", task: str | None = None, features: AnyPath | None = None,
@@ -49,11 +49,12 @@ def evaluate(
     check_features(features)
     _check_task(task)
     folder = folder_of(model)
+    check_scored(folder, task, without_images=without_images)
     with scored_store(data, folder, Options(features=features, skip_bad=skip_bad), split) as store:
         return score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
 
 
-@python_errors()
+@python_errors
 @torch_unchanged()
 def compare(
     first: Any, second: Any, data: Data, *, split: str = "test", task: str | None = None, skip_bad: bool = False
@@ -64,9 +65,14 @@ def compare(
     `.notes` has the number of images that A (the first) and B were trained on. Arguments and errors are those of
     `evaluate`; RecipeError also for a task whose predictions cannot be paired.
     """
+    return paired_gain(first, second, data, split, task, skip_bad)
+
+
+def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | None, skip_bad: bool) -> Score:
+    """Do what `compare` does, with errors that name options of the command line."""
     _check_task(task)
     folders = [folder_of(first, "first"), folder_of(second, "second")]
-    names = [task or task_of(folder).name for folder in folders]
+    names = [task_of(folder, task).name for folder in folders]
     gain = find_task(names[0]).scoring.gain
     if names[0] != names[1] or gain is None:
         able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)

@@ -26,7 +26,7 @@ Settings = Mapping[str, Any] | Sequence[str] | None
 _registered: set[tuple[str, str]] = set()  # kinds and names of the entries that `register` added
 
 
-@python_errors()
+@python_errors
 @torch_unchanged()
 def finetune(
     task: str, data: Data, model: Any = None, *, recipe: str | Recipe | None = None, out: AnyPath | None = None,
@@ -71,7 +71,7 @@ def finetune(
     return finetuning(task, data, model, recipe, _options(out, epochs, changed, detector, features)).run(on_log)
 
 
-@python_errors()
+@python_errors
 @torch_unchanged()
 def pretrain(
     data: Data | Mapping[str, Data], *, recipe: str | Recipe | Stages, model: Any = None, out: AnyPath | None = None,
@@ -92,7 +92,7 @@ def pretrain(
     return pretraining(data, recipe, model, _options(out, epochs, changed, detector, features)).run(on_log)
 
 
-@python_errors()
+@python_errors
 def recipe(
     name: str, *, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
     patience: int | None = None, seed: int | None = None, settings: Settings = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +40,18 @@ class ScoredOptions:
     skip_bad: SkipBad = False
 
     @contextmanager
-    def opened(self, computing: ComputingOptions) -> Iterator[tuple[ModelFolder, Store]]:
-        """Open the model and the data, whose regions are extracted into a temporary folder if it is not a store."""
+    def opened(
+        self, computing: ComputingOptions, check: Callable[[ModelFolder], object]
+    ) -> Iterator[tuple[ModelFolder, Store]]:
+        """Open the model and the data, whose regions are extracted into a temporary folder if it is not a store.
+
+        `check` of the model raises an error before any image is opened.
+        """
         from diptych.api.job import Options
         from diptych.api.scoring import scored_store
 
         model: ModelFolder = open_folder(self.model, **vars(computing))
+        check(model)
         options = Options(features=self.features, split_seed=self.split_seed, skip_bad=self.skip_bad)
         with scored_store(self.data, model, options, self.split) as store:
             yield model, store
@@ -114,11 +120,16 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a split: figures with intervals, a blind baseline and a ceiling."""
-    from diptych.runs.evaluation.evaluate import score_model
+    from diptych.runs.evaluation.evaluate import check_scored, score_model
 
-    with scored.opened(computing) as (model, store):
+    extra = extra_metrics or ()
+
+    def check(model: ModelFolder) -> None:
+        check_scored(model, task, extra, writing.over(model), without_images=without_images)
+
+    with scored.opened(computing, check) as (model, store):
         done = score_model(
-            model, store, scored.split, extra_metrics or (), task, decoding=writing.over(model), console=console(),
+            model, store, scored.split, extra, task, decoding=writing.over(model), console=console(),
             without_images=without_images,
         )  # fmt: skip
     scored.report(model, *done, as_json)
@@ -137,8 +148,12 @@ def submit(
 ) -> None:
     """Write a model's predictions as a file for an evaluation server, without scores."""
     from diptych.runs.evaluation.submit import submit as write_predictions
+    from diptych.runs.evaluation.submit import submitted_task
 
-    with scored.opened(computing) as (model, store):
+    def check(model: ModelFolder) -> None:
+        submitted_task(model, format, writing.over(model))
+
+    with scored.opened(computing, check) as (model, store):
         print(write_predictions(model, store, scored.split, format, scored.out, writing.over(model), console()))
 
 
@@ -155,16 +170,19 @@ def rank(
     """Score retrieval: rank the images and texts of a split against each other, or part of them."""
     if retrieval.pairs is not None:
         hold(retrieval.pairs, "pairs")
-    from diptych.runs.evaluation.evaluate import score_model
+    from diptych.runs.evaluation.evaluate import check_scored, score_model
     from diptych.runs.evaluation.retrieve import Extent
 
-    with scored.opened(computing) as (model, store):
-        of = retrieval
-        by = None
-        if of.shortlist_by is not None:
-            by = open_folder(of.shortlist_by, computing.device, computing.precision)
-        extent = Extent(of.queries, of.shortlist, by=by, folds=of.folds, asks=DIRECTIONS[of.direction])
-        chosen = extent if extent != Extent() else None
+    of, by = retrieval, None
+    if of.shortlist_by is not None:
+        by = open_folder(of.shortlist_by, computing.device, computing.precision)
+    extent = Extent(of.queries, of.shortlist, by=by, folds=of.folds, asks=DIRECTIONS[of.direction])
+    chosen = extent if extent != Extent() else None
+
+    def check(model: ModelFolder) -> None:
+        check_scored(model, task, limited=chosen is not None or of.pairs is not None)
+
+    with scored.opened(computing, check) as (model, store):
         done = score_model(model, store, scored.split, (), task, chosen, of.pairs, console=console())
     scored.report(model, *done, as_json)
 
@@ -182,13 +200,13 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare two models on the same images: the gain of B over A, with the 95% interval of a paired bootstrap."""
-    from diptych.api.scoring import compare as compare_models
+    from diptych.api.scoring import paired_gain
 
     given: list[str | None] = [*revision] if revision else [None]
     if len(given) > 2:
         raise RecipeError(f"found --revision {len(given)} times, expected one of both models, or one of A and one of B")
     one, other = (open_folder(name, revision=of) for name, of in ((first, given[0]), (second, given[-1])))
-    gain = compare_models(one, other, data, split=split, task=task, skip_bad=skip_bad)
+    gain = paired_gain(one, other, data, split, task, skip_bad)
     if as_json:
         print(json.dumps({"score": gain.name, **gain.to_json()}))
         return

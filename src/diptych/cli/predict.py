@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -306,7 +307,9 @@ def _from_server(
     from diptych.runtime.configs import validated
     from diptych.serving.client import Client
 
-    client, requests = Client(url), [validated(interface.request, one, "options") for one in fields]
+    named = partial(option_of, interface)
+    client = Client(url)
+    requests = [validated(interface.request, one, interface.verb, named=named) for one in fields]
     with ThreadPoolExecutor(IN_FLIGHT) as threads:
         waiting: deque[tuple[Path, Future[TaskAnswer]]] = deque()
         left = ((picture, request) for picture in pictures for request in requests)
@@ -324,6 +327,14 @@ def _from_server(
         finally:
             for _, future in waiting:
                 future.cancel()
+
+
+def option_of(interface: TaskInterface, field: str) -> str:
+    """Return the argument or option of a request's field, as it is written on the command line."""
+    form = interface.forms.get(field)
+    if form is not None and form.argument:
+        return form.argument.upper()
+    return f"--{(form.option if form is not None and form.option else field).replace('_', '-')}"
 
 
 def _has_box(interface: TaskInterface) -> bool:

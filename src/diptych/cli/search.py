@@ -12,7 +12,7 @@ from typer import Argument, Option
 from diptych.cli.app import USE, Address, AsJson, Features, MaybeModel, app, console
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.cli.predict import Server, refuse_with_server
+from diptych.cli.predict import Server, option_of, refuse_with_server
 from diptych.cli.vectors import NO_MATCHER
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.terminal import printable
@@ -47,7 +47,7 @@ def search(
     if server is not None:
         of_model = {"images": images, "out": out, "cache": cache, "shortlist": shortlist, "shortlist_by": shortlist_by}
         refuse_with_server(**of_model, gallery=gallery, features=features, **vars(computing))
-        _ask(server, {"query": query, "most": top_k, "model": model}, as_json)
+        _ask(server, {"query": query, "top_k": top_k, "model": model}, as_json)
         return
     if model is None or images is None:
         raise RecipeError(NO_MATCHER if model is None else "Missing --images FOLDER, whose images are searched")
@@ -80,10 +80,10 @@ def _ask(server: str, given: dict[str, Any], as_json: bool) -> None:
     """Print the images of a service that fit best; their names are addresses of small copies."""
     from diptych.runtime.configs import derive, validated
     from diptych.serving.client import Client
-    from diptych.tasks.retrieval import SearchRequest
+    from diptych.tasks.retrieval import RETRIEVAL, SearchRequest
 
-    client = Client(server)
-    answer = client.search(validated(SearchRequest, given, "search"))
+    client, named = Client(server), partial(option_of, RETRIEVAL.required_interface)
+    answer = client.search(validated(SearchRequest, given, "search", named=named))
     for hit in answer.hits:
         line = derive(hit, picture=f"{client.url}/v1/pictures/{hit.picture}")
         print(line.line() if as_json else printable(f"{line.score:.3f}  {line.picture}"))

@@ -107,6 +107,11 @@ class ModelFolder:
     familiarity: Familiarity | None = None
     seen: SeenImages | None = None  # None: it cannot say which images it was trained on
 
+    @property
+    def name(self) -> str:
+        """What opens the model: its folder, or `sample` for the model that comes with Diptych."""
+        return "sample" if self.folder == packaged(Path("sample")) else str(self.folder)
+
     def on(self, device: torch.device, precision: Precision, fewest: int = 1) -> ModelFolder:
         """Set device and precision of predictions. Batches of fewer than `fewest` samples run in fp32."""
         self.model.to(device).precision, self.model.fewest = precision, fewest

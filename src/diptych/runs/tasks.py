@@ -28,12 +28,12 @@ def make_task(recipe: Recipe, tokens: Tokens, answers: Answers | None, spec: Tas
 def task_of(folder: ModelFolder, name: str | None = None) -> Task:
     """Build the task that a model was trained for, or another by name. RecipeError if it was not trained for it."""
     if folder.recipe is None:
-        raise RecipeError(f"{folder.folder} was imported and has no task yet: diptych finetune {name or 'caption'}")
+        raise RecipeError(f"{folder.name} was imported and has no task yet: diptych finetune {name or 'caption'}")
     spec = find_learnt(name) if name is not None else find_task(folder.recipe.task)
     if not spec.has_learnt(folder.model):
         what = name or f"a task ({folder.architecture.system} has no decoder for captions)"
-        command = f"diptych finetune {name or 'TASK'} --data DATA --model {folder.folder} --out RUN"
-        raise RecipeError(f"{folder.folder} was not trained for {what}: {command}")
+        command = f"diptych finetune {name or 'TASK'} --data DATA --model {folder.name} --out RUN"
+        raise RecipeError(f"{folder.name} was not trained for {what}: {command}")
     return make_task(folder.recipe, folder.tokens, folder.answers, spec)
 
 

@@ -1,7 +1,7 @@
 """Changed copies of frozen configurations (pydantic models), validated like the ones they come from."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -71,10 +71,21 @@ def _derived(config: C, changes: Mapping[str, Any], where: str, path: tuple[str,
     return validated(type(config), values, where, path)
 
 
-def validated(kind: type[C], values: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> C:
-    """The configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults."""
+def validated(
+    kind: type[C],
+    values: Mapping[str, Any],
+    where: str,
+    path: tuple[str, ...] = (),
+    named: Callable[[str], str] = str,
+) -> C:
+    """The configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
+
+    `named` gives the name of a field as its user wrote it, such as that of an option.
+    """
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        lines = [explain(".".join(map(str, (*path, *p["loc"]))) or kind.__name__, p) for p in error.errors()]
+        at = [(*path, *(str(part) for part in p["loc"])) for p in error.errors()]
+        names = [".".join((named(one[0]), *one[1:])) if one else kind.__name__ for one in at]
+        lines = [explain(name, problem) for name, problem in zip(names, error.errors(), strict=True)]
         raise RecipeError(f"{where}: " + "; ".join(lines)) from error

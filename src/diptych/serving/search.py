@@ -275,19 +275,19 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
     problem = None
     if gallery is not None and can_match(folder.model) and by is None:
         problem = (
-            f"--gallery stores vectors, and {folder.folder} makes none: it reads image and text together. Search with "
+            f"--gallery stores vectors, and {folder.name} makes none: it reads image and text together. Search with "
             f"a two-tower model ({two_towers}), or let one pick a shortlist: --shortlist N --shortlist-by MODEL"
         )
     elif not can_search(folder.model):
         problem = (
-            f"{folder.folder} was not trained to match images and texts, so it cannot search; train it: "
-            f"diptych finetune retrieval --model {folder.folder}"
+            f"{folder.name} was not trained to match images and texts, so it cannot search; train it: "
+            f"diptych finetune retrieval --model {folder.name}"
         )
     elif (shortlist is None) != (by is None):
         problem = "a shortlist needs a size and a model: pass both --shortlist N and --shortlist-by MODEL"
     elif by is not None and not can_match(folder.model):
         problem = (
-            f"{folder.folder} makes a vector of each image, so a query costs it one pass; a shortlist is for a model "
+            f"{folder.name} makes a vector of each image, so a query costs it one pass; a shortlist is for a model "
             "that reads image and text together: leave out --shortlist"
         )
     elif by is not None and not has_towers(by.folder.model):

@@ -90,10 +90,10 @@ class RetrievalObjectives(Objectives):
 
 
 class SearchRequest(interface.TaskRequest):
-    query: Annotated[interface.Text, interface.Form("What to look for", "a red kite over a beach")] = Field(
-        description="Such as 'a red kite over a beach'."
-    )
-    most: Annotated[int, interface.Form("How many to show"), Field(ge=1, le=100)] = 12
+    query: Annotated[
+        interface.Text, interface.Form("What to look for", "a red kite over a beach", argument="query")
+    ] = Field(description="Such as 'a red kite over a beach'.")
+    top_k: Annotated[int, interface.Form("How many to show"), Field(ge=1, le=100)] = 12
     """How many to show."""
 
 

@@ -83,7 +83,7 @@ def augment(
         raise RecipeError(f"{model.architecture.system} cannot caption: it has no decoder; choose another model")
     trained_for = model.recipe.task if model.recipe is not None else None
     if not CAPTION.offered_by(writer, trained_for):
-        raise RecipeError(f"{model.folder} was trained for {trained_for}, not for captions; choose another model")
+        raise RecipeError(f"{model.name} was trained for {trained_for}, not for captions; choose another model")
     model.accept(store.contract, store.folder)
     in_split(store, split, "--split")
     detector = store.detector()

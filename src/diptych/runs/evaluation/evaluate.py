@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from diptych.core import Record
+from diptych.core import Record, Task
 from diptych.data.formats import vqa2
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.leakage import leakage
@@ -49,30 +49,14 @@ def score_model(
     blank regions, and, where the task pairs predictions, also the gain by the images. Raises RecipeError.
     """
     console = console or Console(quiet=True)
+    limited = extent is not None or pairs is not None
+    ranks = check_scored(model, task, extra_metrics, decoding, limited, without_images)
     seeing = model
-    if without_images:
-        if model.recipe is None:
-            raise RecipeError(f"{model.folder} was imported and has no task yet; fine-tune it, or evaluate with images")
+    if without_images and model.recipe is not None:
         model = replace(model, recipe=derive(model.recipe, data={"images": False}))
-    _runnable(extra_metrics)
-    trained_for = task or (model.recipe.task if model.recipe is not None else None)
-    spec = find_task(trained_for) if trained_for is not None else None
-    if spec is not None and spec.scoring.extra_scores is None and extra_metrics:
-        raise RecipeError(
-            f"{', '.join(extra_metrics)} score captions, not {spec.name} ({model.folder}); leave them out"
-        )
-    if decoding is not None and not isinstance(built := task_of(model, task), Captioning):
-        raise RecipeError(
-            f"--beams and other options of decoding apply to captions, not to {built.name} ({model.folder}); leave "
-            "them out"
-        )
-    if spec is not None and spec.scoring.gallery and spec.head in model.model.heads:
+    if ranks:
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
-    if extent is not None or pairs is not None:
-        raise RecipeError(
-            "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
-        )
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
     spec = find_task(answered.name)  # of a pre-trained model: captions
     tell(console, f"scoring {len(predictions)} {spec.scoring.noun}, with intervals and baselines")
@@ -102,6 +86,46 @@ def score_model(
         scores, scores=(*scores.scores, *gains, *extra), notes=(*scores.notes, *notes),
         trained_on=leakage(model.seen, store, store.split(split)),
     )  # fmt: skip
+
+
+def check_scored(
+    model: ModelFolder,
+    task: str | None = None,
+    extra_metrics: Sequence[str] = (),
+    decoding: DecodingOptions | None = None,
+    limited: bool = False,
+    without_images: bool = False,
+) -> bool:
+    """Check, before any image is opened, that a model can be scored so; return whether it ranks a gallery.
+
+    `limited`: part of a gallery is chosen. The others are those of `score_model`. Raises RecipeError, also for a task
+    that is unknown or that the model has not learnt.
+    """
+    if without_images and model.recipe is None:
+        raise RecipeError(f"{model.name} was imported and has no task yet; fine-tune it, or evaluate with images")
+    _runnable(extra_metrics)
+    trained_for = task or (model.recipe.task if model.recipe is not None else None)
+    spec = find_task(trained_for) if trained_for is not None else None
+    if spec is not None and spec.scoring.extra_scores is None and extra_metrics:
+        raise RecipeError(f"{', '.join(extra_metrics)} score captions, not {spec.name} ({model.name}); leave them out")
+    ranks = spec is not None and spec.scoring.gallery and spec.head in model.model.heads
+    if limited and not ranks:
+        raise RecipeError(
+            "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
+        )
+    if decoding is None and ranks:  # a pre-trained model that matches pairs can search
+        return True
+    check_decoding(model, task_of(model, task), decoding)
+    return ranks
+
+
+def check_decoding(model: ModelFolder, task: Task, decoding: DecodingOptions | None) -> None:
+    """Raise RecipeError for options of decoding with a task that writes no captions."""
+    if decoding is not None and not isinstance(task, Captioning):
+        raise RecipeError(
+            f"--beams and other options of decoding apply to captions, not to {task.name} ({model.name}); leave "
+            "them out"
+        )
 
 
 def _baselines(

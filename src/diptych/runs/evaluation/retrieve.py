@@ -42,6 +42,13 @@ class Extent:
     folds: int = 1  # number of galleries that the images are divided into, in order
     asks: Asks = "both"  # captions: image queries only; pictures: caption queries only
 
+    def __post_init__(self) -> None:
+        """Raises RecipeError for fields that are mutually exclusive."""
+        if self.by is not None and not self.shortlist:
+            raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
+        if self.folds > 1 and (self.queries or self.shortlist):
+            raise RecipeError("--folds ranks every pair of a fold; leave out --queries and --shortlist")
+
     @property
     def directions(self) -> list[str]:
         """The directions of retrieval, as in RECALLS."""
@@ -62,10 +69,6 @@ def retrieve(
     """
     extent = extent or Extent()
     model.accept(store.contract, store.folder)
-    if extent.by is not None and not extent.shortlist:
-        raise RecipeError("--shortlist-by picks the candidates of --shortlist N; pass both")
-    if extent.folds > 1 and (extent.queries or extent.shortlist):
-        raise RecipeError("--folds ranks every pair of a fold; leave out --queries and --shortlist")
     store = shown_to(model.recipe, store)
     gallery = _gallery(model, store, in_split(store, split, "--split"))
     task = _task(model)

@@ -18,11 +18,12 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.core import Choices, Record, Sample
+from diptych.core import Choices, Record, Sample, Task
 from diptych.data.formats.parsing import key_of_name, number_of_name
 from diptych.data.store.store import Store
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives import split_candidates
+from diptych.runs.evaluation.evaluate import check_decoding
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict, predict_by
 from diptych.runs.tasks import task_of
@@ -74,10 +75,8 @@ def submit(
     Raises RecipeError for an unknown format or a task that the model has not learnt. Raises DataError if a prediction
     is missing: a server takes all of a split or nothing.
     """
-    if form not in FORMS:
-        raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
+    built = submitted_task(model, form, decoding)
     task, write = FORMS[form]
-    built = task_of(model, task)
     if isinstance(built, Vcr):
         made = predict_by(Leaderboard(built.tokens, built.max_words), model, store, split, console)
     else:
@@ -97,6 +96,15 @@ def submit(
     if form != "coco" or not (guessed := [record.key for record in made.records if record.key not in ids]):
         return line
     return f"{line}; image ids of {len(guessed)} are the numbers in their names (the first: {guessed[0]})"
+
+
+def submitted_task(model: ModelFolder, form: str, decoding: DecodingOptions | None = None) -> Task:
+    """Return the task of a server's format. Raises RecipeError for an unknown format, task or options of decoding."""
+    if form not in FORMS:
+        raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
+    task = task_of(model, FORMS[form][0])
+    check_decoding(model, task, decoding)
+    return task
 
 
 def _coco(predictions: Sequence[Mapping[str, Any]]) -> str:

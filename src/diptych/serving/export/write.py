@@ -78,13 +78,13 @@ def _task(folder: ModelFolder) -> str:
     tasks = [kind for task in offered_tasks(folder) if (kind := interfaces()[task].programs) is not None]
     if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
-            f"{folder.folder} was trained for neither captions nor questions, and nothing else can be exported; train "
-            f"it: diptych finetune caption --model {folder.folder}"
+            f"{folder.name} was trained for neither captions nor questions, and nothing else can be exported; train "
+            f"it: diptych finetune caption --model {folder.name}"
         )
     if tasks[0] == "answers" and not folder.model.answers_exported:
         able = ", ".join(name for name, entry in SYSTEMS.items() if entry.model.answers_exported)
         raise ServingError(
-            f"answers can be exported for {able}, and {folder.folder} is a model of {folder.architecture.system}; "
+            f"answers can be exported for {able}, and {folder.name} is a model of {folder.architecture.system}; "
             "captions can be exported for every system with a decoder"
         )
     return tasks[0]
@@ -92,16 +92,16 @@ def _task(folder: ModelFolder) -> str:
 
 def _detector(folder: ModelFolder) -> Exportable:
     if folder.detector is None:
-        raise ServingError(f"{folder.folder} has no detector/ folder, so nothing would turn images into regions")
+        raise ServingError(f"{folder.name} has no detector/ folder, so nothing would turn images into regions")
     detector = load_detector(folder.detector)
     if not isinstance(detector, StorybookDetector | Grid):
         raise ServingError(
-            f"{folder.folder} uses detector {folder.contract.extractor}; only the Storybook detector and grids can be "
+            f"{folder.name} uses detector {folder.contract.extractor}; only the Storybook detector and grids can be "
             "exported"
         )
     if isinstance(detector, Grid) and detector.backbone.name.startswith("onnx/"):
         raise ServingError(
-            f"{folder.folder} uses a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; export a "
+            f"{folder.name} uses a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; export a "
             "model of the same network in torch"
         )
     return detector

@@ -99,13 +99,13 @@ class RequestBatches:
             raise RequestRefused(422, "this service has no images to search; start it with --images FOLDER")
         try:
             where: Any = {"pictures": self.gallery.folder, "gallery": self.gallery.address}
-            searched = predictor.search(job.request.query, **where, most=job.request.most, keep=KEPT)
+            searched = predictor.search(job.request.query, **where, most=job.request.top_k, keep=KEPT)
         except GalleryError as error:  # clients must not see its address
             log.error(str(error))
             reason = "the database of this service's gallery does not answer; its log has the reason"
             raise RequestRefused(503, reason) from error
         named, used = self.gallery.name, predictor.precision
-        best = searched.hits[: job.request.most]
+        best = searched.hits[: job.request.top_k]
         hits = tuple(SearchHit(picture=named(hit.picture), precision=used, score=hit.score) for hit in best)
         return SearchHits(query=job.request.query, hits=hits, searched=searched.readable, refused=len(searched.refused))
 
