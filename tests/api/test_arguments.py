@@ -128,7 +128,7 @@ COMMANDS = {  # a wrong request, with what its error names
     "evaluate --task vqa --beams 2": "was not trained for vqa",
     "rank": "was not trained for retrieval",
     "rank --folds 2 --queries 3": "leave out --queries and --shortlist",
-    "rank --shortlist-by sample": "give both",
+    "rank --shortlist-by sample": "pass both",
     "submit --format vqa --out a.json": "was not trained for vqa",
     "submit --format coca --out a.json": "--format coca: unknown; did you mean coco",
     "submit --format coco --out a.json --min-words 9 --max-words 2": "min_words=9 is more than max_words=2",

@@ -45,7 +45,7 @@ class Extent:
     def __post_init__(self) -> None:
         """Raises RecipeError for fields that are mutually exclusive."""
         if self.by is not None and not self.shortlist:
-            raise RecipeError("--shortlist-by picks the candidates of --shortlist N; give both")
+            raise RecipeError("--shortlist-by picks the candidates of --shortlist N; pass both")
         if self.folds > 1 and (self.queries or self.shortlist):
             raise RecipeError("--folds ranks every pair of a fold; leave out --queries and --shortlist")
 

@@ -202,7 +202,7 @@ def _without_secrets(psycopg: Any, address: str) -> str:
         parts = psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.Error as error:  # its message repeats the address, which may hold a password
         raise RecipeError(
-            "--gallery is not an address of PostgreSQL; wanted postgresql://USER@HOST:PORT/DATABASE, with special "
+            "--gallery is not an address of PostgreSQL; expected postgresql://USER@HOST:PORT/DATABASE, with special "
             "characters in names as %XX"
         ) from error
     if parts.keys() & SECRETS:
