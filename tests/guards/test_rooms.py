@@ -17,7 +17,8 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # named at once, submit files, a service searched (250, P), NanoDet out of an npm package, `--set least=`, `--images`
 # (412, Z), one process a GPU, compressed data named, stages of mining (90), a judge (96), pools that end (9),
 # messages in full sentences, which take more lines of text and no more code (135, X), ids that count once, tables by
-# tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN (4), h5 in a process of its own (115, R).
+# tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN (4), h5 in
+# a process of its own (115, R).
 MOST_LINES = 41_905
 
 

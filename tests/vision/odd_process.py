@@ -11,12 +11,12 @@ from typing import IO
 
 import numpy as np
 
-from diptych.vision.limited import Reply, Values, answer
+from diptych.vision.limited import Reply, Room, Values, answer
 
 LOWER = 2**31  # bytes of memory, less than the processes ask for
 
 
-def act(request: Values, _: IO[bytes]) -> Reply:
+def act(request: Values, _: IO[bytes], room: Room) -> Reply:
     """Do what a hostile file may make a C library do."""
     out, way = sys.stdout.buffer, Path(request["way"] if "way" in request else request["path"]).stem
     if way == "segfault":
@@ -35,7 +35,7 @@ def act(request: Values, _: IO[bytes]) -> Reply:
         "endless": b"[" * 2**18,
     }.get(way)  # fmt: skip
     if way == "less":
-        wrote = b'{"array": [[4], "<f4"]}\n' + bytes(15)
+        wrote = b'{"array": [[8000000], "<f4"]}\n' + bytes(15)
     if wrote is not None:
         out.write(wrote)
         out.flush()

@@ -55,7 +55,7 @@ def test_a_lower_limit_of_the_user_is_kept(processes: LimitedProcesses) -> None:
     """The module lowers its hard limit first, as `ulimit -v` does; raising it would be refused."""
     processes.ask({"way": "well"})
     (child,) = processes._idle
-    assert psutil.Process(child.pid).rlimit(psutil.RLIMIT_AS) == (LOWER, LOWER)
+    assert psutil.Process(child.process.pid).rlimit(psutil.RLIMIT_AS) == (LOWER, LOWER)
     assert processes.memory > LOWER
 
 
@@ -79,8 +79,8 @@ def test_a_reader_that_was_killed_is_started_again_and_lets_go_of_idle_files(tmp
     folder = copied(VLP, tmp_path)
     files = open_features(folder)
     (child,) = h5._readers()._idle
-    child.kill()
-    child.wait()
+    child.process.kill()
+    child.process.wait()
     place = files.exact[IDS[0]]
     before = place.unit.read(place.name).features
     time.sleep(0.8)

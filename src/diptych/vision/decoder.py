@@ -20,7 +20,7 @@ from diptych.vision.image_files import (
     open_pixels,
     read_pixels,
 )
-from diptych.vision.limited import MEMORY, SECONDS, Ended, LimitedProcesses, Reply, Values, answer
+from diptych.vision.limited import MEMORY, SECONDS, Ended, LimitedProcesses, Reply, Room, Values, answer
 
 ERRORS = {kind.__name__: kind for kind in (DataError, TooManyPixels, UnknownFormat)}
 
@@ -69,7 +69,7 @@ def shared_decoders() -> Decoders:
     return decoders
 
 
-def _decode(request: Values, requests: IO[bytes]) -> Reply:
+def _decode(request: Values, requests: IO[bytes], _: Room) -> Reply:
     if "path" in request:
         os.chdir(request["folder"])
         return {"frames": 1}, open_pixels(Path(request["path"]))

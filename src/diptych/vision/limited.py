@@ -2,19 +2,25 @@
 
 A thread in a C library cannot be stopped, and a fault of the library ends its whole process. So each of these processes
 (`python -m MODULE`, which calls `answer`) reads requests from its standard input, one at a time: a line of JSON, and
-bytes. It writes a line of JSON, and the numbers of an array. What it writes is checked as another's bytes are.
+bytes. It writes a line of JSON, and the numbers of an array, which are in memory of both where they fit into SHARED.
+What it writes is checked as another's bytes are.
 """
+
+from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from select import select
 from threading import BoundedSemaphore
 from typing import IO, Any, cast
@@ -29,6 +35,7 @@ PATIENCE = 10  # times as long by the clock, as the machine may be busy
 MEMORY = 3 * 2**30  # bytes of address space of a process
 IDLE = 0.5  # seconds
 PIPE = 2**20  # bytes
+SHARED = 2**24  # bytes of arrays that do not go through the pipe, which costs a copy more
 LONGEST = 2**16  # bytes of a line that a process writes
 NUMBERS = re.compile(r"[<>|][fiub]\d{1,2}")  # the types of arrays
 # What the reply of a process that has ended, or does not keep to the form of `answer`, raises.
@@ -52,6 +59,12 @@ class Ended(Exception):
     """A process ended before it had replied. The message says why, after the name of what it did."""
 
 
+@dataclass(frozen=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    shared: int  # a file in memory, which is read: one that is mapped could be cut by the child
+
+
 class LimitedProcesses:
     """Up to `processes` processes of a module, started when needed and again after one was ended.
 
@@ -70,7 +83,7 @@ class LimitedProcesses:
     ) -> None:  # fmt: skip
         self.module, self.errors = module, errors
         self.seconds, self.memory, self.nice = seconds, memory, nice
-        self._idle: deque[subprocess.Popen[bytes]] = deque()
+        self._idle: deque[_Child] = deque()
         self._free = BoundedSemaphore(processes)
 
     def ask(self, request: Values, content: bytes = b"") -> Reply:
@@ -95,25 +108,29 @@ class LimitedProcesses:
         while self._idle:
             _end(self._idle.pop())
 
-    def _take(self) -> subprocess.Popen[bytes]:
+    def _take(self) -> _Child:
         while self._idle:
             child = self._idle.pop()
-            if child.poll() is None:
+            if child.process.poll() is None:
                 return child
             _end(child)  # it was killed while it was idle
         return self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        limits = [str(self.seconds), str(self.memory), str(self.nice)]
-        return subprocess.Popen(
+    def _start(self) -> _Child:
+        shared = _file_in_memory()
+        os.truncate(shared, SHARED)
+        limits = map(str, (self.seconds, self.memory, self.nice, shared))
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", self.module, *limits],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             pipesize=PIPE,
+            pass_fds=[shared],
             start_new_session=True,  # Ctrl-C is for the parent
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "OMP_NUM_THREADS": "1"},
         )
+        return _Child(process, shared)
 
     def _why(self, code: int) -> str:
         if code in (-signal.SIGPROF, -signal.SIGALRM):
@@ -121,9 +138,17 @@ class LimitedProcesses:
         return f"ended its process ({code}), perhaps for lack of memory"
 
 
-def _exchanged(child: "subprocess.Popen[bytes]", request: Values, content: bytes) -> Reply:
+def _file_in_memory() -> int:
+    if sys.platform == "linux":
+        return os.memfd_create("diptych")
+    file, name = tempfile.mkstemp()  # without a name the system need not write it to the disk
+    os.unlink(name)
+    return file
+
+
+def _exchanged(child: _Child, request: Values, content: bytes) -> Reply:
     """Raises one of many errors where the process has ended, or its reply is not of the form of `answer`."""
-    to, back = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+    to, back = cast("IO[bytes]", child.process.stdin), cast("IO[bytes]", child.process.stdout)
     to.write(json.dumps(request).encode() + b"\n")
     to.write(content)
     to.flush()
@@ -134,28 +159,57 @@ def _exchanged(child: "subprocess.Popen[bytes]", request: Values, content: bytes
     if not NUMBERS.fullmatch(kind) or math.prod(shape) * np.dtype(kind).itemsize > MEMORY:
         raise ValueError
     array = np.empty(shape, kind)
-    left = array.reshape(-1).view(np.uint8).data
-    while left:
-        count = cast(Any, back).readinto(left)
+    left = _bytes(array)
+    begin, there = 0, len(left) <= SHARED
+    while begin < len(left):
+        rest = left[begin:]
+        count = os.preadv(child.shared, [rest], begin) if there else cast(Any, back).readinto(rest)
         if not count:
             raise EOFError
-        left = left[count:]
+        begin += count
     return values, array
 
 
-def _end(child: "subprocess.Popen[bytes]") -> int:
+def _end(child: _Child) -> int:
     """End a process, and return its code: negative for the signal that ended it."""
-    for pipe in (child.stdin, child.stdout):
+    process = child.process
+    for pipe in (process.stdin, process.stdout):
         with suppress(OSError):
             cast("IO[bytes]", pipe).close()
+    os.close(child.shared)
     try:
-        return child.wait(1.0)
+        return process.wait(1.0)
     except subprocess.TimeoutExpired:
-        child.kill()
-        return child.wait()
+        process.kill()
+        return process.wait()
 
 
-def answer(make: Callable[[Values, IO[bytes]], Reply], rest: Callable[[], None] = lambda: None) -> None:
+class Room:
+    """Memory that a process shares with the one that asks."""
+
+    def __init__(self, file: int) -> None:
+        self._memory, self._file = mmap.mmap(file, SHARED), file
+
+    def make(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+        """Return an array for a reply, in shared memory where it is small enough."""
+        size = math.prod(shape) * kind.itemsize
+        return (
+            np.frombuffer(self._memory, kind, math.prod(shape)).reshape(shape)
+            if size <= SHARED
+            else np.empty(shape, kind)
+        )
+
+    def hold(self, array: Array) -> None:
+        """Write an array there, unless it is one of `make`."""
+        if not np.may_share_memory(array, np.frombuffer(self._memory, np.uint8)):
+            os.pwrite(self._file, _bytes(array), 0)
+
+
+def _bytes(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], None] = lambda: None) -> None:
     """In a process: answer requests until the standard input ends.
 
     Args:
@@ -164,7 +218,8 @@ def answer(make: Callable[[Values, IO[bytes]], Reply], rest: Callable[[], None] 
     """
     import resource  # POSIX alone has it
 
-    seconds, memory, nice = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    seconds, (memory, nice, file) = float(sys.argv[1]), map(int, sys.argv[2:])
+    room = Room(file)
     os.nice(nice)
     with suppress(OSError), open("/proc/self/autogroup", "w") as group:  # a session may be a group, with one of its own
         group.write(str(nice))
@@ -182,14 +237,17 @@ def answer(make: Callable[[Values, IO[bytes]], Reply], rest: Callable[[], None] 
         signal.setitimer(signal.ITIMER_REAL, seconds * PATIENCE)
         array = None
         try:
-            values, array = make(json.loads(line), requests)
+            values, array = make(json.loads(line), requests, room)
         except DiptychError as error:
             values = {"error": type(error).__name__, "message": str(error)[: LONGEST // 8]}
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         if array is not None:
             values["array"] = array.shape, array.dtype.str
+            array = np.ascontiguousarray(array)
+        if array is not None and array.nbytes <= SHARED:
+            room.hold(array)
         replies.write(json.dumps(values).encode() + b"\n")
-        if array is not None:
-            replies.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        if array is not None and array.nbytes > SHARED:
+            replies.write(_bytes(array))
         replies.flush()

@@ -13,7 +13,7 @@ import os
 import sys
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,7 +26,7 @@ import numpy as np
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import refuse_endless
 from diptych.vision.features.raw import Array, check_size, needed, refuse
-from diptych.vision.limited import Ended, LimitedProcesses, Reply, Values, answer
+from diptych.vision.limited import Ended, LimitedProcesses, Reply, Room, Values, answer
 
 PARTS = 4000  # files of a release: 3 for each of 1,000 parts, and a few more
 MOST_CHUNKS = 4096  # of a dataset
@@ -103,8 +103,8 @@ def _may_be_open() -> int:
 
 
 @dataclass
-class _Files:
-    """In the process that reads: the most recently used h5 files, open up to the limit of the process."""
+class FilesHere:
+    """The most recently used h5 files, read in this process, and open up to its limit."""
 
     files: OrderedDict[Path, tuple[Any, tuple[int, ...]]] = field(default_factory=OrderedDict)
 
@@ -139,12 +139,16 @@ class _Files:
                     refuse(f"{path}, {name}", "a link to another place", "an array in this file", REWRITE)
         return True
 
-    def find(self, path: Path, name: str, where: str) -> Array | None:
+    def find(self, path: Path, name: str, where: str, make: Callable[..., Array] = np.empty) -> Array | None:
         if not self.has(path, name):
             return None
         try:
             dataset = self.file(path)[name]
             _check_storage(dataset, where, path)
+            array = make(dataset.shape, dataset.dtype)
+            if array.size and array.shape:
+                dataset.read_direct(array)
+                return array
             return np.asarray(dataset[()])
         except DataError:
             raise
@@ -198,14 +202,14 @@ def _inflated(dataset: Any, begin: tuple[int, ...], size: int) -> int:
 
 
 def _main() -> None:
-    files = _Files()
+    files = FilesHere()
 
-    def reply(request: Values, _: IO[bytes]) -> Reply:
+    def reply(request: Values, _: IO[bytes], room: Room) -> Reply:
         os.chdir(request["folder"])
         path, name = Path(request["path"]), request["name"]
         if request["what"] == "names":
             return {}, np.frombuffer(json.dumps(files.names(path)).encode(), np.uint8)
-        return {}, files.find(path, name, request["where"])
+        return {}, files.find(path, name, request["where"], room.make)
 
     answer(reply, files.close)  # an open file is locked against programs that write it
 
