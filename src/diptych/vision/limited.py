@@ -139,9 +139,9 @@ class LimitedProcesses:
 
 
 def _file_in_memory() -> int:
-    if sys.platform == "linux":
+    with suppress(AttributeError):  # Linux alone has it
         return os.memfd_create("diptych")
-    file, name = tempfile.mkstemp()  # without a name the system need not write it to the disk
+    file, name = tempfile.mkstemp()
     os.unlink(name)
     return file
 
