@@ -18,8 +18,8 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # (412, Z), one process a GPU, compressed data named, stages of mining (90), a judge (96), pools that end (9),
 # messages in full sentences, which take more lines of text and no more code (135, X), ids that count once, tables by
 # tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN (4), h5 in
-# a process of its own (115, R).
-MOST_LINES = 41_905
+# a process of its own, and memory that it shares (155, R).
+MOST_LINES = 41_945
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

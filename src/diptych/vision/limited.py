@@ -56,7 +56,7 @@ Reply = tuple[Values, Array | None]
 
 
 class Ended(Exception):
-    """A process ended before it had replied. The message says why, after the name of what it did."""
+    """A process ended before it had replied. The message states why."""
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,9 @@ class OpenFiles:
 
     def array(self, path: Path, name: str, where: str) -> Array:
         """Return an array of numbers. Raises DataError."""
-        if (found := self.find(path, name, where)) is None:
+        if (numbers := self.find(path, name, where)) is None:
             refuse(where, f"no {name} in {path}", "it there, as in the other parts of the set", "get that file again")
-        return found
+        return numbers
 
     def _ask(self, what: str, path: Path, name: str, where: str) -> Reply:
         needed("h5py", f"{path.name}, an h5,")

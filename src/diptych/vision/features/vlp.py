@@ -29,8 +29,8 @@ class Boxes:
     def of(self, name: str, where: str) -> Array | None:
         """Return the boxes of an image (R, 6), None where the release has none at all. Raises DataError."""
         part = name[-3:]
-        found = ((one, self.opened.find(one, name, where)) for one in self.whole)
-        path, boxes = next((one for one in found if one[1] is not None), (self.parts.get(part), None))
+        tried = ((one, self.opened.find(one, name, where)) for one in self.whole)
+        path, boxes = next((one for one in tried if one[1] is not None), (self.parts.get(part), None))
         if path is None and (self.whole or self.parts):
             files = ", ".join(one.name for one in self.whole) or f"{len(self.parts)} parts, without bbox{part}.h5"
             refuse(where, f"no boxes of {name} in {files}", "them", "get the missing part of the set")
