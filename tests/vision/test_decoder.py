@@ -92,6 +92,22 @@ def test_memory_is_limited() -> None:
     decoders.close()
 
 
+def test_a_process_uses_the_memory_of_one_image_for_the_next(decoders: Decoders, tmp_path: Path) -> None:
+    """The kernel fills each new page with zeros, which took as long as half of the decoding."""
+    path, before = noise(tmp_path / "a.jpg", (640, 640)), {one.pid for one in children()}
+    for _ in range(3):
+        decoders.open(path)
+    (child,) = (one for one in children() if one.pid not in before)
+
+    def faults() -> int:
+        return int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+    first = faults()
+    for _ in range(10):
+        decoders.open(path)
+    assert faults() - first < 10 * 100  # of 300 pages of pixels, several times
+
+
 def test_processes_yield_to_others_as_wanted() -> None:
     decoders, before = Decoders(1, nice=5), {one.pid for one in children()}
     decoders.read(image(), "x")

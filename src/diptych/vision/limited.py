@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diptych.runtime.errors import DiptychError
+from diptych.runtime.memory import keep_some_freed_memory
 
 SECONDS = 5.0  # of CPU time a request
 PATIENCE = 10  # times as long by the clock, as the machine may be busy
@@ -220,6 +221,7 @@ def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], 
 
     seconds, (memory, nice, file) = float(sys.argv[1]), map(int, sys.argv[2:])
     room = Room(file)
+    keep_some_freed_memory()
     os.nice(nice)
     with suppress(OSError), open("/proc/self/autogroup", "w") as group:  # a session may be a group, with one of its own
         group.write(str(nice))
