@@ -19,7 +19,7 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # messages in full sentences, which take more lines of text and no more code (135, X), ids that count once, tables by
 # tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN (4), h5 in
 # a process of its own, and memory that it shares (155, R).
-MOST_LINES = 41_945
+MOST_LINES = 41_950
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:
