@@ -37,7 +37,7 @@ class Decoders:
 
     def __init__(self, processes: int, seconds: float = SECONDS, memory: int = MEMORY, nice: int = 0) -> None:
         self._processes = LimitedProcesses("diptych.vision.decoder", ERRORS, processes, seconds, memory, nice)
-        self.close = self._processes.close
+        self.close, self.nice = self._processes.close, nice
 
     def open(self, path: Path) -> Pixels:
         """Read an image file, uint8 (H, W, 3), as `open_pixels` does. Raises DataError, also at the deadline."""
