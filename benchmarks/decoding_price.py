@@ -14,9 +14,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import psutil
@@ -63,23 +65,29 @@ def main() -> None:
                 measure(record.image.read_bytes(), rules)
 
         figures = {
-            "extract": _compared(extracted, "diptych.data.extract.shared_decoders"),
-            "mine": _compared(mined, "diptych.mining.judge.decode.shared_decoders"),
+            "extract": compared(extracted, PICTURES, partial(_decoding, "diptych.data.extract.shared_decoders")),
+            "mine": compared(mined, PICTURES, partial(_decoding, "diptych.mining.judge.decode.shared_decoders")),
         }
     command = "uv run --group dev python -m benchmarks.decoding_price"
     print(save_result("decoding_price", command, {"pictures": PICTURES} | figures).read_text())
 
 
-def _compared(part: Callable[[], object], decoders: str) -> dict[str, object]:
-    part()
+def _decoding(decoders: str, own: bool) -> Any:
+    return mock.patch(decoders, return_value=HERE) if own else nullcontext()
+
+
+def compared(part: Callable[[], object], count: int, way: Callable[[bool], Any]) -> dict[str, object]:
+    """Time `part`, which does `count` images, within `way(False)` and `way(True)`: in other processes and in this."""
+    with way(False):
+        part()
     rates, costs = dict[str, list[float]](), dict[str, list[float]]()
     for _ in range(ROUNDS):
         for name in ("in other processes", "in this process"):
-            with mock.patch(decoders, return_value=HERE) if name == "in this process" else nullcontext():
+            with way(name == "in this process"):
                 began, cpu = time.perf_counter(), spent(psutil.Process())
                 part()
-                rates.setdefault(name, []).append(PICTURES / (time.perf_counter() - began))
-                costs.setdefault(name, []).append(1000 * (spent(psutil.Process()) - cpu) / PICTURES)
+                rates.setdefault(name, []).append(count / (time.perf_counter() - began))
+                costs.setdefault(name, []).append(1000 * (spent(psutil.Process()) - cpu) / count)
     kept = [there / here for there, here in zip(*rates.values(), strict=True)]
     return {
         "pictures a second": {name: round(median(values), 1) for name, values in rates.items()},

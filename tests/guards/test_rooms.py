@@ -19,8 +19,9 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # messages in full sentences, which take more lines of text and no more code (135, X), ids that count once, tables by
 # tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN, widths of features
 # (16), labels that differ in case or accents alone, lines cut at line feeds alone (19, Y), checks of scoring before
-# images are opened, fields of a service named as options, arguments named by the function that has them (65, P).
-MOST_LINES = 41_884
+# images are opened, fields of a service named as options, arguments named by the function that has them (65, P), h5 in
+# a process of its own, and memory that it shares (155, R).
+MOST_LINES = 42_050
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

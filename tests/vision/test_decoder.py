@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import time
 from collections.abc import Iterator
@@ -90,6 +91,26 @@ def test_memory_is_limited() -> None:
         decoders.read(image(7900), "the upload")  # 187 MB, several times
     assert decoders.read(image(), "x").shape == (40, 40, 3)
     decoders.close()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="sets glibc's malloc, and this is another")
+def test_a_process_uses_the_memory_of_one_image_for_the_next(
+    decoders: Decoders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel fills each new page with zeros, which took as long as half of the decoding."""
+    monkeypatch.delenv("DIPTYCH_MALLOC")
+    path, before = noise(tmp_path / "a.jpg", (640, 640)), {one.pid for one in children()}
+    for _ in range(3):
+        decoders.open(path)
+    (child,) = (one for one in children() if one.pid not in before)
+
+    def faults() -> int:
+        return int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+    first = faults()
+    for _ in range(10):
+        decoders.open(path)
+    assert faults() - first < 10 * 100  # of 300 pages of pixels, several times
 
 
 def test_processes_yield_to_others_as_wanted() -> None:

@@ -133,7 +133,7 @@ def test_names_with_folders_are_hard_links_in_each_part(tmp_path: Path) -> None:
         file["link"] = h5py.SoftLink("/val")
     opened = vlp.OpenFiles()
     assert np.array_equal(opened.array(path, "val/1", "here"), ROWS)
-    assert not opened.has(path, "val/2")
-    assert not opened.has(path, "/val/1")
+    assert opened.find(path, "val/2", "here") is None
+    assert opened.find(path, "/val/1", "here") is None
     with pytest.raises(DataError, match="link/1: found a link to another place"):
-        opened.has(path, "link/1")
+        opened.find(path, "link/1", "here")

@@ -2,30 +2,79 @@
 
 HDF5 itself follows external links, external storage and virtual datasets to any file of the user, and its gzip filter
 takes as much memory as the compressed bytes ask for, whatever the header states. All of these are refused before a
-dataset is opened or read.
+dataset is opened or read. What is not foreseen costs a process of its own (`python -m diptych.vision.features.h5`,
+vision/limited.py), and not the command's: a fault of the library, a loop without end, too much memory.
 """
 
+import atexit
+import json
 import math
+import os
 import sys
 import zlib
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import refuse_endless
 from diptych.vision.features.raw import Array, check_size, needed, refuse
+from diptych.vision.limited import Ended, LimitedProcesses, Reply, Room, Values, answer
 
 PARTS = 4000  # files of a release: 3 for each of 1,000 parts, and a few more
 MOST_CHUNKS = 4096  # of a dataset
+MOST_ENDED = 3  # processes that one file may end
 REWRITE = "write the file anew, with its arrays in it"
+
+
+class OpenFiles:
+    """The h5 files of a set, read by a process of its own, which keeps the last ones open while it has requests."""
+
+    def __init__(self) -> None:
+        self._ended = Counter[Path]()
+
+    def names(self, path: Path) -> list[str]:
+        """Return the names at the top of a file. Raises DataError."""
+        _, listed = self._ask("names", path, "", str(path))
+        return [str(name) for name in json.loads(b"[]" if listed is None else listed.tobytes())]
+
+    def find(self, path: Path, name: str, where: str) -> Array | None:
+        """Return an array of numbers, None where the file has none of this name. Raises DataError."""
+        return self._ask("find", path, name, where)[1]
+
+    def array(self, path: Path, name: str, where: str) -> Array:
+        """Return an array of numbers. Raises DataError."""
+        if (numbers := self.find(path, name, where)) is None:
+            refuse(where, f"no {name} in {path}", "it there, as in the other parts of the set", "get that file again")
+        return numbers
+
+    def _ask(self, what: str, path: Path, name: str, where: str) -> Reply:
+        needed("h5py", f"{path.name}, an h5,")
+        damaged, remedy = f"data in {path} with which HDF5", "get the file again, or leave it out"
+        if self._ended[path] == MOST_ENDED:
+            refuse(where, f"{damaged} ended {MOST_ENDED} processes", "a file that it can read", remedy)
+        folder = "/" if path.is_absolute() else os.getcwd()
+        request = {"what": what, "path": str(path), "folder": folder, "name": name, "where": where}
+        try:
+            return _readers().ask(request)
+        except Ended as error:
+            self._ended[path] += 1
+            refuse(where, f"{damaged} {error}", "data that it can read", remedy)
+
+
+@cache
+def _readers() -> LimitedProcesses:
+    """The one process that reads h5 files for this one."""
+    readers = LimitedProcesses("diptych.vision.features.h5", {"DataError": DataError}, 1)
+    atexit.register(readers.close)
+    return readers
 
 
 @contextmanager
@@ -54,22 +103,25 @@ def _may_be_open() -> int:
 
 
 @dataclass
-class OpenFiles:
-    """The most recently used h5 files, kept open up to the limit of the process."""
+class FilesHere:
+    """The most recently used h5 files, read in this process, and open up to its limit."""
 
-    files: OrderedDict[Path, Any] = field(default_factory=OrderedDict)
+    files: OrderedDict[Path, tuple[Any, tuple[int, ...]]] = field(default_factory=OrderedDict)
 
     def file(self, path: Path) -> Any:
-        if path in self.files:
-            self.files.move_to_end(path)
-            return self.files[path]
-        h5py = needed("h5py", f"{path.name}, an h5,")
+        h5py, place = needed("h5py", f"{path.name}, an h5,"), path.absolute()
         with _reading(path):
-            refuse_endless(path)
-            self.files[path] = h5py.File(path, "r")
+            now = os.stat(path)
+            state = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+            if place in self.files and self.files[place][1] != state:
+                self.files.pop(place)[0].close()
+            if place not in self.files:
+                refuse_endless(path)
+                self.files[place] = h5py.File(path, "r"), state
+        self.files.move_to_end(place)
         if len(self.files) > _may_be_open():
-            self.files.popitem(last=False)[1].close()
-        return self.files[path]
+            self.files.popitem(last=False)[1][0].close()
+        return self.files[place][0]
 
     def names(self, path: Path) -> list[str]:
         with _reading(path):  # h5py returns a name that is not UTF-8 as bytes
@@ -87,17 +139,25 @@ class OpenFiles:
                     refuse(f"{path}, {name}", "a link to another place", "an array in this file", REWRITE)
         return True
 
-    def array(self, path: Path, name: str, where: str) -> Array:
+    def find(self, path: Path, name: str, where: str, make: Callable[..., Array] = np.empty) -> Array | None:
         if not self.has(path, name):
-            refuse(where, f"no {name} in {path}", "it there, as in the other parts of the set", "get that file again")
+            return None
         try:
             dataset = self.file(path)[name]
             _check_storage(dataset, where, path)
+            array = make(dataset.shape, dataset.dtype)
+            if array.size and array.shape:
+                dataset.read_direct(array)
+                return array
             return np.asarray(dataset[()])
         except DataError:
             raise
         except Exception as error:  # of a damaged file h5py raises OSError, RuntimeError, KeyError, TypeError and more
             refuse(where, f"a data set in {path} that cannot be read ({error})", "it", "get that file again")
+
+    def close(self) -> None:
+        while self.files:
+            self.files.popitem()[1][0].close()
 
 
 def _check_storage(dataset: Any, where: str, path: Path) -> None:
@@ -139,3 +199,20 @@ def _inflated(dataset: Any, begin: tuple[int, ...], size: int) -> int:
     """Return how many bytes a chunk has without its compression, at most one more than `size`."""
     _, content = dataset.read_direct_chunk(begin)
     return len(zlib.decompressobj().decompress(content, size + 1))
+
+
+def _main() -> None:
+    files = FilesHere()
+
+    def reply(request: Values, _: IO[bytes], room: Room) -> Reply:
+        os.chdir(request["folder"])
+        path, name = Path(request["path"]), request["name"]
+        if request["what"] == "names":
+            return {}, np.frombuffer(json.dumps(files.names(path)).encode(), np.uint8)
+        return {}, files.find(path, name, request["where"], room.make)
+
+    answer(reply, files.close)  # an open file is locked against programs that write it
+
+
+if __name__ == "__main__":
+    _main()

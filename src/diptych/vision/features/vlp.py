@@ -29,11 +29,13 @@ class Boxes:
     def of(self, name: str, where: str) -> Array | None:
         """Return the boxes of an image (R, 6), None where the release has none at all. Raises DataError."""
         part = name[-3:]
-        path = next((one for one in self.whole if self.opened.has(one, name)), self.parts.get(part))
+        tried = ((one, self.opened.find(one, name, where)) for one in self.whole)
+        path, boxes = next((one for one in tried if one[1] is not None), (self.parts.get(part), None))
         if path is None and (self.whole or self.parts):
             files = ", ".join(one.name for one in self.whole) or f"{len(self.parts)} parts, without bbox{part}.h5"
             refuse(where, f"no boxes of {name} in {files}", "them", "get the missing part of the set")
-        boxes = None if path is None else self.opened.array(path, name, where)
+        if boxes is None and path is not None:
+            boxes = self.opened.array(path, name, where)
         if boxes is not None and (boxes.ndim != 2 or boxes.shape[1] != COLUMNS):
             refuse(where, f"boxes {boxes.shape} in {path}", "six numbers a region: x1 y1 x2 y2 class confidence")
         return boxes
@@ -55,20 +57,21 @@ class ReleaseFiles:
         return [name for names in parts for name in names]
 
     def read(self, name: str) -> Raw:
-        part = next(p for p in dict.fromkeys((name[-3:], *self.features)) if self._has(p, name))
-        where = f"{self.features[part]}, {name}"
+        for part in dict.fromkeys((name[-3:], *self.features)):
+            where = f"{self.features.get(part, self.path)}, {name}"
+            features = self.opened.find(self.features[part], name, where) if part in self.features else None
+            if features is not None:
+                break
+        else:
+            refuse(where, "no features", "them, as when the files were listed", "get that file again")
         if self.classes and part not in self.classes:
             other = next(iter(self.classes.values())).name
             refuse(where, f"no cls{part}.h5 next to it", f"it, as {other} is there", "get the missing part of the set")
-        features = self.opened.array(self.features[part], name, where)
         classes = self.opened.array(self.classes[part], name, where) if self.classes else None
         boxes = self.boxes.of(name, where)
         if boxes is None:
             return Raw(where, features, classes=classes)
         return Raw(where, features, boxes[:, :4], classes=classes, scores=boxes[:, 5])
-
-    def _has(self, part: str, name: str) -> bool:
-        return part in self.features and self.opened.has(self.features[part], name)
 
 
 def units(listing: Listing) -> list[Unit]:

@@ -1,0 +1,95 @@
+"""What it costs to read h5 in a process of its own: arrays and images a second, next to reading in this process.
+
+    uv run --all-extras --group dev python -m benchmarks.h5_price
+
+Unified VLP's files: 100 x 2048 and 100 x 1601 random numbers an image as float32, in 20 parts, with boxes in one more,
+contiguous and in chunks of ten rows; the page cache is warm. `read` takes the three arrays of each image, `extract`
+writes them to a store. Both ways take turns, so that the rate that is kept is a median of pairs. The bar (issue R): at
+most 10% of `extract`. Writes benchmarks/results/h5_price.json.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import h5py
+import numpy as np
+import torch
+
+from benchmarks.decoding_price import compared
+from benchmarks.machine import save_result
+from diptych.core import Record
+from diptych.data.extract import extract
+from diptych.runtime.memory import keep_freed_memory
+from diptych.vision.detectors.given import GivenRegions
+from diptych.vision.features import vlp
+from diptych.vision.features.files import open_features
+from diptych.vision.features.h5 import FilesHere
+
+IMAGES, PARTS = 300, 20
+NAMES = [f"COCO_val2014_{1000 * number + number % PARTS:012d}" for number in range(IMAGES)]
+
+
+class Here(FilesHere):
+    """The same reader in this process."""
+
+    def array(self, path: Path, name: str, where: str) -> Any:
+        return self.find(path, name, where)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as the command line does
+    records = [Record(name, size=(640, 480), captions=("a dog",)) for name in NAMES]
+    figures: dict[str, object] = {"images": IMAGES, "arrays": 3 * IMAGES}
+    for layout, chunks in {"contiguous": None, "chunked": (10, 1601)}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "h5").mkdir()
+            _write(root / "h5", chunks)
+            for name, part in {"read": _reading(root), "extract": _extracting(root, records)}.items():
+                figures[f"{layout}, {name}"] = compared(part, IMAGES, _here)
+    command = "uv run --all-extras --group dev python -m benchmarks.h5_price"
+    print(save_result("h5_price", command, figures).read_text())
+
+
+def _here(own: bool) -> Any:
+    return mock.patch.object(vlp, "OpenFiles", Here) if own else nullcontext()
+
+
+def _reading(root: Path) -> Callable[[], object]:
+    def read() -> None:
+        for place in open_features(root / "h5").exact.values():
+            place.unit.read(place.name)
+
+    return read
+
+
+def _extracting(root: Path, records: list[Record]) -> Callable[[], object]:
+    def extracted() -> None:
+        shutil.rmtree(root / "store", ignore_errors=True)
+        extract(records, GivenRegions.of(root / "h5", records), root / "store", 16, processes=1)
+
+    return extracted
+
+
+def _write(folder: Path, chunks: tuple[int, int] | None) -> None:
+    drawn = np.random.default_rng(0)
+    features, classes = drawn.random((100, 2048), np.float32), drawn.dirichlet(np.ones(1601), 100).astype(np.float32)
+    boxes = np.tile(np.array([10, 20, 200, 300, 1, 1], np.float32), (100, 1))
+    with h5py.File(folder / "boxes.h5", "w") as whole:
+        for name in NAMES:
+            whole[name] = boxes
+            for what, array in {"feat": features, "cls": classes}.items():
+                with h5py.File(folder / f"a_{what}{name[-3:]}.h5", "a") as part:
+                    part.create_dataset(name, data=array, chunks=chunks)
+
+
+if __name__ == "__main__":
+    main()

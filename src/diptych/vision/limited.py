@@ -1,0 +1,255 @@
+"""Processes that do what hostile files may make costly or fatal, each with a deadline and a limit of memory.
+
+A thread in a C library cannot be stopped, and a fault of the library ends its whole process. So each of these processes
+(`python -m MODULE`, which calls `answer`) reads requests from its standard input, one at a time: a line of JSON, and
+bytes. It writes a line of JSON, and the numbers of an array, which are in memory of both where they fit into SHARED.
+What it writes is checked as another's bytes are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from select import select
+from threading import BoundedSemaphore
+from typing import IO, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from diptych.runtime.errors import DiptychError
+from diptych.runtime.memory import keep_some_freed_memory
+
+SECONDS = 5.0  # of CPU time a request
+PATIENCE = 10  # times as long by the clock, as the machine may be busy
+MEMORY = 3 * 2**30  # bytes of address space of a process
+IDLE = 0.5  # seconds
+PIPE = 2**20  # bytes
+SHARED = 2**24  # bytes of arrays that do not go through the pipe, which costs a copy more
+LONGEST = 2**16  # bytes of a line that a process writes
+NUMBERS = re.compile(r"[<>|][fiub]\d{1,2}")  # the types of arrays
+# What the reply of a process that has ended, or does not keep to the form of `answer`, raises.
+WRONG = (
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RuntimeError,
+)
+Values = dict[str, Any]
+Array = npt.NDArray[Any]
+Reply = tuple[Values, Array | None]
+
+
+class Ended(Exception):
+    """A process ended before it had replied. The message states why."""
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    shared: int  # a file in memory, which is read: one that is mapped could be cut by the child
+
+
+class LimitedProcesses:
+    """Up to `processes` processes of a module, started when needed and again after one was ended.
+
+    Args:
+        module: module of `python -m`. It calls `answer`.
+        errors: exceptions that a process may pass on, by name.
+        processes: requests that are answered at a time; further ones wait.
+        seconds: CPU time after which the process of a request is ended; ten times as much by the clock.
+        memory: bytes of address space of a process.
+        nice: how far the processes yield to others on the same cores, 0 to 19.
+    """
+
+    def __init__(
+        self, module: str, errors: Mapping[str, type[DiptychError]], processes: int, seconds: float = SECONDS,
+        memory: int = MEMORY, nice: int = 0,
+    ) -> None:  # fmt: skip
+        self.module, self.errors = module, errors
+        self.seconds, self.memory, self.nice = seconds, memory, nice
+        self._idle: deque[_Child] = deque()
+        self._free = BoundedSemaphore(processes)
+
+    def ask(self, request: Values, content: bytes = b"") -> Reply:
+        """Return the values and the array of a reply. Raises Ended, and the error that the process passes on."""
+        with self._free:
+            child = self._take()
+            try:
+                values, array = _exchanged(child, request, content)
+                error = self.errors[values["error"]](str(values["message"])) if "error" in values else None
+                self._idle.append(child)
+            except WRONG:
+                raise Ended(self._why(_end(child))) from None
+            except BaseException:  # an interrupt amid a reply
+                _end(child)
+                raise
+        if error is not None:
+            raise error
+        return values, array
+
+    def close(self) -> None:
+        """End the processes."""
+        while self._idle:
+            _end(self._idle.pop())
+
+    def _take(self) -> _Child:
+        while self._idle:
+            child = self._idle.pop()
+            if child.process.poll() is None:
+                return child
+            _end(child)  # it was killed while it was idle
+        return self._start()
+
+    def _start(self) -> _Child:
+        shared = _file_in_memory()
+        os.truncate(shared, SHARED)
+        limits = map(str, (self.seconds, self.memory, self.nice, shared))
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", self.module, *limits],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pipesize=PIPE,
+            pass_fds=[shared],
+            start_new_session=True,  # Ctrl-C is for the parent
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "OMP_NUM_THREADS": "1"},
+        )
+        return _Child(process, shared)
+
+    def _why(self, code: int) -> str:
+        if code in (-signal.SIGPROF, -signal.SIGALRM):
+            return f"took more than {self.seconds:g} seconds"
+        return f"ended its process ({code}), perhaps for lack of memory"
+
+
+def _file_in_memory() -> int:
+    with suppress(AttributeError):  # Linux alone has it
+        return os.memfd_create("diptych")
+    file, name = tempfile.mkstemp()
+    os.unlink(name)
+    return file
+
+
+def _exchanged(child: _Child, request: Values, content: bytes) -> Reply:
+    """Raises one of many errors where the process has ended, or its reply is not of the form of `answer`."""
+    to, back = cast("IO[bytes]", child.process.stdin), cast("IO[bytes]", child.process.stdout)
+    to.write(json.dumps(request).encode() + b"\n")
+    to.write(content)
+    to.flush()
+    values: Values = json.loads(back.readline(LONGEST))
+    if "array" not in values:
+        return values, None
+    shape, kind = values.pop("array")
+    if not NUMBERS.fullmatch(kind) or math.prod(shape) * np.dtype(kind).itemsize > MEMORY:
+        raise ValueError
+    array = np.empty(shape, kind)
+    left = _bytes(array)
+    begin, there = 0, len(left) <= SHARED
+    while begin < len(left):
+        rest = left[begin:]
+        count = os.preadv(child.shared, [rest], begin) if there else cast(Any, back).readinto(rest)
+        if not count:
+            raise EOFError
+        begin += count
+    return values, array
+
+
+def _end(child: _Child) -> int:
+    """End a process, and return its code: negative for the signal that ended it."""
+    process = child.process
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            cast("IO[bytes]", pipe).close()
+    os.close(child.shared)
+    try:
+        return process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+class Room:
+    """Memory that a process shares with the one that asks."""
+
+    def __init__(self, file: int) -> None:
+        self._memory, self._file = mmap.mmap(file, SHARED), file
+
+    def make(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+        """Return an array for a reply, in shared memory where it is small enough."""
+        size = math.prod(shape) * kind.itemsize
+        return (
+            np.frombuffer(self._memory, kind, math.prod(shape)).reshape(shape)
+            if size <= SHARED
+            else np.empty(shape, kind)
+        )
+
+    def hold(self, array: Array) -> None:
+        """Write an array there, unless it is one of `make`."""
+        if not np.may_share_memory(array, np.frombuffer(self._memory, np.uint8)):
+            os.pwrite(self._file, _bytes(array), 0)
+
+
+def _bytes(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], None] = lambda: None) -> None:
+    """In a process: answer requests until the standard input ends.
+
+    Args:
+        make: makes the values and the array of a reply. It may read the bytes after its request.
+        rest: is called where there has been no request for half a second.
+    """
+    import resource  # POSIX alone has it
+
+    seconds, (memory, nice, file) = float(sys.argv[1]), map(int, sys.argv[2:])
+    room = Room(file)
+    keep_some_freed_memory()
+    os.nice(nice)
+    with suppress(OSError), open("/proc/self/autogroup", "w") as group:  # a session may be a group, with one of its own
+        group.write(str(nice))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    requests, replies = sys.stdin.buffer, sys.stdout.buffer
+    while True:
+        if not select([requests], [], [], IDLE)[0]:
+            rest()
+        if not (line := requests.readline()):
+            return
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, seconds * PATIENCE)
+        array = None
+        try:
+            values, array = make(json.loads(line), requests, room)
+        except DiptychError as error:
+            values = {"error": type(error).__name__, "message": str(error)[: LONGEST // 8]}
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if array is not None:
+            values["array"] = array.shape, array.dtype.str
+            array = np.ascontiguousarray(array)
+        if array is not None and array.nbytes <= SHARED:
+            room.hold(array)
+        replies.write(json.dumps(values).encode() + b"\n")
+        if array is not None and array.nbytes > SHARED:
+            replies.write(_bytes(array))
+        replies.flush()

@@ -1,0 +1,90 @@
+"""Modules that parse foreign bytes with a library are few, and SECURITY.md lists them for an audit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "src" / "diptych"
+LIBRARIES = {
+    "bz2", "ctypes", "dill", "gzip", "h5py", "html.parser", "lmdb", "lxml", "lzma", "marshal", "onnxruntime", "pickle",
+    "pyarrow", "selectolax", "shelve", "subprocess", "tarfile", "xml", "yaml", "zipfile", "zlib",
+}  # fmt: skip
+CALLS = {"eval", "exec", "compile", "np.load", "numpy.load", "torch.load", "os.system"}
+# Files that use these on bytes of others, or that start programs. A new one belongs here and into SECURITY.md.
+PARSERS = {
+    "data/formats/flickr30k.py": {"xml"},
+    "metrics/java.py": {"subprocess"},
+    "mining/checking.py": {"pyarrow"},
+    "mining/judge/onnx_judge.py": {"zipfile"},
+    "mining/pages/bodies.py": {"zlib"},
+    "mining/pages/inputs.py": {"pyarrow", "zlib"},
+    "mining/pages/pages.py": {"selectolax"},
+    "mining/pages/tars.py": {"tarfile", "zlib"},
+    "mining/pages/warc.py": {"zlib"},
+    "mining/tables.py": {"pyarrow"},
+    "runtime/unpickle.py": {"pickle"},
+    "runtime/weight_files.py": {"pickle", "torch.load", "zipfile"},
+    "serving/export/runner.py": {"onnxruntime"},
+    "vision/archives.py": {"tarfile", "zipfile", "zlib"},
+    "vision/backbones/onnx_graph.py": {"onnxruntime"},
+    "vision/detectors/proposers/tfjs.py": {"gzip", "tarfile", "zlib"},
+    "vision/features/arrow.py": {"pyarrow"},
+    "vision/features/h5.py": {"h5py", "zlib"},
+    "vision/features/lmdb.py": {"lmdb"},
+    "vision/features/npz.py": {"zipfile"},
+    "vision/features/vl_bert.py": {"zipfile", "zlib"},
+    "vision/limited.py": {"subprocess"},
+}
+# Checksums, what Diptych draws or writes itself and maps again, a name of an exception, a call of the C library.
+OTHERS = {
+    "data/store/shards.py": {"zlib"},
+    "data/store/store.py": {"zlib"},
+    "mining/keep/joining.py": {"pyarrow"},
+    "mining/keep/tars.py": {"tarfile"},
+    "runtime/downloads.py": {"pickle"},
+    "runtime/files.py": {"zlib"},
+    "runtime/memory.py": {"ctypes"},
+    "runtime/processes.py": {"pickle"},
+    "serving/galleries/files.py": {"zlib"},
+    "storybook/drawings/svg.py": {"xml"},
+    "storybook/web/serve.py": {"gzip"},
+    "storybook/web/write.py": {"gzip"},
+    "tasks/gallery.py": {"np.load"},
+    "vision/backbones/opened.py": {"pickle"},
+}
+
+
+def used(path: Path) -> Iterator[str]:
+    """The names of LIBRARIES and CALLS that a module uses, `needed("NAME", ...)` included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in CALLS:
+                yield called
+            if called in ("needed", "import_module", "importlib.import_module", "__import__") and node.args:
+                first = node.args[0]
+                names = [str(first.value)] if isinstance(first, ast.Constant) else []
+        for name in names:
+            yield from (library for library in LIBRARIES if f"{name}.".startswith(f"{library}."))
+
+
+def found() -> dict[str, set[str]]:
+    by_file = {path.relative_to(PACKAGE).as_posix(): set(used(path)) for path in PACKAGE.rglob("*.py")}
+    return {name: libraries for name, libraries in by_file.items() if libraries}
+
+
+def test_parsers_of_foreign_bytes_are_called_in_the_listed_files() -> None:
+    assert found() == PARSERS | OTHERS
+
+
+def test_the_listed_files_are_named_for_an_audit() -> None:
+    text = " ".join((ROOT / "SECURITY.md").read_text().split())
+    assert [name for name in PARSERS if name.removesuffix(".py") not in text] == []
