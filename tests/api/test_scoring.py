@@ -93,14 +93,18 @@ def test_check_names_splits_that_are_too_small(world: Path) -> None:
     assert report.ok
 
 
-def test_a_task_whose_predictions_cannot_be_paired_is_refused(captioner: Run, world: Path) -> None:
-    with pytest.raises(RecipeError, match="both need the same task, one of caption, vqa"):
+def test_a_task_that_the_models_have_not_learnt_is_not_compared(captioner: Run, world: Path) -> None:
+    with pytest.raises(RecipeError, match="was not trained for referring: diptych finetune referring "):
         compare(captioner.folder, captioner.folder, world, task="referring")
 
 
-def test_a_model_of_another_task_augments_nothing(captioner: Run, tmp_path: Path) -> None:
+def test_a_model_of_another_task_is_not_compared_and_augments_nothing(
+    captioner: Run, world: Path, tmp_path: Path
+) -> None:
     store = Store(captioner.folder / "store")
     answers = finetune("vqa", store, captioner.folder, out=tmp_path / "vqa", steps=1, batch_size=8)
+    with pytest.raises(RecipeError, match="both need the same task, one of caption, vqa"):
+        compare(captioner.folder, answers.folder, world)
     with pytest.raises(RecipeError, match="was trained for vqa, not for captions; choose another model"):
         augment(open_model(answers.folder), store, tmp_path / "more", 1, DecodingOptions(), "train", 0)
     assert not (tmp_path / "more").exists()

@@ -330,4 +330,4 @@ def test_nothing_but_a_data_error_ever_comes_out(data: st.DataObject, tmp_path: 
     try:
         read(tmp_path / name, need_pictures=False)
     except DataError as error:
-        assert "wanted" in str(error)  # noqa: PT017
+        assert "expected" in str(error)  # noqa: PT017

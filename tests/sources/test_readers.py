@@ -370,4 +370,4 @@ def test_nothing_but_a_data_error_ever_comes_out(data: st.DataObject, tmp_path: 
     try:
         READERS[number](tmp_path, changed(GOOD[number], *place, to=data.draw(values)))
     except DataError as error:
-        assert "wanted" in str(error)  # noqa: PT017
+        assert "expected" in str(error)  # noqa: PT017
