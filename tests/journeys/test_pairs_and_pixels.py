@@ -37,6 +37,7 @@ def store(with_detector: Path) -> Path:
     return with_detector.parent / "store"
 
 
+@pytest.mark.large
 def test_stages_then_pairs_then_search(
     run: Callable[..., Result], store: Path, with_detector: Path, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_stages_then_pairs_then_search(
     assert "a dog in the rain" in page
 
 
+@pytest.mark.large
 def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Result], store: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     shape = FasterRCNNConfig("resnet18_fpn", ("background", "dog"), shorter=32, longer=64)

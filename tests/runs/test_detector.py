@@ -79,6 +79,7 @@ def test_it_may_go_on_after_a_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.large
 def test_faster_rcnn_trains_on_the_same_scenes(tmp_path: Path) -> None:
     values = FasterRCNNRecipe(architecture="fasterrcnn_mobilenet_v3_large_320_fpn", shorter=96).model_dump()
     values["training"] |= {"steps": 1, "batch": 2, "precision": "fp32", "ema": None}

@@ -57,6 +57,7 @@ def store_in(folder: Path, broken: tuple[int, ...] = (), val: tuple[int, ...] = 
     return Store(folder / "store")
 
 
+@pytest.mark.large
 def test_from_pixels_to_answers(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     done = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "run", console=QUIET)
@@ -71,6 +72,7 @@ def test_from_pixels_to_answers(tmp_path: Path) -> None:
     assert scores["accuracy"] == 100
 
 
+@pytest.mark.large
 def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
     """The objects' own boxes, with outlines, as VCR has them; half of the samples mirrored."""
     contract = FeatureContract("given", "", feature_size=6, class_names=tuple("abcd"))
@@ -110,6 +112,7 @@ def eyes_in(folder: Path, architecture: str = "resnet18_fpn") -> FasterRCNN:
     return detector
 
 
+@pytest.mark.large
 def test_the_network_begins_as_that_of_a_detector(tmp_path: Path) -> None:
     store, body = store_in(tmp_path), eyes_in(tmp_path / "detector").network.backbone.body
     torch.save({"state_dict": body.state_dict()}, tmp_path / "resnet18.pth")  # names as torchvision has them
@@ -193,6 +196,7 @@ def test_what_goes_on_reads_pictures_as_it_was_taught(tmp_path: Path) -> None:
     on.override([])  # classes from pixels are not asked, or it would be refused
 
 
+@pytest.mark.large
 def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> None:
     """In fine-tuning too; a region that is hidden is not asked."""
     store = store_in(tmp_path)

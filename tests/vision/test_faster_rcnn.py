@@ -76,6 +76,7 @@ def test_it_is_the_same_after_a_save(detector: FasterRCNN, tmp_path: Path) -> No
         assert torch.equal(value, theirs.tensors()[name]), name
 
 
+@pytest.mark.large
 def test_weights_come_from_a_file(detector: FasterRCNN, tmp_path: Path) -> None:
     weights = detector.network.state_dict()
     torch.save({"model": weights}, tmp_path / "w.pth")
@@ -131,6 +132,7 @@ def test_unknown_networks_are_refused() -> None:
         FasterRCNNConfig("fasterrcnn_resnet50_fpn_v2", ("background", "cat"), "fc6").build()
 
 
+@pytest.mark.large
 def test_any_resnet_can_be_its_backbone() -> None:
     shape = FasterRCNNConfig("resnet18_fpn", ("background", "cat"), shorter=64, longer=64)
     regions = FasterRCNN(shape.build(), shape, EXACTLY).detect(PICTURES[:1], RECORDS[:1])[0]
@@ -138,6 +140,7 @@ def test_any_resnet_can_be_its_backbone() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.large
 def test_it_trains_like_any_module() -> None:
     torch.manual_seed(0)
     shape = DetectorConfig(("cat", "dog"), side=64)

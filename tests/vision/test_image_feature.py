@@ -25,6 +25,7 @@ PICTURE = torch.randint(0, 255, (3, 40, 64), dtype=torch.uint8)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("densenet121", 1024), ("resnet18", 512), ("googlenet", 1024)])
+@pytest.mark.large
 def test_the_backbones_that_the_paper_tries(name, size, tmp_path):
     torch.manual_seed(0)
     detector = WithImageFeature(GroundTruth.of(RECORDS), Backbone.of(name, 64, pretrained=False))
