@@ -70,7 +70,8 @@ class Study:
         return open_model(run.folder / INNER)
 
     def _scores(self, model: ModelFolder) -> dict[str, Any]:
-        extent = Extent(queries=QUERIES, seed=0, asks="pictures") if self.task == "retrieval" else None
+        pairs = self.task == "retrieval" and "similarity" not in model.architecture.heads  # one by one, not by vectors
+        extent = Extent(queries=QUERIES, seed=0, asks="pictures") if pairs else None
         _, scores = score_model(model, Store(Path(self.store)), "test", extent=extent)
         return {score.name: score.to_json() for score in scores.scores}
 
