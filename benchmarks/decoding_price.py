@@ -28,10 +28,10 @@ from PIL import Image
 from benchmarks.machine import save_result
 from benchmarks.serve import spent
 from diptych.core import Record
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.mining.judge.decode import measure
 from diptych.mining.settings import MiningSettings
-from diptych.runs.detector import storybook_shape
+from diptych.runs.demo.detector import storybook_shape
 from diptych.storybook.book import Storybook
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import SmallDetector
@@ -65,7 +65,9 @@ def main() -> None:
                 measure(record.image.read_bytes(), rules)
 
         figures = {
-            "extract": compared(extracted, PICTURES, partial(_decoding, "diptych.data.extract.shared_decoders")),
+            "extract": compared(
+                extracted, PICTURES, partial(_decoding, "diptych.data.extract.extract.shared_decoders")
+            ),
             "mine": compared(mined, PICTURES, partial(_decoding, "diptych.mining.judge.decode.shared_decoders")),
         }
     command = "uv run --group dev python -m benchmarks.decoding_price"

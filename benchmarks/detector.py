@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.detection_scores import detection_scores
 from benchmarks.machine import save_result
-from diptych.runs.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
+from diptych.runs.demo.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
 from diptych.storybook.detector.network import SmallDetector
 from diptych.storybook.detector.training import Detection
 from diptych.storybook.layout import scene

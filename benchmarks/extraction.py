@@ -27,8 +27,8 @@ from PIL import Image
 from benchmarks.machine import save_result
 from benchmarks.serve import spent
 from diptych.core import Record
-from diptych.data.extract import extract
-from diptych.runs.detector import storybook_shape
+from diptych.data.extract.extract import extract
+from diptych.runs.demo.detector import storybook_shape
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import SmallDetector
 from diptych.storybook.layout import scene
@@ -65,7 +65,9 @@ def main() -> None:
                 detector.detect(opened[start : start + BATCH], records[start : start + BATCH])
 
         def decoding_here() -> None:
-            with mock.patch("diptych.data.extract.shared_decoders", return_value=SimpleNamespace(open=open_pixels)):
+            with mock.patch(
+                "diptych.data.extract.extract.shared_decoders", return_value=SimpleNamespace(open=open_pixels)
+            ):
                 end_to_end(1)()
 
         parts: dict[str, Callable[[], object]] = {

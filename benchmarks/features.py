@@ -31,7 +31,7 @@ import torch
 
 from benchmarks.machine import save_result
 from diptych.core import Record
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.runtime.files import sync
 from diptych.runtime.memory import keep_freed_memory
 from diptych.vision.detectors.given import GivenRegions

@@ -25,7 +25,7 @@ from benchmarks.machine import save_result
 from diptych.core import FeatureContract, Record, Regions
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.demo.demo import DemoConfig, pretraining_recipe
-from diptych.runs.detector import storybook_shape
+from diptych.runs.demo.detector import storybook_shape
 from diptych.runs.learner import Learner
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder

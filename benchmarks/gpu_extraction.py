@@ -21,7 +21,7 @@ from torch import nn
 
 from benchmarks.official_detectors import SHARP, bottom_up, network_alone, x101
 from diptych.core import FeatureContract, Record, Regions
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
 from diptych.vision.detectors.official.detector import AT_ONCE, OfficialDetector
 from diptych.vision.detectors.official.prepare import Prepared

@@ -25,7 +25,7 @@ import torch
 from benchmarks.decoding_price import compared
 from benchmarks.machine import save_result
 from diptych.core import Record
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.runtime.memory import keep_freed_memory
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.features import vlp

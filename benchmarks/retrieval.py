@@ -27,7 +27,7 @@ from diptych.core import Record
 from diptych.data.store.store import Store
 from diptych.runs.evaluation.retrieve import shortlist_cells
 from diptych.runs.folder import ModelFolder, open_model
-from diptych.runs.tasks import in_split
+from diptych.runs.predict import in_split
 from diptych.systems import SYSTEMS
 from diptych.tasks.gallery import Cells, RetrievalGallery, open_table
 from diptych.tasks.matching import Retrieval, everything, match_scores, rankings

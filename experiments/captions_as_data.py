@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from diptych.core.contract import INNER
 from diptych.data.store.store import INDEX, Store, StoreWriter
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
@@ -35,10 +36,10 @@ from diptych.models.decoding.chosen import chosen_decoding
 from diptych.runs.distributed import workers
 from diptych.runs.evaluation.augment import SPARE, augment
 from diptych.runs.evaluation.retrieve import retrieve
-from diptych.runs.folder import CONFIG, INNER, open_model
+from diptych.runs.folder import CONFIG, open_model
+from diptych.runs.predict import in_split
 from diptych.runs.run import run
 from diptych.runs.start import fit_to
-from diptych.runs.tasks import in_split
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import write_atomically
 from diptych.systems import find_recipe

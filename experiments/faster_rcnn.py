@@ -21,10 +21,10 @@ import torch
 from rich.console import Console
 
 from benchmarks.detection_scores import detection_scores
+from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store, iterate
-from diptych.runs.detector import drawn, truth
-from diptych.runs.extraction import extract_regions
+from diptych.runs.demo.detector import drawn, truth
 from diptych.runs.predict import predict
 from diptych.runs.run import run
 from diptych.storybook.files import write as write_world

@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import Figure
-from diptych.data.store.store import DETECTOR, INDEX, Store, StoreWriter
+from diptych.core.contract import DETECTOR
+from diptych.data.store.store import INDEX, Store, StoreWriter
 from diptych.runs.distributed import ending_children, workers
-from diptych.runs.tasks import in_split
+from diptych.runs.predict import in_split
 from diptych.runtime.processes import PROCESSES
 from experiments.claiming import claim
 from experiments.claims.arms import Arm, Place, Stage, measured

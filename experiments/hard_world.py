@@ -16,7 +16,7 @@ import torch
 from diptych.core import Record, Regions
 from diptych.data.store.store import INDEX, Store, StoreWriter
 from diptych.metrics.tokenise import ngrams, tokens_of
-from diptych.runs.tasks import in_split
+from diptych.runs.predict import in_split
 from experiments.claiming import claim
 
 STORE = "store"

@@ -34,6 +34,8 @@ import torch
 from rich.console import Console
 
 from diptych.core import Record
+from diptych.core.contract import INNER
+from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats import table as formats
 from diptych.data.store.store import INDEX, Store, StoreWriter
 from diptych.data.store.tokens import FILE as TOKENS
@@ -47,11 +49,9 @@ from diptych.mining.run import Mine
 from diptych.mining.scorer import held_out_hashes, load_scorer, scorer_version, train_scorer
 from diptych.mining.settings import MiningSettings, changed
 from diptych.mining.tables import lines_of
-from diptych.runs.detectors import open_detector
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent
-from diptych.runs.extraction import extract_regions
-from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
+from diptych.runs.folder import CONFIG, ModelFolder, open_model
 from diptych.runs.run import run
 from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
@@ -60,6 +60,7 @@ from diptych.storybook import web
 from diptych.storybook.files import write as write_world
 from diptych.systems import find_recipe
 from diptych.tasks.matching import AT
+from diptych.vision.detectors.open import open_detector
 from experiments.claiming import claim
 from experiments.figures import of_interval, save
 

@@ -30,13 +30,13 @@ from diptych.mining.layout import RunLayout
 from diptych.mining.run import Mine
 from diptych.mining.scorer import MEASURED, Reader
 from diptych.mining.settings import MiningSettings
-from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
 from diptych.storybook.book import Storybook
 from diptych.storybook.render import render
 from diptych.storybook.web import plan
 from diptych.storybook.web.pictures import UNNATURAL, file_of, unnatural
 from diptych.storybook.web.plan import true_caption
+from diptych.vision.detectors.open import open_detector
 from diptych.vision.pictures import to_picture
 from experiments.figures import save
 

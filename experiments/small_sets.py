@@ -20,11 +20,12 @@ from typing import Any
 import torch
 
 from diptych import compare, finetune
+from diptych.core.contract import INNER
 from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent
-from diptych.runs.folder import INNER, ModelFolder, open_model
+from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
 from diptych.systems import SYSTEMS

@@ -38,7 +38,7 @@ from typing import IO, Any
 
 PRELOADED = (
     "torch", "torch._dynamo", "torchvision", "numpy", "diptych.cli", "diptych.mining.run", "diptych.runs.demo.demo",
-    "diptych.runs.evaluation.augment", "diptych.runs.extraction", "diptych.runs.importing", "diptych.runs.stages",
+    "diptych.runs.evaluation.augment", "diptych.data.extract.own_data", "diptych.runs.importing", "diptych.runs.stages",
     "diptych.serving.predictor",
 )  # fmt: skip
 FILES = (0, 1, 2)

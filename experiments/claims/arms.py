@@ -30,10 +30,11 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 
+from diptych.core.contract import INNER
 from diptych.data.store.store import Store
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent
-from diptych.runs.folder import INNER, ModelFolder, open_model
+from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.run import run
 from diptych.runs.start import fit_to
 from diptych.runtime.configs import derive

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.data.extract import extract
-from diptych.runs.extraction import read_records
+from diptych.data.extract.extract import extract
+from diptych.data.extract.own_data import read_records
 from diptych.runtime.terminal import make_console
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.vision.detectors.detector import Picture

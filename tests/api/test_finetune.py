@@ -16,9 +16,9 @@ from diptych.api.scoring import compare
 from diptych.api.training import finetune, pretrain, recipe, register
 from diptych.cli import run_verb
 from diptych.core import Record
+from diptych.data.extract.own_data import store_of
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
-from diptych.runs.extraction import store_of
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runtime.lock import held

@@ -15,10 +15,10 @@ from diptych.api.scoring import compare, evaluate
 from diptych.api.training import finetune, pretrain
 from diptych.cli import app
 from diptych.core import Record
+from diptych.data.extract.own_data import store_of
 from diptych.data.leakage import FILE
 from diptych.data.store.store import Store
 from diptych.runs.evaluation.evaluate import score_model
-from diptych.runs.extraction import store_of
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.reports.html import page
 from diptych.runs.reports.report import Arm, Comparison, Report

@@ -48,7 +48,7 @@ def test_the_cells_run_and_draw_themselves(tmp_path: Path, monkeypatch: pytest.M
 SCRIPT = """
 from pathlib import Path
 from diptych.core import Record
-from diptych.runs.extraction import extract_regions
+from diptych.data.extract.own_data import extract_regions
 from diptych.vision.detectors.load import load_detector
 
 records = [Record(key=path.name, image=path) for path in sorted(Path("photos").iterdir())]

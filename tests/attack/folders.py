@@ -95,7 +95,7 @@ def _read_bert(folder: Path) -> None:
 
 
 def _read_detector_file(folder: Path) -> None:
-    from diptych.runs.detectors import open_detector
+    from diptych.vision.detectors.open import open_detector
 
     (path,) = folder.iterdir()
     open_detector(str(path), files=True)

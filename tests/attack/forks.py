@@ -47,10 +47,10 @@ def import_all() -> None:
 
     torch.set_num_threads(1)
     import diptych.cli
+    import diptych.data.extract.own_data
     import diptych.mining.run
     import diptych.runs.demo.demo
     import diptych.runs.evaluation.augment
-    import diptych.runs.extraction
     import diptych.runs.importing
     import diptych.runs.stages
     import diptych.serving.predictor  # noqa: F401

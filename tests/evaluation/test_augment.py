@@ -13,7 +13,7 @@ from rich.console import Console
 
 from diptych.core import GeneratedCaption
 from diptych.data.check import check
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.formats import jsonl
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.store.store import Store, StoreWriter

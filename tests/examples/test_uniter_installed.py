@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError
 from diptych.storybook.book import record

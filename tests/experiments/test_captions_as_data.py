@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.metrics.retrieval import RECALLS
 from diptych.runs.run import run

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.data.extract import extract
-from diptych.runs.detector import storybook_shape
+from diptych.data.extract.extract import extract
+from diptych.runs.demo.detector import storybook_shape
 from diptych.runs.folder import open_model
 from diptych.storybook.book import record
 from diptych.storybook.detector.detector import StorybookDetector

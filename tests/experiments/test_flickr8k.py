@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.runtime.errors import RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene

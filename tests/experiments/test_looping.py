@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from diptych.core import Record
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems import find_recipe

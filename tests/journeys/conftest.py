@@ -16,10 +16,10 @@ import torch
 from PIL import Image
 
 from diptych import cli
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
+from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store
-from diptych.runs.extraction import extract_regions
 from diptych.runs.run import run as train
 from diptych.storybook.book import record
 from diptych.storybook.detector.detector import StorybookDetector

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from diptych.runs.detector import storybook_shape
+from diptych.runs.demo.detector import storybook_shape
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import SmallDetector
 from diptych.vision.detectors.selection import Selection

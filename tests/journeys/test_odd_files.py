@@ -19,7 +19,7 @@ from PIL.PngImagePlugin import PngImageFile
 from diptych.cli import run_verb
 from diptych.core import Record
 from diptych.data.check import check
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
@@ -82,7 +82,7 @@ def test_whatever_a_picture_reader_raises_is_that_records(
         return whole(image)
 
     monkeypatch.setattr(PngImageFile, "load", odd)
-    monkeypatch.setattr("diptych.data.extract.shared_decoders", lambda: SimpleNamespace(open=open_pixels))
+    monkeypatch.setattr("diptych.data.extract.extract.shared_decoders", lambda: SimpleNamespace(open=open_pixels))
     with pytest.raises(DataError, match="cannot read the image"):
         open_picture(pictures / "[red]x.png")
     done = extract(read(pictures), Looks(("dog",), {}), tmp_path / "store")

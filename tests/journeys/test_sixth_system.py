@@ -13,13 +13,13 @@ from diptych.core import Batch, FeatureContract, Objective, Question, Record, St
 from diptych.data.store.store import Store, StoreWriter
 from diptych.models.weights import digest
 from diptych.objectives import together
-from diptych.runs.detectors import open_detector
 from diptych.runs.folder import open_model
 from diptych.runs.predict import predict
 from diptych.runtime.errors import RecipeError
-from diptych.systems import RECIPES, add_system, find_recipe
+from diptych.systems import RECIPES, add_system, find_recipe, find_selection
 from diptych.systems.system import OBJECTIVES
 from diptych.testing import Case, check_heads, check_masks
+from diptych.vision.detectors.open import open_detector
 from tests import sixth, toy
 from tests.journeys.conftest import Result
 from tests.tables import added
@@ -141,9 +141,9 @@ def test_a_task_that_it_declines_has_no_recipe_and_its_reason_is_given(
 def test_its_regions_are_selected_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     sixth.add(monkeypatch)
     with pytest.raises(RecipeError, match=r"no detector 'nowhere'"):
-        open_detector("nowhere", [], select="sixth")
+        open_detector("nowhere", [], select=find_selection("sixth"))
     with pytest.raises(RecipeError, match=r"no selection 'sixt', .*; did you mean sixth"):
-        open_detector("nowhere", [], select="sixt")
+        find_selection("sixt")
 
 
 def test_what_is_not_told_of_it_is_refused_in_a_sentence(

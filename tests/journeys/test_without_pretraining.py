@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth

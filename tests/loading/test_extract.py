@@ -17,7 +17,7 @@ from PIL import Image
 
 from diptych.core import FeatureContract, Object, Record, Regions
 from diptych.data import extract as extraction
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.engine.outcome import Counts, Work
 from diptych.runtime.errors import DataError, RecipeError

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from diptych.core import collate
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
 from diptych.runtime.errors import RecipeError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.errors import RecipeError
 from diptych.storybook.book import record

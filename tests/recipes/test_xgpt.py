@@ -5,7 +5,6 @@ import torch
 
 from diptych.core import Vocabulary
 from diptych.data.store.tokens import Tokens
-from diptych.runs.tasks import make_task
 from diptych.systems import RECIPES, find_recipe
 from diptych.systems.xgpt.model import Xgpt, XgptConfig, XgptResolvedConfig
 from diptych.systems.xgpt.objectives import XgptObjectives
@@ -104,7 +103,7 @@ def test_an_iteration_is_a_step_of_each_task() -> None:
 
 def test_weights_are_chosen_by_greedy_captions_and_scored_by_beam_2() -> None:
     tokens = Tokens.train(["a kite", "two dogs"], 60)
-    task = make_task(find_recipe("xgpt/caption"), tokens, None)
+    task = find_recipe("xgpt/caption").task_with(tokens, None)
     chosen, _ = greedily(task, [])
     assert isinstance(task, Captioning)
     assert isinstance(chosen, Captioning)

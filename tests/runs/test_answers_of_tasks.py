@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from diptych.core.contract import INNER
 from diptych.data.store.store import Store
 from diptych.runs.evaluation.evaluate import score_model
-from diptych.runs.folder import CHECKS, INNER, ModelFolder, open_model
+from diptych.runs.folder import CHECKS, ModelFolder, open_model
 from diptych.runs.run import run
-from diptych.runs.tasks import task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import checksum
@@ -60,9 +60,9 @@ def test_another_task_collects_its_own_labels(tmp_path: Path) -> None:
     assert other.answers is not None
     assert other.answers.task == json.loads((other.folder / "answers.json").read_text())["task"] == "colours"
     assert offered_tasks(other) == ()
-    assert isinstance(task_of(other), Colours)
+    assert isinstance(other.task(), Colours)
     with pytest.raises(RecipeError, match="no list of answers: fine-tune it first"):
-        task_of(other, "vqa")
+        other.task("vqa")
     card = model_card(other, "me/colours", Publisher())
     assert "answers questions" not in card
     assert "visual-question-answering" not in card

@@ -8,7 +8,7 @@ import pytest
 
 from diptych.api.job import Options, finetuning
 from diptych.core import Question, Record, Vocabulary
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder

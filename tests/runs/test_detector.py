@@ -6,7 +6,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from diptych.runs.detector import (
+from diptych.runs.demo.detector import (
     DetectorRecipe,
     FasterRCNNRecipe,
     SceneBatches,

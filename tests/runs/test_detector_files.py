@@ -12,10 +12,10 @@ from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from safetensors.torch import save_file
 
-from diptych.runs.detectors import fetched, keep_detector, open_detector
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.official.detector import OfficialDetector
+from diptych.vision.detectors.open import fetched, keep_detector, open_detector
 from tests.detector_files import CFG, butd_file, detectron_blobs, write_airsplay, write_detectron
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"

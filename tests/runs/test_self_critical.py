@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 
 from diptych.core import GeneratedCaption, Record, Sample, collate
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.tokenise import tokens_of

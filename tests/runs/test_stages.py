@@ -11,9 +11,9 @@ import torch
 from rich.console import Console
 
 from diptych.core import FeatureContract, Record
+from diptych.data.extract.own_data import named_data
 from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import Store, StoreWriter, iterate
-from diptych.runs.extraction import named_data
 from diptych.runs.folder import open_model
 from diptych.runs.run import run, run_in
 from diptych.runs.run_folder import open_stages

@@ -4,7 +4,6 @@ import pytest
 
 from diptych.core import Choices, Expression, Object, Question, Record, Statement
 from diptych.data.store.tokens import Tokens
-from diptych.runs.tasks import make_task
 from diptych.runs.words import words_of
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES
@@ -17,13 +16,13 @@ TOKENS = Tokens.train(["a dog"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_recipe_has_a_task_and_a_score_that_shall_rise(name: str) -> None:
     recipe = RECIPES[name]()
-    assert make_task(recipe, TOKENS, Answers(("<unk>", "yes"), task=recipe.task)).samples(Record("a")) == []
+    assert recipe.task_with(TOKENS, Answers(("<unk>", "yes"), task=recipe.task)).samples(Record("a")) == []
     assert TASKS[recipe.task].training.watched
 
 
 def test_a_model_without_answers_cannot_be_asked() -> None:
     with pytest.raises(RecipeError, match="no list of answers: fine-tune it first"):
-        make_task(RECIPES["unified-vlp/small/vqa"](), TOKENS, None)
+        RECIPES["unified-vlp/small/vqa"]().task_with(TOKENS, None)
 
 
 def test_the_words_of_every_task_are_learnt() -> None:

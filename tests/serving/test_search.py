@@ -13,7 +13,7 @@ from PIL import Image
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.runs.evaluation.retrieve import Extent, retrieve

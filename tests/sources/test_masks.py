@@ -7,11 +7,11 @@ import torch
 from PIL import Image
 
 from diptych.core import MASK_CELLS
+from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats import jsonl, vcr
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import mask_of
 from diptych.data.store.store import Store
-from diptych.runs.extraction import extract_regions
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.load import load_detector
 

@@ -24,8 +24,8 @@ from diptych.core import Record
 from diptych.core.entailment import LABELS
 from diptych.data.formats.parsing import Skips
 from diptych.data.formats.public import SETS_KNOWN, PublicLayout, list_files, list_sets
+from diptych.data.formats.public_set import describe_folder, write_set
 from diptych.data.formats.table import read
-from diptych.runs.public import describe_folder, write_set
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.image_files import picture_size
 from diptych.vision.pictures import open_picture

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from diptych.core import Question, Record
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
-from diptych.runs.tasks import make_task
 from diptych.runtime.errors import DataError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -46,7 +45,7 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
         Question("c", "is it green", ("no",)),
     )
     records = [Record("p", questions=asked)]
-    task = replace(make_task(RECIPES["vl-bert/small/vqa"](), TOKENS, Answers(("<unk>", "yes"))), form=form)
+    task = replace(RECIPES["vl-bert/small/vqa"]().task_with(TOKENS, Answers(("<unk>", "yes"))), form=form)
     assert [one.key for one in task.queries(records[0])] == ["a", "b", "c"]
     assert [one.key for one in task.samples(records[0])] == (["a", "c"] if form == "binary" else ["a"])
     said = {"a": "yes", "b": "no", "c": "no"}
@@ -107,7 +106,7 @@ def test_a_model_that_is_right_gets_100_in_validation_evaluation_and_blind(monke
     records = [Record("p", questions=questions)]
     answers = Answers.of(records)
     assert set(answers.names[1:]) == {"green", "2", "postman", "t shirt", "1000", "a", "yes"}
-    task = make_task(RECIPES["vl-bert/small/vqa"](), TOKENS, answers)
+    task = RECIPES["vl-bert/small/vqa"]().task_with(TOKENS, answers)
     told = {one.key: answers.names[max(answers.scores(one.answers))] for one in questions}
     assert task.score([{"key": key, "answer": one} for key, one in told.items()], records)["accuracy"] == 100
     accuracy = score_vqa(told, records, vqa_baselines(records, questions))["accuracy"]

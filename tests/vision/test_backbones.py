@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from diptych.core import Record
-from diptych.runs.detectors import open_detector
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.backbones.opened import as_map
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.open import open_detector
 from diptych.vision.detectors.weights import read_detector, write_detector
 
 SQUARE = torch.randint(0, 256, (3, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)

@@ -17,10 +17,10 @@ import pytest
 from PIL import Image
 
 from diptych.core import Record
+from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store
-from diptych.runs.extraction import extract_regions
 from diptych.runtime.errors import DataError
 from diptych.vision.archives import damaged_members, members
 from diptych.vision.detectors.given import GivenRegions

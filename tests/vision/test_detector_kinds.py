@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.runs.detectors import keep_detector, open_detector
 from diptych.runtime.errors import RecipeError
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.load import DETECTORS, DetectorKind, load_detector
+from diptych.vision.detectors.open import keep_detector, open_detector
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import write_detector
 

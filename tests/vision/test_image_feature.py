@@ -7,9 +7,8 @@ import torch
 
 from diptych.core import Object, Record
 from diptych.data.check import check
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
-from diptych.runs.detectors import with_image_feature
 from diptych.runtime.errors import RecipeError
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.grid import Grid
@@ -17,6 +16,7 @@ from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.open import with_image_feature
 from diptych.vision.detectors.selection import Selection
 
 RECORDS = [Record("a", objects=(Object("dog", (0.1, 0.1, 0.5, 0.5)),), captions=("a dog",))]

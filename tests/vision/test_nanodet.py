@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from diptych.runs.detectors import keep_detector, open_detector
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.open import keep_detector, open_detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers import nanodet, tfjs
 from diptych.vision.detectors.proposers.nanodet import BINS, COCO, NanodetProposer, NanodetShape
@@ -260,7 +260,7 @@ def test_a_kept_detector_takes_the_same_settings(package: Path, tmp_path: Path) 
     keep_detector(f"tfjs:{package}#nanodet", tmp_path / "kept", settings=ANY)
     kept = str(tmp_path / "kept")
     assert open_detector(kept, settings=["most=36", "least=36"]).contract.selection.startswith("exactly 36, score over")
-    assert open_detector(kept, select="12").contract.selection.startswith("exactly 12, score over")
+    assert open_detector(kept, select=12).contract.selection.startswith("exactly 12, score over")
     for settings, words in {
         ("cells=3",): "--set does not apply to .*, a detector folder",
         ("score=high",): "a setting of the selection cannot be used: score: ",

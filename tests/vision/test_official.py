@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from diptych.runs.detectors import open_detector
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.systems import find_selection
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON, DETECTRON2, by_anchor, shifted
 from diptych.vision.detectors.official.cfg import cfg_values, number, numbers
@@ -15,6 +15,7 @@ from diptych.vision.detectors.official.choice import BestOfAll, ByClass
 from diptych.vision.detectors.official.convert import convert
 from diptych.vision.detectors.official.detector import OfficialDetector, with_settings
 from diptych.vision.detectors.official.prepare import by_factor, by_size
+from diptych.vision.detectors.open import open_detector
 from tests.detector_files import CFG, butd_file, detectron_blobs
 
 BOX = torch.tensor([[10.0, 20.0, 29.0, 59.0]])  # 20 x 40 with the last pixel, 19 x 39 without
@@ -175,13 +176,13 @@ def test_pictures_at_the_limits(make):
 
 def test_a_number_of_regions_replaces_that_of_an_imported_folder(tmp_path):
     butd().save(tmp_path)
-    fewer = open_detector(str(tmp_path), select="3")
+    fewer = open_detector(str(tmp_path), select=3)
     assert (fewer.settings.least, fewer.settings.most) == (3, 3)
     assert fewer.settings.confidence == butd().settings.confidence
     assert fewer.contract.selection.startswith("exactly 3")
     assert len(fewer.detect([torch.randint(0, 255, (3, 60, 80), dtype=torch.uint8)], [])[0]) == 3
     with pytest.raises(RecipeError, match="takes no other selection of regions than its own"):
-        open_detector(str(tmp_path), select="tden")
+        open_detector(str(tmp_path), select=find_selection("tden"))
     for settings, counts in {("most=3",): (3, 3), ("least=2", "most=5"): (2, 5), ("least=200",): (200, 200)}.items():
         kept = open_detector(str(tmp_path), settings=settings).settings
         assert (kept.least, kept.most, kept.confidence) == (*counts, butd().settings.confidence)

@@ -10,11 +10,12 @@ import onnx
 import pytest
 import torch
 
-from diptych.runs.detectors import keep_detector, open_detector
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.systems import find_selection
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.open import keep_detector, open_detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers.proposer import Candidates
 from diptych.vision.detectors.selection import Selection
@@ -22,8 +23,10 @@ from diptych.vision.detectors.weights import read_detector, write_detector
 from tests.onnx_files import BYTES, write, write_map
 from tests.vision.test_proposers import RECORDS, SQUARE, WIDE, grid_folder
 
+OFFICIAL = find_selection("tden-official")
 
-def onnx_detector(path: Path, folder: Path, *settings: str, select: str = "tden-official") -> Detector:
+
+def onnx_detector(path: Path, folder: Path, *settings: str, select: Selection | int = OFFICIAL) -> Detector:
     maps = write_map(folder / "maps.onnx")
     return open_detector(f"onnx:{path}", [], backbone=f"onnx:{maps}", settings=settings, select=select)
 
@@ -52,7 +55,7 @@ EXPORTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 def test_a_number_of_regions_is_a_rule(tmp_path: Path) -> None:
     path = write(tmp_path / "net.onnx", {"boxes": BOXES, "scores": SCORES})
-    assert onnx_detector(path, tmp_path, select="1").contract.selection == "exactly 1, by score, NMS 0.5 per class"
+    assert onnx_detector(path, tmp_path, select=1).contract.selection == "exactly 1, by score, NMS 0.5 per class"
 
 
 @pytest.mark.parametrize("name", EXPORTS)
@@ -93,7 +96,7 @@ def yolox(folder: Path) -> Path:
 def test_yolox_as_its_own_export_leaves_it(tmp_path: Path) -> None:
     notes: list[str] = []
     maps = write_map(tmp_path / "maps.onnx")
-    options = {"backbone": f"onnx:{maps}", "select": "tden-official", "report": notes.append}
+    options = {"backbone": f"onnx:{maps}", "select": OFFICIAL, "report": notes.append}
     with pytest.raises(RecipeError, match=r"a row for each cell of 8, 16, 32 pixels.*--set form=yolox .*form=cxcywh"):
         open_detector(f"onnx:{yolox(tmp_path)}", [], **options)  # type: ignore[arg-type]
     options["settings"] = ["form=yolox"]
@@ -132,7 +135,7 @@ def test_yolox_of_one_class(tmp_path: Path) -> None:
 
 def test_features_of_the_file_itself(tmp_path: Path) -> None:
     outputs = {"boxes": BOXES, "scores": SCORES, "features": [[[1.0, 2, 3, 4], [5, 6, 7, 8]]]}
-    detector = open_detector(f"onnx:{write(tmp_path / 'net.onnx', outputs)}", [], select="tden-official")
+    detector = open_detector(f"onnx:{write(tmp_path / 'net.onnx', outputs)}", [], select=OFFICIAL)
     (found,) = detector.detect([SQUARE], RECORDS[:1])
     assert found.features is not None
     assert found.features.tolist() == outputs["features"][0]  # type: ignore[comparison-overlap]

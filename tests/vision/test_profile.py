@@ -12,7 +12,7 @@ import pytest
 from diptych.core import FeatureContract, Record
 from diptych.core.contract import FeatureProfile
 from diptych.data.check import check
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.configs import of_json
 from diptych.runtime.errors import DataError

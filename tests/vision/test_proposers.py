@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from diptych.core import Record
-from diptych.runs.detectors import open_detector
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.systems import find_selection
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.open import open_detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 from diptych.vision.detectors.selection import Selection
@@ -69,7 +70,9 @@ def grid_folder(folder: Path) -> Path:
 def test_detectors_of_transformers_with_features_of_a_backbone(make: Any, tmp_path: Path) -> None:
     model = make(tmp_path / "hf")
     backbone = str(grid_folder(tmp_path / "grid"))
-    detector = open_detector("hf:user/name", [], weights=tmp_path / "hf", backbone=backbone, select="image-bert-36")
+    detector = open_detector(
+        "hf:user/name", [], weights=tmp_path / "hf", backbone=backbone, select=find_selection("image-bert-36")
+    )
     both = detector.detect([WIDE, SQUARE], RECORDS)
     assert isinstance(detector, PooledDetector)
     # As transformers' own post-processing says it: the best box and what is in it.

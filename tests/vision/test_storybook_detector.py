@@ -7,14 +7,15 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from diptych.core import IGNORE, Object, Record
-from diptych.runs.detectors import open_detector
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
 from diptych.storybook.detector.training import Detection, centre_spots, detection_batch
+from diptych.systems import find_selection
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.open import open_detector
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import read_detector, write_detector
 
@@ -147,13 +148,13 @@ def test_another_rule_may_be_given_at_opening(tmp_path: Path) -> None:
     detector = load_detector(tmp_path / "detector", Selection(most=7, least=7))
     assert detector.contract.selection == "exactly 7, by score, NMS 0.5 per class"
     assert len(detector.detect([toy(0)[0]], [toy(0)[1]])[0]) == 7
-    fewer = open_detector(str(tmp_path / "detector"), select="3")
+    fewer = open_detector(str(tmp_path / "detector"), select=3)
     assert fewer.contract.selection == "exactly 3, score over 0.3, NMS 0.6 per class"
     assert len(fewer.detect([toy(0)[0]], [toy(0)[1]])[0]) == 3
     with pytest.raises(RecipeError, match="no selection 'few', expected a number of regions or a rule"):
-        open_detector(str(tmp_path / "detector"), select="few")
+        find_selection("few")
     with pytest.raises(RecipeError, match="least=0 and most=0"):
-        open_detector(str(tmp_path / "detector"), select="0")
+        open_detector(str(tmp_path / "detector"), select=0)
     GroundTruth(("cat",), {}).save(tmp_path / "truth")
     with pytest.raises(RecipeError, match="ground-truth takes no other selection of regions than its own"):
         load_detector(tmp_path / "truth", Selection())

@@ -17,11 +17,12 @@ from diptych.api.dataset import Dataset
 from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
 from diptych.core import Record
+from diptych.core.contract import INNER
+from diptych.data.extract.own_data import open_data, store_of
 from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import INDEX, Store, splits_in
-from diptych.runs.extraction import open_data, store_of
-from diptych.runs.folder import INNER, ModelFolder
+from diptych.runs.folder import ModelFolder
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import fit_stages, run_stages

@@ -12,13 +12,12 @@ from typing import Any
 
 from diptych.api.arguments import check_features, check_split, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, folder_of, opened_data
+from diptych.data.extract.own_data import store_of
 from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, splits_in
 from diptych.runs.evaluation.evaluate import check_scored, score_model
-from diptych.runs.extraction import store_of
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
-from diptych.runs.tasks import task_of
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.plugins import load_plugins
@@ -72,7 +71,7 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
     """Do what `compare` does, with errors that name options of the command line."""
     _check_task(task)
     folders = [folder_of(first, "first"), folder_of(second, "second")]
-    names = [task_of(folder, task).name for folder in folders]
+    names = [folder.task(task).name for folder in folders]
     gain = find_task(names[0]).scoring.gain
     if names[0] != names[1] or gain is None:
         able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)

@@ -94,8 +94,8 @@ def storybook_show(
     if detector is None:
         show(scenes, out)
     else:
-        from diptych.runs.detector import drawn, truth
-        from diptych.runs.detectors import open_detector
+        from diptych.runs.demo.detector import drawn, truth
+        from diptych.vision.detectors.open import open_detector
         from diptych.vision.detectors.sheet import detection_sheet
 
         pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
@@ -115,7 +115,7 @@ def storybook_detector(
     seed: Seed = 0,
 ) -> None:
     """Train a small detector on the drawn world."""
-    from diptych.runs.detector import DetectorRecipe, FasterRCNNRecipe, train_detector
+    from diptych.runs.demo.detector import DetectorRecipe, FasterRCNNRecipe, train_detector
 
     recipe = (
         DetectorRecipe.of(steps, seed)
@@ -149,7 +149,7 @@ def public_data(
     if name is None or root is None:
         print(list_sets() if name is None else list_files(name))
         return
-    from diptych.runs.public import describe_folder, write_set
+    from diptych.data.formats.public_set import describe_folder, write_set
 
     if out is None:
         print(describe_folder(name, root))
@@ -170,9 +170,9 @@ def check(
 ) -> None:
     """Check data before training; the exit code is 1 if training would fail or a test split leaks."""
     from diptych.data.check import check as check_records
+    from diptych.data.extract.own_data import read_records
     from diptych.data.faults import has_no_records, known_faults
     from diptych.data.store.store import INDEX, Store
-    from diptych.runs.extraction import read_records
     from diptych.runs.folder import damaged_files, model_in
     from diptych.tasks import TASKS
 
@@ -232,14 +232,16 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Extract the regions of every image into a store, which training reads."""
-    from diptych.runs.detectors import open_detector, with_image_feature
-    from diptych.runs.extraction import extract_regions, read_records, refuse_changed
+    from diptych.data.extract.own_data import extract_regions, read_records, refuse_changed
     from diptych.runtime.progress import tell
+    from diptych.systems import find_selection
+    from diptych.vision.detectors.open import open_detector, with_image_feature
 
+    selection = find_selection(region_selection) if region_selection is not None else None
     records = read_records(data, console(), images, split, split_seed, features is None, skip_bad)
     refuse_changed(out, records, data)
     opened = open_detector(
-        detector, records, features, weights, region_selection, boxes, settings or (), backbone,
+        detector, records, features, weights, selection, boxes, settings or (), backbone,
         report=partial(tell, console()),
     )  # fmt: skip
     opened = with_image_feature(opened, image_feature)

@@ -41,7 +41,7 @@ def import_detector(
     images: Path | None = Option(None, help="Photographs: draw regions of up to 12 of them in OUT/regions.png."),
 ) -> None:
     """Turn a detector's file into a detector folder."""
-    from diptych.runs.detectors import keep_detector
+    from diptych.vision.detectors.open import keep_detector
 
     hold(out, "detector", temporary=False)
     lines = keep_detector(file, out, weights, backbone, settings or (), class_names, images)

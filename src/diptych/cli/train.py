@@ -125,7 +125,7 @@ def pretrain(
 ) -> None:
     """Pre-train a model on images and their captions."""
     from diptych.api.job import pretraining
-    from diptych.runs.extraction import named_data
+    from diptych.data.extract.own_data import named_data
 
     settings = given.assignments(init=init, data__vocabulary=vocab)
     hold(out, "run")

@@ -23,7 +23,6 @@ from diptych.mining.judge.scoring import Pair, Scorer
 from diptych.mining.judge.statistics import statistics
 from diptych.mining.settings import PictureRules
 from diptych.mining.tables import digest
-from diptych.runs.detectors import open_detector
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import CheckpointError, DataError
@@ -34,6 +33,7 @@ from diptych.tasks.two_towers import TwoTowers
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.load import load_detector
+from diptych.vision.detectors.open import open_detector
 from diptych.vision.pictures import as_picture
 
 FILE, DETECTOR, MODEL = "scorer.json", "detector", "model"

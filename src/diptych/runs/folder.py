@@ -26,9 +26,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
 from safetensors import SafetensorError
 
-from diptych.core import FeatureContract
+from diptych.core import FeatureContract, Task
+from diptych.core.contract import DETECTOR, INNER
 from diptych.data.leakage import SeenImages
-from diptych.data.store.store import DETECTOR
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig, SystemModel
@@ -39,14 +39,14 @@ from diptych.runs.familiarity import Familiarity
 from diptych.runtime import files
 from diptych.runtime.configs import derive, of_json
 from diptych.runtime.devices import Precision
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import checksum, parse_json, sha256_of, text_of, write_atomically
 from diptych.runtime.outputs import copy_folder, whole_folder
 from diptych.runtime.plugins import comparing_versions, note_use, packages_of, refuse_missing
 from diptych.runtime.weight_files import compact, read_weights, write_weights
 from diptych.systems import SYSTEMS
 from diptych.systems.recipe import Recipe, named_system, parse, system_of
-from diptych.tasks import find_task
+from diptych.tasks import find_learnt, find_task
 from diptych.tasks.answers import FILE as ANSWERS
 from diptych.tasks.answers import Answers
 from diptych.vision.detectors.weights import check_detector, read_detector
@@ -59,7 +59,6 @@ UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error
 HIGHEST = 1e6  # greatest absolute value of a validation score
 _NAME = re.compile(r"[\w.-]{1,100}")
 SAMPLE = Path(__file__).parent / "sample"  # a captioner of drawn scenes with pictures, by experiments/sample.py
-INNER = "model"  # where a run folder keeps its model folder
 
 
 class Architecture(BaseModel):
@@ -125,6 +124,17 @@ class ModelFolder:
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"cannot write {folder}: {error}; make room or choose another --out") from error
         return replace(self, folder=folder, detector=folder / DETECTOR if self.detector is not None else None)
+
+    def task(self, name: str | None = None) -> Task:
+        """Build the task that the model was trained for, or another by name. Raises RecipeError if it cannot do it."""
+        if self.recipe is None:
+            raise RecipeError(f"{self.name} was imported and has no task yet: diptych finetune {name or 'caption'}")
+        spec = find_learnt(name) if name is not None else find_task(self.recipe.task)
+        if not spec.has_learnt(self.model):
+            what = name or f"a task ({self.architecture.system} has no decoder for captions)"
+            command = f"diptych finetune {name or 'TASK'} --data DATA --model {self.name} --out RUN"
+            raise RecipeError(f"{self.name} was not trained for {what}: {command}")
+        return self.recipe.task_with(self.tokens, self.answers, spec)
 
     def _write(self, folder: Path) -> None:
         write_weights(compact(self.model.state_dict()), folder / WEIGHTS)

@@ -9,7 +9,6 @@ from diptych.core import FeatureContract
 from diptych.data.store.tokens import Tokens
 from diptych.models import ResolvedConfig
 from diptych.models.weights import load_into, read_as_weights
-from diptych.runs.detectors import open_detector
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.start import fit_to
 from diptych.runtime import unpickle
@@ -21,6 +20,7 @@ from diptych.systems.recipe import ANY_WORDS
 from diptych.tasks import TASKS
 from diptych.tasks.answers import Answers
 from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.open import open_detector
 
 
 def import_checkpoint(

@@ -21,8 +21,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.models import SystemModel
 from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture
-from diptych.runs.predict import pixel_reader, readable
-from diptych.runs.tasks import in_split, make_task, pixels_of
+from diptych.runs.predict import in_split, pixel_reader, readable
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems import RECIPES, SYSTEMS
 from diptych.systems.recipe import Recipe
@@ -214,7 +213,7 @@ class Learner:
         shape = self.recipe.model
         return Loader(
             self.store, records, samples, updates, batch, seed, max_regions=shape.max_regions,
-            most_regions=shape.most_regions, pixels=pixels_of(self.recipe), **more,
+            most_regions=shape.most_regions, pixels=self.recipe.pixels, **more,
         )  # fmt: skip
 
     def left_out(self, batches: Loader) -> Iterator[str]:
@@ -295,7 +294,7 @@ def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers 
     """Choose task and records. Raises RecipeError, DataError or CheckpointError."""
     spec, data = find_task(recipe.task), recipe.data
     store.detector()  # raises CheckpointError if it is damaged
-    task = make_task(recipe, tokens, answers, spec)
+    task = recipe.task_with(tokens, answers, spec)
     held_out = [index for index in store.split(data.validation) if task.queries(store.words(index))]
     kind = RewardedLearner if isinstance(recipe.objectives, SelfCriticalObjectives) else Learner
     records = _choose(recipe, store)

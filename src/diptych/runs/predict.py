@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from diptych.core import Record, Task
-from diptych.data.store.store import Store
+from diptych.data.store.store import Store, splits_in
 from diptych.models.decoding import DecodingOptions
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import in_split, pixels_of, shown_to, task_of
 from diptych.runtime.errors import DataError
 from diptych.runtime.progress import bar
 from diptych.systems.recipe import Recipe
@@ -44,7 +43,7 @@ def predict(
     `name`: another task that the model has learnt; `decoding`: options for captions, instead of the recipe's.
     A `console` gets a progress bar. Raises RecipeError and DataError.
     """
-    task = task_of(model, name)
+    task = model.task(name)
     if decoding is not None and isinstance(task, Captioning):
         task = replace(task, decoding=decoding)
     return predict_by(task, model, store, split, console)
@@ -67,6 +66,22 @@ def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console
 
         predictions = predict_records(task, model.model, read(), with_pixels=with_pixels)
     return Predictions(predictions, records, task, damaged)
+
+
+def shown_to(recipe: Recipe | None, store: Store) -> Store:
+    """Return the store as a model of this recipe sees it: without images if data.images is false."""
+    return store if recipe is None or recipe.data.images else store.without_images()
+
+
+def in_split(store: Store, split: str, option: str) -> list[int]:
+    """Return the numbers of the records of one or more splits. Raises DataError for an empty one.
+
+    `option`: command-line option that chooses the split, for the error.
+    """
+    if missing := sorted(splits_in(split) - store.splits.keys()):
+        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
+        raise DataError(f"{store.folder} has no records in split {missing[0]!r}; it has {known}; choose with {option}")
+    return store.split(split)
 
 
 def left_out(keys: Collection[str], of: str) -> str:
@@ -98,5 +113,5 @@ def readable(
 
 def pixel_reader(recipe: Recipe) -> Callable[[Record], Record] | None:
     """Return what adds the pixels of an image to its record; None if the model reads none."""
-    pixels = pixels_of(recipe)
+    pixels = recipe.pixels
     return None if pixels is None else pixels.added_to

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from rich.console import Console
 
+from diptych.core.contract import INNER
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import prints_of
 from diptych.data.store.store import Store
 from diptych.models.weights import load_into
 from diptych.runs.familiarity import measured
-from diptych.runs.folder import CALIBRATED, INNER, UNCALIBRATED, VALIDATED, ModelFolder
+from diptych.runs.folder import CALIBRATED, UNCALIBRATED, VALIDATED, ModelFolder
 from diptych.runs.learner import Learner, answers_of, make_learner
-from diptych.runs.predict import left_out
+from diptych.runs.predict import left_out, shown_to
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start
-from diptych.runs.tasks import shown_to
 from diptych.runs.validation import calibration, validation
 from diptych.runs.words import note_tokens
 from diptych.runtime.configs import derive

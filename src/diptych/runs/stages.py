@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from diptych.core.contract import INNER
 from diptych.data.store.store import Store
-from diptych.runs.folder import CONFIG, INNER, ModelFolder, open_model
+from diptych.runs.folder import CONFIG, ModelFolder, open_model
 from diptych.runs.run import run_in
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start, Trained

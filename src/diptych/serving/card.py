@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import task_of
 from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of
@@ -119,7 +118,7 @@ def _limits(folder: ModelFolder, tasks: Sequence[str]) -> list[str]:
     for spec in (tasks_by_verb()[task] for task in tasks if folder.recipe is not None):
         with suppress(RecipeError):  # a model without a list of answers
             limit = spec.required_interface.words.limit
-            limits += [limit(task_of(folder, spec.name))] if limit is not None else []
+            limits += [limit(folder.task(spec.name))] if limit is not None else []
     return [*limits, "It was not checked for bias or harmful output; it is for research."]
 
 

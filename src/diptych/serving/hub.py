@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from diptych.core.contract import DETECTOR
 from diptych.data.leakage import FILE as SEEN
-from diptych.data.store.store import DETECTOR
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.familiarity import FILE as FAMILIAR
 from diptych.runs.folder import CHECKS, CONFIG, FEATURES, VALIDATION, WEIGHTS, ModelFolder, damaged_files

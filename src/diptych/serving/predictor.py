@@ -16,7 +16,6 @@ from diptych.core import Record, Task
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import pixels_of, task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import DataError, RecipeError, ServingError
@@ -119,7 +118,7 @@ class Predictor:
     def _task(self, spec: TaskSpec) -> Task:
         """Raises ServingError if the model was not trained for the task."""
         try:
-            return task_of(self.folder, spec.name)
+            return self.folder.task(spec.name)
         except RecipeError as error:
             raise ServingError(str(error)) from error
 
@@ -179,7 +178,7 @@ class Predictor:
                 refused(picture, error)
         if opened:
             regions = self.detector.detect([picture for _, _, picture in opened], [record for _, record, _ in opened])
-            pixels = pixels_of(self.folder.recipe) if self.folder.recipe is not None else None
+            pixels = self.folder.recipe.pixels if self.folder.recipe is not None else None
             for (number, record, picture), detected in zip(opened, regions, strict=True):
                 read = detected if pixels is None else replace(detected, pixels=pixels.read(picture))
                 records[number] = replace(record, regions=read, size=detected.size)

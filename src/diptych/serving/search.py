@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.core import Record
-from diptych.data.extract import extract
+from diptych.data.extract.extract import extract
 from diptych.data.store.store import FAILURES, INDEX, Store
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import pixels_of, shown_to
+from diptych.runs.predict import shown_to
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.outputs import claim, user_cache
@@ -192,7 +192,7 @@ class CachedRecords:
         self.keys = tuple(key for key in paths if key in there)
         self._indices = [there[key] for key in self.keys]
         self._most = model.architecture.config.max_regions
-        self._pixels = pixels_of(model.recipe) if model.recipe is not None else None
+        self._pixels = model.recipe.pixels if model.recipe is not None else None
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -22,11 +22,12 @@ from diptych.systems.unified_vlp import SYSTEM as UNIFIED_VLP
 from diptych.systems.vl_bert import SYSTEM as VL_BERT
 from diptych.systems.xgpt import SYSTEM as XGPT
 from diptych.tasks import TASKS, TaskSpec
+from diptych.vision.detectors.selection import SELECTIONS, Selection
 
 __all__ = [
     "LISTED", "OBJECTIVES", "RECIPES", "STAGED", "SYSTEMS",
     "Importer", "Preset", "Recipe", "StagedPreset", "Stages", "System",
-    "add_system", "add_task", "find_recipe", "find_stages", "hindrance", "papers",
+    "add_system", "add_task", "find_recipe", "find_selection", "find_stages", "hindrance", "papers",
 ]  # fmt: skip
 
 LISTED = "`diptych recipes` lists all"
@@ -129,3 +130,15 @@ def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
     if name not in RECIPES:
         raise unknown_name(f"no recipe {name!r}; {nearest(name, [*RECIPES, *STAGED], LISTED)}")
     return Stages(name, (find_recipe(name, assignments),))
+
+
+def find_selection(name: str) -> Selection | int:
+    """Return a rule that selects regions by its name, or an exact number of regions. Raises RecipeError."""
+    if name.isdecimal():
+        return int(name)
+    known = dict(SELECTIONS)
+    for system in SYSTEMS.values():
+        known |= system.rules
+    if name not in known:
+        raise RecipeError(f"no selection {name!r}, expected a number of regions or a rule; {nearest(name, known)}")
+    return known[name]

@@ -9,9 +9,10 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SerializeAsAny, ValidationError, ValidationInfo
 from pydantic.functional_validators import field_validator
 
-from diptych.core import Vocabulary
+from diptych.core import Task, Vocabulary
 from diptych.core.shares import PartialShare, PositiveShare
-from diptych.data.store.pixels import Colours
+from diptych.data.store.pixels import Colours, Pixels
+from diptych.data.store.tokens import Tokens
 from diptych.models import ModelConfig, ResolvedConfig
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
@@ -19,9 +20,11 @@ from diptych.runtime.claims import differences
 from diptych.runtime.configs import assignment, explain, value_of
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.files import parse_json, text_of, write_atomically
-from diptych.runtime.plugins import unknown_name
+from diptych.runtime.plugins import note_use, unknown_name
 from diptych.systems.system import OBJECTIVES, SYSTEMS, System
-from diptych.tasks import TASKS
+from diptych.tasks import TASKS, TaskSpec, find_task
+from diptych.tasks.answers import Answers
+from diptych.tasks.spec import TaskOptions
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
@@ -117,6 +120,25 @@ class Recipe(BaseModel):
         what = f"{self.name[:100]}: {self.system[:30]} for {self.task[:30]}"
         how = f"{self.training.steps} steps of {self.training.batch}, lr {self.optimizer.lr:g}"
         return f"<diptych.Recipe {what}, {how}; .model_dump() has all keys>"
+
+    @property
+    def pixels(self) -> Pixels | None:
+        """How images are read; None if the model reads no pixels."""
+        if not self.model.reads_pixels:
+            return None
+        data = self.data
+        return Pixels(data.pixels_shorter, data.pixels_longer, data.pixels_colours, not data.images)
+
+    def task_with(self, tokens: Tokens, answers: Answers | None, spec: TaskSpec | None = None) -> Task:
+        """Build the recipe's task, or another one, with the recipe's settings."""
+        shape, objectives, spec = self.model, self.objectives, spec or find_task(self.task)
+        answers = answers if answers is not None and answers.task == spec.name else None
+        options = TaskOptions(
+            tokens, answers, self.decoding, self.data.max_words, self.data.split_words, shape.max_regions,
+            shape.answer_slot, objectives.answer_form, objectives.reads_pairs,
+        )  # fmt: skip
+        note_use({"objectives": [objectives.kind], "tasks": [spec.name]})
+        return spec.build(options)
 
     @property
     def wants_init(self) -> bool:

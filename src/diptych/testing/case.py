@@ -13,7 +13,6 @@ from diptych.core import Batch, Question, Record, Regions, Sample, Task, collate
 from diptych.data.store.tokens import Tokens
 from diptych.models import ModelConfig, SystemModel
 from diptych.objectives import Schedule
-from diptych.runs.tasks import make_task
 from diptych.runs.words import words_of
 from diptych.runtime.configs import derive
 from diptych.runtime.plugins import load_plugins
@@ -101,7 +100,7 @@ class Case:
         schedule = schedule or recipe.objectives.schedule(tokens.vocabulary)
         learn = spec.training.answers
         answers = None if learn is None else replace(learn(iter(records), 1, recipe.data.answers_most), task=spec.name)
-        task = make_task(recipe, tokens, answers, spec)
+        task = recipe.task_with(tokens, answers, spec)
         features, classes = sizes(records)
         config = system.resolved(
             **small(recipe.model, shape or {}).fitted(whole=False).model_dump(),

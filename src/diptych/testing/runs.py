@@ -12,9 +12,10 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from diptych.core import FeatureContract, Record
+from diptych.core.contract import INNER
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.distributed import together
-from diptych.runs.folder import INNER, WEIGHTS, open_model
+from diptych.runs.folder import WEIGHTS, open_model
 from diptych.runs.run import run
 from diptych.runtime.configs import derive
 from diptych.runtime.files import text_of

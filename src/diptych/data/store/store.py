@@ -34,6 +34,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.core.contract import DETECTOR
 from diptych.data.store import shards
 from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.record_json import record_from_json, record_to_json
@@ -45,7 +46,7 @@ from diptych.runtime.files import check_name, parse_json, refuse_endless, text_o
 from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import differences
 
-INDEX, FAILURES, DETECTOR = "store.json", "failures.jsonl", "detector"
+INDEX, FAILURES = "store.json", "failures.jsonl"
 FORMAT = 2  # of store.json and its shards; 1 had no checksums of words and tables
 
 

@@ -18,17 +18,17 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 from rich.console import Console
 
+from diptych.core.contract import DETECTOR, INNER
+from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.table import read
 from diptych.data.leakage import SeenImages, leakage
-from diptych.data.store.store import DETECTOR, Store, iterate
+from diptych.data.store.store import Store, iterate
 from diptych.runs.demo.comparison import Cell, ComparisonRow, compare, read_predictions
+from diptych.runs.demo.detector import DetectorRecipe, train_detector
 from diptych.runs.demo.measure import MeasuredScores, measure
 from diptych.runs.demo.page import TITLE, demo_report
 from diptych.runs.demo.systems import DEFAULT, begin_with, layers_of, tasks_of
-from diptych.runs.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import in_process, together
-from diptych.runs.extraction import extract_regions
-from diptych.runs.folder import INNER
 from diptych.runs.reports.html import FILE as PAGE
 from diptych.runs.reports.html import link_pages, write_report
 from diptych.runs.reports.report import Report

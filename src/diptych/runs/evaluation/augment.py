@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from diptych.core import GeneratedCaption, Record, Writer, collate
-from diptych.data.store.store import DETECTOR, INDEX, Store, StoreWriter, splits_in
+from diptych.core.contract import DETECTOR
+from diptych.data.store.store import INDEX, Store, StoreWriter, splits_in
 from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis, decode
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import in_split
+from diptych.runs.predict import in_split
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError

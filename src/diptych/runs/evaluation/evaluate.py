@@ -19,7 +19,6 @@ from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import ModelFolder
 from diptych.runs.learner import more_regions
 from diptych.runs.predict import predict
-from diptych.runs.tasks import task_of
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import tell
@@ -115,7 +114,7 @@ def check_scored(
         )
     if decoding is None and ranks:  # a pre-trained model that matches pairs can search
         return True
-    check_decoding(model, task_of(model, task), decoding)
+    check_decoding(model, model.task(task), decoding)
     return ranks
 
 

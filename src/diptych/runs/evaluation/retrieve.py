@@ -16,7 +16,7 @@ from diptych.data.store.store import Store, splits_in
 from diptych.metrics.retrieval import RECALLS
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
-from diptych.runs.tasks import in_split, pixels_of, shown_to
+from diptych.runs.predict import in_split, shown_to
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.progress import bar
 from diptych.tasks.gallery import Cells, Equals, RetrievalGallery, joined, open_table
@@ -110,7 +110,7 @@ def _task(model: ModelFolder) -> Retrieval:
 
 def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> RetrievalGallery:
     """Return the gallery of some records, which have pixels if the model reads them."""
-    pixels = pixels_of(model.recipe) if model.recipe is not None else None
+    pixels = model.recipe.pixels if model.recipe is not None else None
 
     def read(row: int) -> Record:
         record = store.record(indices[row])

@@ -26,7 +26,6 @@ from diptych.objectives import split_candidates
 from diptych.runs.evaluation.evaluate import check_decoding
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict, predict_by
-from diptych.runs.tasks import task_of
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import write_atomically
 from diptych.tasks.vcr import Vcr
@@ -102,7 +101,7 @@ def submitted_task(model: ModelFolder, form: str, decoding: DecodingOptions | No
     """Return the task of a server's format. Raises RecipeError for an unknown format, task or options of decoding."""
     if form not in FORMS:
         raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
-    task = task_of(model, FORMS[form][0])
+    task = model.task(FORMS[form][0])
     check_decoding(model, task, decoding)
     return task
 

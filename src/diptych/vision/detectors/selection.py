@@ -95,5 +95,5 @@ def with_counts(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
 
 EXACTLY_100 = Selection(most=100, least=100)
 STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # its images have 2 to 8 objects
-# Rules by name, next to those of the systems (`diptych.systems.SYSTEMS`).
+# Rules by name; `diptych.systems.find_selection` knows those of the systems too.
 SELECTIONS: Mapping[str, Selection] = {"storybook": STORYBOOK}

@@ -7,21 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 from diptych.core import Record
-from diptych.core.contract import GIVEN
-from diptych.data.store.store import DETECTOR
-from diptych.runs.folder import INNER
+from diptych.core.contract import DETECTOR, GIVEN, INNER
 from diptych.runtime.configs import assignment, value_of
-from diptych.runtime.errors import CheckpointError, DataError, RecipeError, nearest
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import text_of
 from diptych.runtime.outputs import refuse_folder, whole_folder
 from diptych.runtime.weight_files import HUB_FILES, from_hub
-from diptych.systems import SYSTEMS
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.grid import backbone_of
 from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.load import load_detector, open_requested, refuse_ignored
 from diptych.vision.detectors.request import DetectorRequest
-from diptych.vision.detectors.selection import SELECTIONS, Selection
+from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.sheet import detection_sheet
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 from diptych.vision.detectors.weights import WEIGHTS
@@ -38,7 +35,7 @@ def open_detector(
     records: Sequence[Record] = (),
     features: Path | None = None,
     weights: Path | None = None,
-    select: str | None = None,
+    select: Selection | int | None = None,
     boxes: str | None = None,
     settings: Sequence[str] = (),
     backbone: str | None = None,
@@ -50,8 +47,9 @@ def open_detector(
 
     The name is a folder of a detector, store, model or run, `hub:NAME@COMMIT`, or a kind in `DETECTORS` such as
     `grid:BACKBONE`. With `files` it may also be a file that a kind imports. `weights`, `boxes` and so on are the
-    command-line options of these names; `report` is called with notes about what was detected or assumed. Raises
-    RecipeError for an unknown name and for an option that a kind does not take.
+    command-line options of these names. `select`: a selection rule, or an exact number of regions; None: the
+    detector's own. `report` is called with notes about what was detected or assumed. Raises RecipeError for an unknown
+    name and for an option that a kind does not take.
     """
     if (name == GIVEN) != (features is not None):
         raise RecipeError("--detector given and --features PATH belong together: pass both, or neither")
@@ -59,19 +57,18 @@ def open_detector(
         raise RecipeError(f"--boxes {boxes}: the only value is `whole`, for --features PATH without boxes")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
-    rule, path = _selection(select), fetched(name) if name.startswith(HUB) else Path(name)
+    path = fetched(name) if name.startswith(HUB) else Path(name)
+    rule = Selection(most=select, least=select) if isinstance(select, int) else select
     values = {key: value_of(value) for key, value in (assignment(text, "cells=14") for text in settings)}
     for inside in (path, path / DETECTOR, path / INNER / DETECTOR):
         if (inside / DESCRIBED).is_file() and name != GIVEN:
             chooses = values.keys() <= asdict(Selection()).keys() and not select
             taken = ("--region-selection", "--set") if chooses else ("--region-selection",)
             refuse_ignored(given, taken, f"{name}, a detector folder, which has its own")
-            number = int(select) if isinstance(select, str) and select.isdecimal() else None
-            return load_detector(inside, values or number or rule)
+            return load_detector(inside, values or select)
     request = DetectorRequest(
-        str(path) if name.startswith(HUB) else name, records, features, boxes is not None, weights, rule,
-        values, backbone,
-        _names_of(class_names), report,
+        str(path) if name.startswith(HUB) else name, records, features, boxes is not None, weights, rule, values,
+        backbone, _names_of(class_names), report,
     )  # fmt: skip
     return open_requested(request, given, files or name.startswith(HUB))
 
@@ -153,15 +150,3 @@ def _names_of(path: Path | None) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"cannot read the names in {path} ({error}); expected one class name per line") from error
     return names[1:] if names and names[0].strip("_").lower() == "background" else names
-
-
-def _selection(name: str | None) -> Selection | None:
-    """Return a selection rule by name, or for a number N the rule of exactly N; None: the detector's own."""
-    if name is not None and name.isdecimal():
-        return Selection(most=int(name), least=int(name))
-    known = dict(SELECTIONS)
-    for system in SYSTEMS.values():
-        known |= system.rules
-    if name is not None and name not in known:
-        raise RecipeError(f"no selection {name!r}, expected a number of regions or a rule; {nearest(name, known)}")
-    return None if name is None else known[name]

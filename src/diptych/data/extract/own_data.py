@@ -10,12 +10,12 @@ from time import perf_counter
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.data.extract import CPU, LOCAL, Extraction, extract, is_another
+from diptych.core.contract import DETECTOR
+from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.data.formats.format import LIST_THEM
 from diptych.data.formats.parsing import Skips, refuse_many
 from diptych.data.formats.table import read
-from diptych.data.store.store import DETECTOR, INDEX, Store, iterate
-from diptych.runs.detectors import open_detector
+from diptych.data.store.store import INDEX, Store, iterate
 from diptych.runtime.devices import choose_device
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.outputs import claim, refuse_inputs
@@ -25,6 +25,7 @@ from diptych.runtime.terminal import printable
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import KIND as GIVEN
 from diptych.vision.detectors.given import GivenRegions
+from diptych.vision.detectors.open import open_detector
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # images from which processes pay off; they take a few seconds to start
