@@ -15,6 +15,7 @@ from pathlib import Path
 
 # Before torch is imported: a worker gives freed memory back, and keeps code for 128 shapes of products.
 os.environ |= {"DIPTYCH_MALLOC": "system", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # its own pool keeps 100 MB of what mining read
 
 with suppress(AttributeError, OSError):  # glibc's malloc.h: one arena for all threads, blocks of 4 MiB go back at once
     LIBC = ctypes.CDLL(None)

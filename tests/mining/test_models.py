@@ -166,6 +166,7 @@ def test_examples_are_decoded_by_processes(judge: Path, tmp_path: Path, monkeypa
     assert train_judge(judge.parent / "classes", tmp_path / "judge")["pictures"] == {"natural": 60, "unnatural": 60}
 
 
+@pytest.mark.large
 def test_a_judge_with_a_backbone_keeps_it_and_judges_without_its_file(
     judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

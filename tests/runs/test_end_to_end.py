@@ -127,6 +127,7 @@ def test_the_network_begins_as_that_of_a_detector(tmp_path: Path) -> None:
             assert torch.equal(begun[f"regions.network.{inner}"], tensor), name
 
 
+@pytest.mark.large
 def test_a_network_that_begins_as_a_detector_is_not_frozen_by_chance(tmp_path: Path) -> None:
     eyes_in(tmp_path / "detector")
     recipe = find_recipe("vl-bert/small/end-to-end", [*TINY, "model.network_frozen=2"])
@@ -134,6 +135,7 @@ def test_a_network_that_begins_as_a_detector_is_not_frozen_by_chance(tmp_path: P
     assert "frozen" not in " ".join(notes_of(tmp_path / "run", given, store_in(tmp_path)))
 
 
+@pytest.mark.large
 def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     eyes_in(tmp_path / "detector")
@@ -160,6 +162,7 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
         run(fit_to(on_features, start), store, tmp_path / "run", start, QUIET)
 
 
+@pytest.mark.large
 def test_weights_of_torchvisions_kind_are_read_as_they_were_made(tmp_path: Path) -> None:
     """RGB, and a stage's stride in the 3 x 3 convolution of a bottleneck."""
     store = store_in(tmp_path)
@@ -176,6 +179,7 @@ def test_weights_of_torchvisions_kind_are_read_as_they_were_made(tmp_path: Path)
     torch.testing.assert_close(network.maps(pixels), until_4(pixels))
 
 
+@pytest.mark.large
 def test_what_goes_on_reads_pictures_as_it_was_taught(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     shares = [
@@ -226,6 +230,7 @@ def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> 
     assert list(batches.corrupt) == ["r1"]
 
 
+@pytest.mark.large
 def test_it_is_left_out_of_what_is_asked_too(tmp_path: Path) -> None:
     store = store_in(tmp_path, broken=(6,), val=(5, 6, 7))
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "model.network=resnet18"])

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from diptych.core import Record
 from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.systems import find_selection
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.backbones.opened import as_map
 from diptych.vision.detectors.load import load_detector
@@ -223,7 +224,10 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     ("name", "way_out"),
     [
         ("resnet18", "fetch https://download.pytorch.org/models/resnet18-.*pth where there is a network.*--weights"),
-        ("timm/vit_base_patch14_dinov2.lvd142m", "fetch model.safetensors of https://huggingface.co/timm/vit_base_pat"),
+        (
+            "timm/vit_small_patch14_dinov2.lvd142m",
+            "fetch model.safetensors of https://huggingface.co/timm/vit_small_pat",
+        ),
         ("open_clip/ViT-B-32/laion2b_s34b_b79k", "fetch open_clip_model.safetensors of https://huggingface.co/laion/"),
         ("hf/google/siglip-base-patch16-224", "copy config.json, .* of https://huggingface.co/google/siglip-base-patc"),
     ],
@@ -275,7 +279,11 @@ def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> Non
             {"weights": tmp_path},
             "--weights does not apply to .*, a detector folder, which has its own",
         ),
-        (str(tmp_path / "grid"), {"select": "tden"}, "takes no other selection of regions than its own"),
+        (
+            str(tmp_path / "grid"),
+            {"select": find_selection("tden")},
+            "takes no other selection of regions than its own",
+        ),
     ):
         with pytest.raises(RecipeError, match=message):
             open_detector(name, [], **options)  # type: ignore[arg-type]

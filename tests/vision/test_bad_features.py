@@ -222,7 +222,7 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
     (JSON, enlarged, "42.json: found 1099511627776 bytes of `42.json`, expected at most 268435456"),
     (JSON, zip_elsewhere("../own.zip"), "val_frcnn.json, `frcnn`: found '../own.zip', expected a zip in the same folder; move it"),
     (JSON, zip_elsewhere("FOLDER/own.zip"), "val_frcnn.json, `frcnn`: found '/.*own.zip', expected a zip in the same folder"),
-    (BUTD, one_long_line, "genome.tsv, after 1 lines: found 268435457 bytes of `a line`, expected at most 268435456"),
+    pytest.param(BUTD, one_long_line, "genome.tsv, after 1 lines: found 268435457 bytes of `a line`, expected at most 268435456", marks=pytest.mark.large),
     (JSON, pipes, "found no features in .*, expected"),
     (JSON, no_zip, "a.zip: not a readable zip file"),
     (JSON, later_zip, "a.zip: not a readable zip file .zip file version 17.7."),

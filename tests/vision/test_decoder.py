@@ -85,6 +85,7 @@ def test_an_image_that_takes_too_long_ends_its_process_and_no_other() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.large
 def test_memory_is_limited() -> None:
     decoders = Decoders(1, memory=700 * 2**20)
     with pytest.raises(DataError, match="the upload"):

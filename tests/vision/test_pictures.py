@@ -131,6 +131,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
+@pytest.mark.large
 def test_what_pillow_itself_refuses_as_a_bomb(tmp_path: Path) -> None:
     Image.new("1", (20000, 20000)).save(tmp_path / "bomb.png")
     with pytest.raises(DataError, match=r"bomb\.png has more than 64,000,000 pixels"):
