@@ -29,6 +29,8 @@ SMALL_CLIP = {
 }
 VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 
+TDEN = find_selection("tden")
+
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Any:
@@ -271,7 +273,7 @@ def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> Non
         ("ground-truth", {"settings": ["a=1"]}, "--set does not apply to"),
         (
             "grid:resnet18",
-            {"select": "tden"},
+            {"select": TDEN},
             "--region-selection does not apply to --detector grid:resnet18; leave it out",
         ),
         (
@@ -281,7 +283,7 @@ def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> Non
         ),
         (
             str(tmp_path / "grid"),
-            {"select": find_selection("tden")},
+            {"select": TDEN},
             "takes no other selection of regions than its own",
         ),
     ):
