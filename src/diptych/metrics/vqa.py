@@ -19,6 +19,7 @@ _ENOUGH = 3  # people whose agreement makes an answer right
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {"none": "0"}
 _ARTICLES = frozenset(["a", "an", "the"])
+_MARKED = re.compile(r"\w[+-]")  # a mark such as A+ is another one than A
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # without apostrophe, colon and full stop
 _CONTRACTED = """
     ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've
@@ -55,7 +56,8 @@ def normalise_answer(answer: str) -> str:
     bare = re.sub(r"\.(?!\d)", "", bare)
     words = (_DIGITS.get(word, word) for word in bare.lower().split())
     normal = " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
-    return normal or " ".join(bare.lower().split()) or answer.lower()
+    own = bare if bare.strip() and not _MARKED.search(answer) else answer
+    return normalize("NFC", normal or " ".join(own.lower().split()))
 
 
 def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
