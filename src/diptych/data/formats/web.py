@@ -78,6 +78,6 @@ def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
 def _words(shard: Path, name: str) -> str:
     content = read_member(shard, name) if shard.is_file() else bytes_of(shard / name)
     try:
-        return content.decode("utf-8").strip()
+        return content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         raise DataError(f"{shard / name}: found bytes that are not UTF-8 (at byte {error.start}); remove it") from None
