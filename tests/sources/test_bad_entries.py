@@ -237,14 +237,19 @@ def test_any_entries_may_be_damaged(name: str, seed: int, tmp_path: Path) -> Non
 def test_a_damaged_caption_in_a_tar_costs_itself(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "00000.tar", "w") as tar:
         for n in range(MANY):
-            for ending, content in (("jpg", b"x"), ("txt", b"\xff\xfe" if n == 2 else b"\xef\xbb\xbfa dog")):
+            for ending, content in (
+                ("jpg", b"x"),
+                ("png" if n == 0 else "json", b"x"),
+                ("txt", b"\xff\xfe" if n == 2 else b"\xef\xbb\xbfa dog"),
+            ):
                 member = tarfile.TarInfo(f"{n}.{ending}")
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
     skips = Skips()
     records = formats.read(tmp_path, need_pictures=False, skips=skips)
     assert [one.captions for one in records] == [("a dog",)] * (MANY - 1), "without the byte order mark"
-    assert skips.counts == {BAD: 1}
+    assert skips.counts == {BAD: 1, "further pictures of one key (the last one is read)": 1}
+    assert skips.first["further pictures of one key (the last one is read)"].endswith("0.jpg")
 
 
 def test_lines_of_a_vocabulary_end_with_line_feeds(tmp_path: Path) -> None:
