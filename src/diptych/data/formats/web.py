@@ -77,5 +77,5 @@ def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
     content = read_member(shard, one[2]) if shard.is_file() else bytes_of(shard / one[2])
     try:
         return one[0], one[1], content.decode("utf-8-sig").strip()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {error.start}); remove it") from None
+    except UnicodeDecodeError as cut:
+        raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); remove it") from None
