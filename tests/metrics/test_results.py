@@ -26,16 +26,18 @@ def test_captions_and_coverage(tmp_path) -> None:
 def test_answers(tmp_path) -> None:
     path = written(tmp_path, '[{"question_id": 458752000, "answer": "net"}]')
     assert read_answer_results(path, ["458752000"]).predictions == {"458752000": "net"}
+    path.write_text(path.read_text(), "utf-8-sig")  # with a byte order mark, as of Windows
+    assert read_answer_results(path, ["458752000"]).predictions == {"458752000": "net"}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "not JSON that can be read: .*line 1 column 1"),
-        ('[{"image_id": 1,\n "caption": }]', "not JSON that can be read: .*line 2 column 13"),
-        (b'[{"image_id": 1, "caption": "caf\xe9"}]', "not UTF-8 .byte 32."),
-        ("[" * 100_000, "not JSON that can be read"),
-        ('[{"image_id": 1, "image_id": 2, "caption": "a"}]', "one entry has 'image_id' twice"),
+        ("", r"found no JSON \(.*line 1, column 1\)"),
+        ('[{"image_id": 1,\n "caption": }]', r"found no JSON \(.*line 2, column 13\)"),
+        (b'[{"image_id": 1, "caption": "caf\xe9"}]', "found bytes that are not UTF-8 .at byte 32."),
+        ("[" * 100_000, "found JSON nested too deep"),
+        ('[{"image_id": 1, "image_id": 2, "caption": "a"}]', "entry 0: .*name='image_id'"),
         ("{}", "expected a list of entries, found dict"),
         ("7", "expected a list of entries, found int 7"),
         ("null", "expected a list of entries, found NoneType"),

@@ -123,6 +123,7 @@ def test_ours_where_java_differs(sentence: str, ours: str) -> None:
         ("two\nlines\u00a0and a hard space", "two lines and a hard space"),
         ("soft\u00adhyphen", "softhyphen"),
         ("a 😀 dog", "a dog"),
+        ("un cafe\u0301", "un café"),
     ],
 )
 def test_without_java(sentence: str, words: str) -> None:

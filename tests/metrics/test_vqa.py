@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from diptych.core import Question
@@ -24,14 +24,18 @@ def test_official_normal_form(answer: str, normal: str) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "kept"),
-    [("A", "a"), ("the", "the"), ("a an", "a an"), ("The.", "the"), ("?", "?"), ("...", "..."), (" ", "")],
-)
+    [
+        ("A", "a"), ("the", "the"), ("a an", "a an"), ("The.", "the"), ("?", "?"), ("...", "..."), (" ", ""),
+        ("A+", "a+"), ("A-", "a-"),
+    ],
+)  # fmt: skip
 def test_an_answer_of_articles_or_signs_alone_stays_itself(answer: str, kept: str) -> None:
     """The official form is empty: which letter is on the sign could never be answered with A."""
     assert normalise_answer(answer) == kept
 
 
-@given(st.text(alphabet="aA tThe1,0-.'?!oneO\n/İß", max_size=12))
+@given(st.text(alphabet="aA tThe1,0-+.'?!oneO\n/İß\u0301\u200b", max_size=12))
+@example("e.\u0301")
 def test_an_answer_in_normal_form_stays_as_it_is_and_is_never_emptied(answer: str) -> None:
     normal = normalise_answer(answer)
     assert bool(normal) == bool(answer.strip())
@@ -43,6 +47,7 @@ def test_an_answer_typed_on_a_mac_is_the_same_answer() -> None:
     """Its letters with accents are two characters there, as names of files are."""
     assert answer_accuracy("café", ["cafe\u0301"]) == answer_accuracy("cafe\u0301", ["café"] * 10) == 1
     assert soft_targets(["café", "cafe\u0301"]) == {"café": 1}
+    assert normalise_answer("\ufeffyes\u200b") == "yes", "signs of web pages that are not seen"
 
 
 def ten(**counts: int) -> list[str]:

@@ -40,6 +40,9 @@ def test_addresses_with_text_are_read_from_each_form(tmp_path: Path) -> None:
     )
     columns = {"TEXT": ["a red kite over a beach", None], "URL": ["http://a.test/k.jpg", None], "other": [1, 2]}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    for name in ("x.tsv", "x.jsonl"):  # also with a byte order mark, as of Windows
+        (tmp_path / f"bom_{name}").write_text((tmp_path / name).read_text(), "utf-8-sig")
+        assert next(inputs.lines(tmp_path / f"bom_{name}", "pairs")) == KITE
     found = {name: list(inputs.lines(tmp_path / name, "pairs")) for name in ("x.tsv", "x.jsonl", "x.parquet")}
     assert {name: lines[0] for name, lines in found.items()} == dict.fromkeys(found, KITE)
     assert [line.bad for line in found["x.tsv"]] == ["", "no address"]
@@ -62,6 +65,8 @@ def test_parquet_that_is_torn_or_has_other_columns_is_named(tmp_path: Path) -> N
         ("pages", record(0), "warc"),
         ("pages", gzip.compress(record(0)), "warc"),
         ("list", b"https://a.test/x.html\n", "visit"),
+        ("list", b"\xef\xbb\xbfhttps://a.test/x.html\n", "visit"),
+        ("lines", b'\xef\xbb\xbf{"url": "http://a.test/k.jpg", "text": "a kite"}', "pairs"),
         ("list.tsv", b"http://a.test/k.jpg\ta red kite", "pairs"),
         ("lines", b'{"url": "http://a.test/k.jpg", "text": "a kite"}', "pairs"),
         ("lines", b'{"image": "k.jpg", "captions": ["a kite"]}', "pictures"),

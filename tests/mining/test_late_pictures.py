@@ -44,7 +44,8 @@ SPELLINGS = (
     "data-src", "data-original", "data-original-src", "data-actualsrc", "data-lazy-src", "data-lazy", "data-lazyload",
     "data-url", "data-echo", "data-hi-res-src", "data-image", "data-orig-file", "data-delayed-url", "data-native-src",
     "data-pagespeed-lazy-src", "data-defer-src", "data-img", "data-wood-src", "data-td-src", "data-src-large",
-    "data-full-url", "data-srcset", "data-lazy-srcset", "srcset",
+    "data-full-url", "data-srcset", "data-lazy-srcset", "srcset", "lazy-src", "original", "file", "zoomfile",
+    "real_src", "_src", "ng-src", "v-lazy", "loadsrc", "data-defer", "data-full", "lazy-srcset", "data-lazy-set",
 )  # fmt: skip
 
 
@@ -63,7 +64,9 @@ def test_every_spelling_is_read(name: str, source: str) -> None:
     assert sources({"src": source, name: "null"}) == source
 
 
-@pytest.mark.parametrize("name", ["data-thumb", "data-pin-url", "data-share-image", "data-holder-src", "data-href"])
+@pytest.mark.parametrize(
+    "name", ["data-thumb", "data-pin-url", "data-share-image", "data-holder-src", "data-href", "alt", "onload"]
+)
 def test_attributes_of_other_images_are_passed_over(name: str) -> None:
     assert sources({"src": "", name: "/k.jpg"}) == ""
     assert sources({"src": "/p.jpg", name: "/k.jpg"}) == "/p.jpg"

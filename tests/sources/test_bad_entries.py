@@ -13,6 +13,7 @@ import pytest
 from diptych.core import Record
 from diptych.data.formats import table as formats
 from diptych.data.formats.parsing import BAD, Skips
+from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runtime.errors import DataError
 from diptych.storybook.files import write
 
@@ -99,6 +100,25 @@ def test_a_damaged_entry_of_a_list_costs_itself(name: str, tmp_path: Path) -> No
                 entries = [*value[place][:at], bad, *value[place][at + 1 :]]
                 file = entries if place == "" else value | {place: entries}
             holds(*read(tmp_path / "f.json", json.dumps(file)))
+
+
+@pytest.mark.parametrize(("name", "key"), [("captions", "caption"), ("instances", "bbox"), ("karpathy", "sentences")])
+def test_a_name_twice_in_one_entry_costs_the_entry(name: str, key: str, tmp_path: Path) -> None:
+    before, named, last = json.dumps(LISTS[name][0]).rpartition(f'"{key}": ')
+    records, skips = read(tmp_path / "f.json", f"{before}{named}0, {named}{last}")
+    holds(records, skips)
+    assert f"the name `{key}` twice" in skips.first[BAD]
+
+
+def test_ids_and_names_that_two_entries_share(tmp_path: Path) -> None:
+    """Scores are kept by the id of a question, regions by the key of an image."""
+    qas = {"qa_id": 7, "question": "q", "answer": "a"}
+    records, skips = read(tmp_path / "f.json", json.dumps([{"id": n, "qas": [qas]} for n in (1, 2)]))
+    assert [one.key for record in records for one in record.questions] == ["7"]
+    assert "a second time" in skips.first[BAD]
+    images = [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "a.png"}, {"id": 3, "file_name": "b.jpg"}]
+    records, _ = read(tmp_path / "f.json", json.dumps({"images": images, "annotations": []}))
+    assert [record.key for record in records] == ["a.jpg", "a.png", "b"]
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -217,13 +237,27 @@ def test_any_entries_may_be_damaged(name: str, seed: int, tmp_path: Path) -> Non
 def test_a_damaged_caption_in_a_tar_costs_itself(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "00000.tar", "w") as tar:
         for n in range(MANY):
-            for ending, content in (("jpg", b"x"), ("txt", b"\xff\xfe" if n == 2 else b"a dog")):
+            for ending, content in (
+                ("jpg", b"x"),
+                ("png" if n == 0 else "json", b"x"),
+                ("txt", b"\xff\xfe" if n == 2 else b"\xef\xbb\xbfa dog"),
+            ):
                 member = tarfile.TarInfo(f"{n}.{ending}")
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
     skips = Skips()
-    assert len(formats.read(tmp_path, need_pictures=False, skips=skips)) == MANY - 1
-    assert skips.counts == {BAD: 1}
+    records = formats.read(tmp_path, need_pictures=False, skips=skips)
+    assert [one.captions for one in records] == [("a dog",)] * (MANY - 1), "without the byte order mark"
+    assert skips.counts == {BAD: 1, "further pictures of one key (the last one is read)": 1}
+    assert skips.first["further pictures of one key (the last one is read)"].endswith("0.jpg")
+
+
+def test_lines_of_a_vocabulary_end_with_line_feeds(tmp_path: Path) -> None:
+    """Other letters that end lines may be tokens: cut there, all later ids would be others."""
+    words = [*SPECIAL, "\u2028", "\x85", "dog"]
+    for end in ("\n", "\r\n"):
+        (tmp_path / "vocab.txt").write_bytes((end.join(words) + end).encode())
+        assert Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True).encode("dog") == [7]
 
 
 def test_more_than_ten_and_one_in_a_hundred_are_an_error_unless_allowed(tmp_path: Path) -> None:

@@ -153,6 +153,9 @@ def test_vcr_with_metadata(tmp_path: Path) -> None:
 
 def test_conceptual_refcoco_nlvr_jsonl(tmp_path: Path) -> None:
     (one,) = conceptual.read(Wanted(split="web"), source(tmp_path, "web.tsv", "a dog\thttp://x/a.jpg\r\n\n"))
+    for table in ("id\tcaption\turl\n7\ta dog\thttp://x/a.jpg", "a dog\thttp://x/a.jpg\tdog,cat\t/m/1\t0.9"):
+        (more,) = conceptual.read(Wanted(split="web"), source(tmp_path, "web.tsv", table))
+        assert more.captions == one.captions
     assert (one.key, one.captions, one.image) == ("web/000000", ("a dog",), None)
     (one,) = conceptual.read(TRAIN, source(tmp_path, "c.tsv", "http://x/a.jpg\ta dog\n"))
     assert one.captions == ("a dog",), "Conceptual 12M has the address first"

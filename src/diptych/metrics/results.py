@@ -7,14 +7,13 @@
 Ids are whole numbers or strings in the file, and strings here.
 """
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diptych.data.formats.parsing import read_json
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import text_of
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,19 @@ def read_caption_results(
     path: Path, expected: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
 ) -> Results:
     """Read predicted captions by image id. Raises DataError for anything that would make the score misleading."""
-    return _checked(path, _pairs(path, _json(path), "image_id", "caption"), expected, allow_missing, allow_unknown)
+    return _checked(path, ("image_id", "caption"), expected, allow_missing, allow_unknown)
 
 
 def read_answer_results(
     path: Path, expected: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
 ) -> Results:
     """Read predicted answers by question id. Raises DataError as `read_caption_results`."""
-    return _checked(path, _pairs(path, _json(path), "question_id", "answer"), expected, allow_missing, allow_unknown)
+    return _checked(path, ("question_id", "answer"), expected, allow_missing, allow_unknown)
 
 
 def read_references(path: Path) -> dict[str, tuple[str, ...]]:
     """Read reference captions by image id, in the file's order. Raises DataError for an image without any."""
-    content = _json(path)
+    content = read_json(path, str(path)).value
     if not isinstance(content, dict) or "annotations" not in content:
         raise _mismatch(f"{path}", 'COCO\'s form {"images": [...], "annotations": [...]}', content)
     references: dict[str, list[str]] = {}
@@ -60,25 +59,6 @@ def read_references(path: Path) -> dict[str, tuple[str, ...]]:
     if not references:
         raise DataError(f"{path}: no reference captions")
     return {key: tuple(captions) for key, captions in references.items()}
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(text_of(path), object_pairs_hook=_once_each)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except (ValueError, RecursionError) as error:  # the error names line and column
-        raise DataError(f"{path}: not JSON that can be read: {error}") from error
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entry = dict(pairs)
-    if len(entry) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"one entry has {next(name for name in names if names.count(name) > 1)!r} twice")
-    return entry
 
 
 def _pairs(path: Path, content: Any, key_name: str, value_name: str) -> Iterator[tuple[str, str]]:
@@ -111,10 +91,10 @@ def _mismatch(where: str, wanted: str, value: Any, key: str | None = None) -> Da
 
 
 def _checked(
-    path: Path, pairs: Iterable[tuple[str, str]], expected: Collection[str], allow_missing: bool, allow_unknown: bool
+    path: Path, names: tuple[str, str], expected: Collection[str], allow_missing: bool, allow_unknown: bool
 ) -> Results:
     wanted, predicted = set(expected), dict[str, str]()
-    for key, value in pairs:
+    for key, value in _pairs(path, read_json(path, str(path)).value, *names):
         if key in predicted:
             raise DataError(f"{path}: predicted twice; keep one entry for each id", key=key)
         predicted[key] = value

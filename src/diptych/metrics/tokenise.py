@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from unicodedata import normalize
 
 Tokens = Sequence[str]
 Ngram = tuple[str, ...]
@@ -97,7 +98,7 @@ def tokens_of(sentence: str) -> tuple[str, ...]:
     """
     if "&" in sentence and ";" in sentence:
         sentence = re.sub("|".join(_ENTITIES), lambda match: _ENTITIES[match.group()], sentence)
-    chunks = _CHUNK.findall(sentence.replace("\u00ad", ""))
+    chunks = _CHUNK.findall(normalize("NFC", sentence.replace("\u00ad", "")))  # letters of macOS are in two parts
     return tuple(token for chunk, after in pairwise([*chunks, ""]) for token in _cut(chunk, after[:1].isdigit()))
 
 

@@ -19,6 +19,7 @@ _ENOUGH = 3  # people whose agreement makes an answer right
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {"none": "0"}
 _ARTICLES = frozenset(["a", "an", "the"])
+_UNSEEN = str.maketrans("\n\t", "  ", "\u200b\ufeff\u00ad")  # of web pages; no one types what is deleted
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # without apostrophe, colon and full stop
 _CONTRACTED = """
     ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've
@@ -55,7 +56,8 @@ def normalise_answer(answer: str) -> str:
     bare = re.sub(r"\.(?!\d)", "", bare)
     words = (_DIGITS.get(word, word) for word in bare.lower().split())
     normal = " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
-    return normal or " ".join(bare.lower().split()) or answer.lower()
+    own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # a mark such as A+ is not A
+    return normalize("NFC", normal or " ".join(own.lower().split()))
 
 
 def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
@@ -124,4 +126,4 @@ def _agreement(votes: int, people: int, leave_one_out: bool = True) -> float:
 
 
 def _one_line(answer: str) -> str:
-    return normalize("NFC", answer).replace("\n", " ").replace("\t", " ").strip()  # letters of macOS are in two parts
+    return normalize("NFC", answer.translate(_UNSEEN)).strip() or answer.strip()  # macOS parts é in two

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.parsing import Once, Skips, image_id_of, named_captions
+from diptych.data.formats.parsing import Once, Skips, image_id_of, key_of_name, named_captions
 from diptych.data.formats.values import Box, Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
 
 LEFT = "annotations of images that were left out"
@@ -146,9 +146,12 @@ class CocoImages:
         return self.by_id.get(number)
 
     def records(self, wanted: Wanted, fields: Callable[[CocoImage], dict[str, Any]]) -> list[Record]:
+        keys = Counter(key_of_name(image.file_name) for image in self.by_id.values())
+
         def record(image: CocoImage) -> Record:
             own: dict[str, Any] = {"size": image.size, "image_id": image_id_of(image.file_name, image.id)}
-            return wanted.record(image.file_name, self.places[image.id], **own, **fields(image))
+            key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None  # a.jpg and a.png
+            return wanted.record(image.file_name, self.places[image.id], key=key, **own, **fields(image))
 
         return wanted.records(self.by_id.values(), record)
 

@@ -6,39 +6,48 @@ from msgspec import Struct
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.image_folder import CAPTIONS
 from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
 from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
-_MOST = 3  # caption, address, and the labels that one release has
 _ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names of that column, where a head names it
 
 
 def fits(source: Source) -> bool:
-    """Return True for a `.tsv` whose first line is none of names, or names a column of addresses."""
-    return source.path.suffix.lower() == ".tsv" and (not source.names or _addressed(source) is not None)
+    """Return True for a `.tsv` whose first line is none of names, or names the columns of captions and addresses."""
+    return source.path.suffix.lower() == ".tsv" and (not source.names or _columns(source) is not None)
 
 
-def _addressed(table: Source) -> int | None:
-    """Return the column of addresses by the names in the first line; None if there are none."""
-    return next((at for at, name in enumerate(table.names) if name.lower() in _ADDRESSES), None)
+def _columns(table: Source) -> tuple[int, int] | None:
+    """Return the columns of captions and addresses by the names in the first line; None if it does not name both."""
+    names = [name.lower() for name in table.names]
+    at = next((at for at, name in enumerate(names) if name in _ADDRESSES), None)
+    other = None if at is None or len(names) != 2 else 1 - at
+    words = next((place for place, name in enumerate(names) if name in CAPTIONS), other)
+    return None if at is None or words is None else (words, at)
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line but for a head.
 
+    Further columns are passed over: those after an address, as of a release with labels, or those that the head names.
     A key is `NAME/NUMBER`: the table's name without its ending, and the line's number from 0. The image's path is its
     address below the folder of images; nothing is downloaded.
     """
-    head = first_line(table.path)[0] if _addressed(table) is not None else None
+    columns = _columns(table)
+    head = first_line(table.path)[0] if columns is not None else None
 
     def take(line: str, where: str) -> Record | None:
         if line.strip() == head:
             return None
-        caption, *rest = line.rstrip("\r").split("\t")
-        if not caption.strip() or not 1 <= len(rest) < _MOST or not rest[0].strip():
-            raise DataError(f"{where}: found {1 + len(rest)} fields, expected `caption TAB url`; correct the line")
+        fields = line.rstrip("\r").split("\t")
+        named = columns is None or len(fields) == len(table.names)
+        caption, *rest = fields if columns is None or not named else [fields[at] for at in columns]
+        sure = len(rest) == 1 or (len(rest) > 1 and ADDRESS.match(rest[0]))
+        if not caption.strip() or not named or not sure or not rest[0].strip():
+            raise DataError(f"{where}: found {len(fields)} fields, expected `caption TAB url`; correct the line")
         if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
             caption, rest[0] = rest[0], caption
         key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"

@@ -15,7 +15,7 @@ from diptych.data.formats.values import JsonValue, Words, refuse
 NAMES = ("metadata.jsonl", "metadata.csv")  # of both the first that is there
 CSV = ".csv"
 MOST_LINES = 100  # of a row of a csv: one whose quotes do not end costs its first line alone
-_CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of them that a line has
+CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of them that a line has
 _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "test": "test", "train": "train"}
 
 
@@ -75,12 +75,12 @@ def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], 
 def _take(by_image: ByImage[str], here: Wanted, folder: Path, value: JsonValue) -> None:
     line, where = value.read(dict[str, Any]), value.where()
     name = line.get("file_name")
-    captions = next((line[one] for one in _CAPTIONS if one in line), None)
+    captions = next((line[one] for one in CAPTIONS if one in line), None)
     captions = [captions] if isinstance(captions, str) else captions
     if not isinstance(name, str) or not name.strip():
         value.refuse("a line without it", "one with `file_name`")
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
-        value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(_CAPTIONS)}")
+        value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
     for caption in JsonValue(captions, where).read(list[Words]):
         if caption.strip():
             by_image.add((folder / name).as_posix(), caption, where)

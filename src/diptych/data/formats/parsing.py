@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from unicodedata import normalize
 
 from diptych.core import Record
-from diptych.data.formats.values import CORRECT, LOOKED_AT, JsonValue, Words, text_of_id
+from diptych.data.formats.values import CORRECT, LOOKED_AT, Ambiguous, JsonValue, Words, text_of_id
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import is_there
@@ -125,16 +125,7 @@ def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> Non
         )
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name `{twice}` twice in one object")
-    return values
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates)
+_DECODER = json.JSONDecoder(object_pairs_hook=Ambiguous.unless_once)
 
 
 @contextmanager
@@ -152,7 +143,10 @@ def uncollected() -> Iterator[None]:
 def _parse(text: str, where: str, whole: bool) -> JsonValue:
     try:
         with uncollected():
-            return JsonValue(_DECODER.decode(text), where)
+            value = _DECODER.decode(text)
+        if isinstance(value, Ambiguous):
+            raise ValueError(value)
+        return JsonValue(value, where)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if whole else ""
         raise DataError(
@@ -186,9 +180,9 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def read_json(path: Path) -> JsonValue:
-    """Return the value of a JSON file. Raises DataError, also for a name that occurs twice in one object."""
-    return _parse(read_text(path), path.name, whole=True)
+def read_json(path: Path, where: str = "") -> JsonValue:
+    """Return the value of a JSON file, called `where` or by its name in errors. Raises DataError."""
+    return _parse(read_text(path), where or path.name, whole=True)
 
 
 def read_lines(path: Path) -> list[str]:

@@ -46,8 +46,23 @@ T = TypeVar("T")
 Box: TypeAlias = tuple[float, float, float, float]
 
 
+@dataclass(frozen=True)
+class Ambiguous:
+    """A JSON object that has one name twice: no reader takes it, and the others of its list are read."""
+
+    name: str
+
+    @classmethod
+    def unless_once(cls, pairs: list[tuple[str, Any]]) -> dict[str, Any] | Ambiguous:
+        values, names = dict(pairs), [name for name, _ in pairs]
+        return values if len(values) == len(pairs) else cls(next(name for name in names if names.count(name) > 1))
+
+    def __str__(self) -> str:
+        return f"the name `{self.name}` twice in one object"
+
+
 def _kind(value: object) -> str:
-    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
+    return "null" if value is None else _KINDS.get(type(value), str(value))
 
 
 @dataclass(frozen=True, slots=True)

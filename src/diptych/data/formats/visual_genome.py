@@ -38,9 +38,6 @@ class _QuestionAnswer(Struct):
     question: Text
     answer: Text
 
-    def question_of(self) -> Question:
-        return Question(str(self.qa_id), self.question, (self.answer,), answer_kind((self.answer,)))
-
 
 class _WithQuestions(_GenomeImage):
     qas: list[Any]
@@ -61,9 +58,14 @@ def read_regions(wanted: Wanted, regions: Source) -> list[Record]:
 def read_questions(wanted: Wanted, questions: Source) -> list[Record]:
     """Read `question_answers.json`: one record per image."""
 
+    once = Once("question id")
+
+    def question(one: _QuestionAnswer, value: JsonValue) -> Question:
+        once.check(one.qa_id, value.where())
+        return Question(str(one.qa_id), one.question, (one.answer,), answer_kind((one.answer,)))
+
     def fields(value: JsonValue) -> dict[str, Any]:
-        items = wanted.skips.each(value.inner("qas"), _QuestionAnswer, lambda one, _: one.question_of())
-        return {"questions": tuple(items)}
+        return {"questions": tuple(wanted.skips.each(value.inner("qas"), _QuestionAnswer, question))}
 
     return _records(wanted, questions.json, _WithQuestions, fields)
 

@@ -45,6 +45,8 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
             if f".{ending.lower()}" == CAPTION:
                 captions[key] = name
             elif dot and f".{ending.lower()}" in ENDINGS:
+                if key in images:
+                    skips.add("further pictures of one key (the last one is read)", f"{shard / images[key]}")
                 images[key] = name
 
         keys = text_keys(images, captions)
@@ -72,12 +74,8 @@ def _whole(damaged: list[str], name: str) -> str:
 
 
 def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
-    return one[0], one[1], _words(shard, one[2])
-
-
-def _words(shard: Path, name: str) -> str:
-    content = read_member(shard, name) if shard.is_file() else bytes_of(shard / name)
+    content = read_member(shard, one[2]) if shard.is_file() else bytes_of(shard / one[2])
     try:
-        return content.decode("utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{shard / name}: found bytes that are not UTF-8 (at byte {error.start}); remove it") from None
+        return one[0], one[1], content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as cut:
+        raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); remove it") from None

@@ -98,7 +98,7 @@ class Tokens:
         if path.is_dir() or path.suffix == ".json":
             return cls.load(path)
         try:
-            lines = text_of(path).splitlines()
+            lines = text_of(path).removesuffix("\n").split("\n")  # other ends of lines may be tokens
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{path} is not a readable vocabulary ({error}); {wanted}") from error
         _check_case(lines, lowercase, path)

@@ -21,9 +21,11 @@ _STRINGS = re.compile(r'"([^"]+)"')
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
-_MAYBE = re.compile(
-    r"data-(?!.*(?:share|pin|thumb|small|low|tiny|preview|holder|href)).*(?:src|url|img|image|orig|lazy)"
+_OTHER = re.compile(  # names of attributes with another image, or with none
+    r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$"
 )
+_MAYBE = re.compile(r"data-.*(?:src|url|img|image|orig|lazy)")
+_PATH = re.compile(r"\s*[^\s{\[<(]*/")
 _PREVIEW = re.compile(
     r"[/_.?&=-](?:(?<=\.)(?:gif|svg)(?:[?#]|\Z)|(?:w|width|q)=\d\d?(?!\d)|(?:blank|spacer|place-?holder|loading|lazy|dummy|"
     r"transparent|pixel|gr[ae]y|1x1|empty|tiny|preview|lqip|blur(?:red)?|low-?(?:res|quality)?)(?![a-z0-9])[^/]*\Z)"
@@ -137,14 +139,15 @@ def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, st
             return address
     if not is_nothing(source) and not is_preview(source):
         return source
-    late = [_address(name, value or "", "/") for name, value in attributes.items() if _MAYBE.match(name)]
+    others = [(name, value) for name, value in attributes.items() if value and not _OTHER.search(name)]
+    late = [_address(name, value, "/") for name, value in others if _MAYBE.match(name) or _PATH.match(value)]
     real = [one for one in (*late, *map(sources, of_sources)) if not is_nothing(one)]
     return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF is not read
 
 
 def _address(name: str, value: str, source: str) -> str:
     """The address in an attribute, maybe in JSON; empty without one, and for what may be a link if `source` is good."""
-    value = (largest(value) or "") if "srcset" in name else value.strip()
+    value = (largest(value) or "") if "set" in name else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = next(iter(_IN_JSON.findall(value)), "")

@@ -92,7 +92,7 @@ def _kind(path: Path) -> InputKind:
         return "tar"
     if start[:4] == b"PAR1" or name.endswith((".tsv", ".parquet")):
         return "pairs"
-    first = start.decode("utf-8", "replace").lstrip().splitlines()[:1]
+    first = start.decode("utf-8-sig", "replace").lstrip().splitlines()[:1]
     if name.endswith((".jsonl", ".ndjson")) or (first and first[0].startswith("{")):
         return _kind_of_line(path, first[0] if first else "")
     if first and ADDRESS.match(first[0]):
@@ -102,7 +102,7 @@ def _kind(path: Path) -> InputKind:
 
 def _kind_of_line(path: Path, line: str) -> InputKind:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
             entry = parse_json(file.readline() or line)
     except ValueError as error:
         raise RecipeError(f"{path}: its first line is not JSON ({error}); expected {WANTED}") from error
@@ -130,7 +130,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
         names = [one.relative_to(folder).as_posix() for one in html_files(folder)]
         return {name: addresses.absolute(f"{base.removesuffix('/')}/", name) for name in names}
     listed = {}
-    for line in text_of(folder / "addresses.tsv", "utf-8", "replace").splitlines():
+    for line in text_of(folder / "addresses.tsv", "utf-8-sig", "replace").splitlines():
         name, tab, address = line.partition("\t")
         if tab:
             listed[name.strip()] = address.strip()
@@ -153,7 +153,7 @@ def lines(path: Path, kind: str) -> Iterator[InputLine]:
         if kind == "pairs" and start.read(4) == b"PAR1":
             yield from _parquet(path)
             return
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         for text in filter(str.strip, file):
             if kind == "visit":
                 yield _line(text.strip())

@@ -40,7 +40,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
             if f".{ending}" in ENDINGS:
                 pictures[stem] = name
             elif ending == "txt":
-                texts[stem] = file.read(4 * LONGEST).decode("utf-8", "replace")[:LONGEST]
+                texts[stem] = file.read(4 * LONGEST).decode("utf-8-sig", "replace")[:LONGEST]
             elif ending == "json":
                 about[stem] = _about(file.read())
     except DAMAGE as error:
