@@ -129,10 +129,15 @@ def test_sixteen_bits_are_scaled_by_mining_and_exports_too(tmp_path: Path, form:
 
 
 def test_endings_of_tars_and_of_files_in_them_have_any_case(tmp_path: Path) -> None:
-    names = ["a.JPG", "b.Jpeg", "c.png", "d.TIFF", "e.gif", "f.bmp"]
+    names = ["a.JPG", "b.Jpeg", "c.png", "d.TIFF", "e.gif", "f.bmp", "g.JFIF"]
     with tarfile.open(tmp_path / "0.TAR", "w") as tar:
         for name in names:
-            for member, content in ((name, png()), (f"{name[0]}.{'TXT' if name[0] < 'c' else 'txt'}", b"a red kite")):
+            # macOS adds `._a.JPG` with what it notes of a.JPG
+            for member, content in (
+                (f"._{name}", b"notes"),
+                (name, png()),
+                (f"{name[0]}.{'TXT' if name[0] < 'c' else 'txt'}", b"a red kite"),
+            ):
                 (info := tarfile.TarInfo(member)).size = len(content)
                 tar.addfile(info, io.BytesIO(content))
     lines = list(tar_lines(tmp_path / "0.TAR", "key"))

@@ -17,7 +17,7 @@ from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, write_atomically
 from diptych.vision.archives import beside, content
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+ENDINGS = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 # Pillow's names of them. Readers of other formats are never used, as some start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 ORIENTATION = 0x0112  # EXIF's tag; values 5 to 8 swap width and height
@@ -236,6 +236,11 @@ def write_png(image: Image.Image, path: Path) -> None:
     write_atomically(path, png.getvalue())
 
 
+def is_named_image(name: str) -> bool:
+    """Return True for the name of an image file; `._a.jpg` holds what macOS notes of a.jpg."""
+    return name.lower().endswith(ENDINGS) and not name.rpartition("/")[2].startswith("._")
+
+
 def find_pictures(folder: Path) -> list[Path]:
     """Return all image files below a folder, sorted by path."""
-    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
+    return sorted(p for p in folder.rglob("*") if is_named_image(p.name) and p.is_file())

@@ -11,7 +11,7 @@ from diptych.data.formats.format import Source, Wanted
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import damaged_members, members, read_member, text_keys
-from diptych.vision.image_files import ENDINGS
+from diptych.vision.image_files import is_named_image
 
 CAPTION = ".txt"
 TARS = "*.[tT][aA][rR]"
@@ -26,7 +26,7 @@ def fits(folder: Path) -> bool:
     first = next((inner for inner in sorted(folder.iterdir()) if inner.is_dir()), None)
     few = [file for file, _ in zip(first.iterdir(), range(50), strict=False)] if first is not None else []
     captions = {file.stem for file in few if file.suffix.lower() == CAPTION}
-    images = [file for file in few if file.suffix.lower() in ENDINGS]
+    images = [file for file in few if is_named_image(file.name)]
     return any(file.stem in captions or file.with_suffix(CAPTION).is_file() for file in images)
 
 
@@ -41,10 +41,10 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
         names = members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir())
         damaged = damaged_members(shard) if shard.is_file() else []
         for name in skips.every([*names, *damaged], partial(_whole, damaged), "file of a shard"):
-            key, dot, ending = name.rpartition(".")
+            key, _, ending = name.rpartition(".")
             if f".{ending.lower()}" == CAPTION:
                 captions[key] = name
-            elif dot and f".{ending.lower()}" in ENDINGS:
+            elif is_named_image(name):
                 if key in images:
                     skips.add("further pictures of one key (the last one is read)", f"{shard / images[key]}")
                 images[key] = name

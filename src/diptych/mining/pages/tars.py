@@ -14,7 +14,7 @@ from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.texts import LONGEST
 from diptych.runtime.files import parse_json
 from diptych.vision.archives import text_keys
-from diptych.vision.image_files import ENDINGS
+from diptych.vision.image_files import is_named_image
 
 HERE = "file:"  # prefix of addresses of images on this disk or in a tar
 MOST_MEMBERS = 300_000  # of a tar; img2dataset writes 30,000
@@ -37,7 +37,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
                 break
             stem, _, ending = name.rpartition(".")
             ending = ending.lower()
-            if f".{ending}" in ENDINGS:
+            if is_named_image(name):
                 pictures[stem] = name
             elif ending == "txt":
                 texts[stem] = file.read(4 * LONGEST).decode("utf-8-sig", "replace")[:LONGEST]
