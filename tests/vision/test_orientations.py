@@ -132,12 +132,9 @@ def test_endings_of_tars_and_of_files_in_them_have_any_case(tmp_path: Path) -> N
     names = ["a.JPG", "b.Jpeg", "c.png", "d.TIFF", "e.gif", "f.bmp", "g.JFIF"]
     with tarfile.open(tmp_path / "0.TAR", "w") as tar:
         for name in names:
+            words = f"{name[0]}.{'TXT' if name[0] < 'c' else 'txt'}"
             # macOS adds `._a.JPG` with what it notes of a.JPG
-            for member, content in (
-                (f"._{name}", b"notes"),
-                (name, png()),
-                (f"{name[0]}.{'TXT' if name[0] < 'c' else 'txt'}", b"a red kite"),
-            ):
+            for member, content in ((f"._{name}", b"notes"), (name, png()), (words, b"a red kite")):
                 (info := tarfile.TarInfo(member)).size = len(content)
                 tar.addfile(info, io.BytesIO(content))
     lines = list(tar_lines(tmp_path / "0.TAR", "key"))
