@@ -162,7 +162,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("no picture given", nothing, "caption --model demo", 2, "IMAGE"),
     ("no beams", nothing, "caption 0.png --model demo --beams 0", 2, "--beams"),
     ("a beam wider than the vocabulary", nothing, "caption 0.png --model demo --beams 99999", 2, "words to choose from; set it to"),
-    ("drawn and searched", nothing, "caption 0.png --model demo --top-k 5 --beams 3", 2, "set beams=1, and captions=N"),
+    ("drawn and searched", nothing, "caption 0.png --model demo --top-k 5 --beams 3", 2, "set --beams 1, and --num-captions N"),
     ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no images in none"),
     ("empty question", nothing, "ask 0.png EMPTY --model demo", 1, "was not trained for vqa"),
     ("a file where the run should be", file("out", b""), TUNED, 2, "out exists and is not a folder; choose a new or empty folder"),

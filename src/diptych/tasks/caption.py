@@ -178,9 +178,14 @@ class CaptionRequest(interface.TaskRequest):
     captions: Annotated[
         int, interface.Form("How many captions", more=True, option="num_captions"), Field(ge=1, le=16)
     ] = 1
-    """Captions of each picture, the likeliest first."""
+    """Captions of each picture, at most 16, the likeliest first."""
     beams: Annotated[
-        int | None, interface.Form("Captions followed at once (beams); empty: the recipe's", more=True)
+        int | None,
+        interface.Form(
+            "Captions followed at once (beams); empty: the recipe's",
+            more=True,
+            help="Beams of the search, 1 being greedy, at most 16: each takes memory and time; default: the recipe's.",
+        ),
     ] = decoding_field("beams", le=16)
     length_bonus: Annotated[float | None, interface.Form()] = decoding_field("length_bonus", ge=-100, le=100)
     length_penalty: Annotated[float | None, interface.Form()] = decoding_field("length_penalty", le=10)
@@ -189,7 +194,7 @@ class CaptionRequest(interface.TaskRequest):
     temperature: Annotated[float | None, interface.Form()] = decoding_field("temperature")
     top_k: Annotated[int | None, interface.Form()] = decoding_field("top_k")
     top_p: Annotated[float | None, interface.Form()] = decoding_field("top_p")
-    seed: Annotated[int, interface.Form("Seed of drawn words", more=True), Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, interface.Form("Seed of drawn words", more=True), Field(ge=0, le=2**63 - 1)] = 0
     """Seed of the words that are drawn."""
     min_words: Annotated[int | None, interface.Form()] = decoding_field("min_words", le=64)
     max_words: Annotated[int | None, interface.Form("Most words", more=True)] = decoding_field("max_words", le=64)
@@ -269,9 +274,11 @@ def _answer(
     model: interface.TaskModel, requests: Sequence[tuple[Record, CaptionRequest]]
 ) -> list[interface.GroundedText]:
     """Caption all records with the options of the first request: a batch has equal ones (`TaskInterface.alike`)."""
-    request = requests[0][1]
-    decoding = chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
-    return write(model, [record for record, _ in requests], decoding)
+    return write(model, [record for record, _ in requests], _decoding(model, requests[0][1]))
+
+
+def _decoding(model: interface.TaskModel, request: CaptionRequest) -> DecodingOptions:
+    return chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
 
 
 def _message(prediction: interface.GroundedText, request: CaptionRequest, picture: str) -> WrittenCaption:
@@ -341,6 +348,7 @@ CAPTION = TaskSpec(
         request=CaptionRequest,
         response=WrittenCaption,
         answer=_answer,
+        check=_decoding,
         message=_message,
         lines=lambda message, _: [f"{message.picture}: {caption}" for caption in _all_of(message)],
         view=_view,
