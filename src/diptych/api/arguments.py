@@ -13,8 +13,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from diptych.data.store.store import splits_in
-from diptych.runtime.errors import DataError, DiptychError, RecipeError
+from diptych.runtime.errors import DiptychError, RecipeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,13 +40,6 @@ def check_path(name: str, value: object, wanted: str, error: type[DiptychError],
     check_type(name, value, (str, os.PathLike), wanted, error)
     if there and not Path(value).exists():  # type: ignore[arg-type]  # checked above
         raise error(f"{name}: there is nothing at {value}, expected {wanted}")
-
-
-def check_split(split: str, path: object, splits: Mapping[str, int]) -> None:
-    """Raise DataError unless all the splits, which + joins, have records. `splits`: the number of records of each."""
-    if missing := sorted(splits_in(split) - splits.keys()):
-        there = ", ".join(f"{name} ({count:,})" for name, count in splits.items()) or "no records"
-        raise DataError(f"split: {path} has no records in split {missing[0]!r}; it has {there}")
 
 
 def check_training(given: Mapping[str, Any]) -> None:

@@ -2,10 +2,10 @@
 
 from diptych.core import Task
 from diptych.data.store.pixels import Pixels
-from diptych.data.store.store import Store, splits_in
+from diptych.data.store.store import Store, check_split
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import ModelFolder
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import RecipeError
 from diptych.runtime.plugins import note_use
 from diptych.systems.recipe import Recipe
 from diptych.tasks import TaskSpec, find_learnt, find_task
@@ -55,7 +55,5 @@ def in_split(store: Store, split: str, option: str) -> list[int]:
 
     `option`: command-line option that chooses the split, for the error.
     """
-    if missing := sorted(splits_in(split) - store.splits.keys()):
-        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
-        raise DataError(f"{store.folder} has no records in split {missing[0]!r}; it has {known}; choose with {option}")
+    check_split(split, store.folder, store.splits, f"; choose with {option}")
     return store.split(split)

@@ -17,7 +17,7 @@ A message states what was found, what was expected, where, and the command that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
@@ -100,3 +100,9 @@ def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
     if close:
         return f"did you mean {' or '.join(close)}?"
     return otherwise or f"known: {', '.join(known) or 'none'}"
+
+
+def counted(items: int | Sized, noun: str) -> str:
+    """Return a number with its noun: `1 image`, `1,200 images`. `items`: the number, or what is counted."""
+    number = items if isinstance(items, int) else len(items)
+    return f"{number:,} {noun}" + "s" * (number != 1)

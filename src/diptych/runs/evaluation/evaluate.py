@@ -31,17 +31,10 @@ from diptych.tasks.vqa import score_vqa, vqa_baselines
 
 
 def score_model(
-    model: ModelFolder,
-    store: Store,
-    split: str,
-    extra_metrics: Sequence[str] = (),
-    task: str | None = None,
-    extent: Extent | None = None,
-    pairs: Path | None = None,
-    decoding: DecodingOptions | None = None,
-    console: Console | None = None,
-    without_images: bool = False,
-) -> tuple[list[dict[str, Any]], Scores]:
+    model: ModelFolder, store: Store, split: str, extra_metrics: Sequence[str] = (), task: str | None = None,
+    extent: Extent | None = None, pairs: Path | None = None, decoding: DecodingOptions | None = None,
+    console: Console | None = None, without_images: bool = False,
+) -> tuple[list[dict[str, Any]], Scores]:  # fmt: skip
     """Predict on a split; return predictions and scores. The blind baseline is fitted to the model's training split.
 
     `task`: another task than the model was trained for; a pre-trained model that matches pairs can search. `extent` and
@@ -50,7 +43,7 @@ def score_model(
     """
     console = console or Console(quiet=True)
     limited = extent is not None or pairs is not None
-    ranks = check_scored(model, task, extra_metrics, decoding, limited, without_images)
+    ranks = check_scored(model, task, extra_metrics, decoding, limited, without_images)[1]
     seeing = model
     if without_images and model.recipe is not None:
         model = replace(model, recipe=derive(model.recipe, data={"images": False}))
@@ -95,8 +88,8 @@ def check_scored(
     decoding: DecodingOptions | None = None,
     limited: bool = False,
     without_images: bool = False,
-) -> bool:
-    """Check, before any image is opened, that a model can be scored so; return whether it ranks a gallery.
+) -> tuple[TaskSpec | None, bool]:
+    """Check, before any image is opened, that a model can be scored so; return its task and if it ranks a gallery.
 
     `limited`: part of a gallery is chosen. The others are those of `score_model`. Raises RecipeError, also for a task
     that is unknown or that the model has not learnt.
@@ -114,9 +107,9 @@ def check_scored(
             "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
         )
     if decoding is None and ranks:  # a pre-trained model that matches pairs can search
-        return True
+        return spec, True
     check_decoding(model, task_of(model, task), decoding)
-    return ranks
+    return spec, ranks
 
 
 def check_decoding(model: ModelFolder, task: Task, decoding: DecodingOptions | None) -> None:
