@@ -223,7 +223,7 @@ def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Re
         wanted = " or ".join(f"{name}{' with answers' * (name == 'questions')}" for name in (spec.field, *spec.also))
         raise DataError(
             f"{path} has no {wanted} in split {split!r}, which {spec.name} learns from and is scored on: found "
-            f"{counted(chosen, 'image')} with {', '.join(fields) or 'no words'}; add some, or choose another task or "
+            f"{counted(chosen, 'images')} with {', '.join(fields) or 'no words'}; add some, or choose another task or "
             "split"
         )
 

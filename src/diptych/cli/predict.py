@@ -29,7 +29,7 @@ from diptych.cli.app import (
 from diptych.cli.groups import option, options_named
 from diptych.cli.images import Failures, Refuse, ShownFolder, find_images
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, nearest
+from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, counted, nearest
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import refuse_inputs
 from diptych.runtime.plugins import load_plugins, unknown_name, verbs_listed
@@ -232,7 +232,7 @@ def _ask(
             print("\n".join(printed), flush=True)
     if out is not None and lines:
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
-        print(f"{len(lines)} lines in {out}")
+        print(f"{counted(lines, 'lines')} in {out}")
     refuse.check(pictures)
 
 

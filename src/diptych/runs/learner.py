@@ -23,7 +23,7 @@ from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture
 from diptych.runs.predict import pixel_reader, readable
 from diptych.runs.tasks import in_split, make_task, pixels_of
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.systems import RECIPES, SYSTEMS
 from diptych.systems.recipe import Recipe
 from diptych.tasks import CAPTION, TaskSpec, find_task
@@ -150,8 +150,8 @@ class Learner:
             )
         if 0 < len(self.held_out) < FEWEST and self.recipe.training.validate_every is not None:
             yield (
-                f"warning: split {self.recipe.data.validation!r} has {len(self.held_out)} images to validate on, fewer "
-                f"than {FEWEST}: its scores are unreliable, and they choose the weights"
+                f"warning: split {self.recipe.data.validation!r} has {counted(self.held_out, 'images')} to validate on"
+                f", fewer than {FEWEST}: its scores are unreliable, and they choose the weights"
             )
         objectives = [one.name for one in self.schedule.objectives]
         if self.spec.pretrains and self.held_out and len(objectives) > 1:
@@ -230,8 +230,8 @@ class Learner:
         if isinstance(self.task, LeavesOut) and (unknown := self.task.unknown):
             key, caption = next(iter(unknown.items()))
             yield (
-                f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
-                f"{caption!r}); learn one from such words (`diptych tokenizer train`), or translate them"
+                f"left out: {counted(unknown, 'captions')}; the vocabulary knows none of their words (the first: "
+                f"{key}, {caption!r}); learn one from such words (`diptych tokenizer train`), or translate them"
             )
 
 

@@ -22,6 +22,8 @@ from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
 
+SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # of nouns that lose more than an s
+
 
 class DiptychError(Exception):
     """The root: the command line prints its message without a traceback."""
@@ -102,7 +104,7 @@ def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
     return otherwise or f"known: {', '.join(known) or 'none'}"
 
 
-def counted(items: int | Sized, noun: str) -> str:
+def counted(items: int | Sized, plural: str) -> str:
     """Return a number with its noun: `1 image`, `1,200 images`. `items`: the number, or what is counted."""
     number = items if isinstance(items, int) else len(items)
-    return f"{number:,} {noun}" + "s" * (number != 1)
+    return f"{number:,} {plural if number != 1 else SINGULAR.get(plural, plural.removesuffix('s'))}"

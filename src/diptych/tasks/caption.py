@@ -25,7 +25,7 @@ from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.decoding import decoding_field
 from diptych.runtime.devices import Precision, predicting
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import DataError, ServingError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
@@ -93,7 +93,7 @@ def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequenc
         cider = caption_items(dict.fromkeys(references, frequent), references).scores()["CIDEr"]
         notes.append(f"blind: the training caption with the best CIDEr on training, given to every picture: “{best}”")
         notes.append(
-            f"learnt on {len(training)} pictures; the most frequent training caption, “{frequent}”, gets "
+            f"learnt on {counted(training, 'pictures')}; the most frequent training caption, “{frequent}”, gets "
             f"CIDEr {100 * cider:.1f}"
         )
     if ceiling:

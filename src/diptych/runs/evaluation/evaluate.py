@@ -21,7 +21,7 @@ from diptych.runs.learner import more_regions
 from diptych.runs.predict import predict
 from diptych.runs.tasks import task_of
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import RecipeError, counted
 from diptych.runtime.progress import tell
 from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning, caption_baselines, extra_caption_scores, score_captions
@@ -52,7 +52,7 @@ def score_model(
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
     spec = find_task(answered.name)  # of a pre-trained model: captions
-    tell(console, f"scoring {len(predictions)} {spec.scoring.noun}, with intervals and baselines")
+    tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     baselines = _baselines(spec.scoring, model, store, split, records)
     scores = spec.scoring.score(predicted, records, baselines)
