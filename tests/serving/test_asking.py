@@ -90,6 +90,19 @@ def test_bad_input_is_named(
     assert (wanted in said, "fault of Diptych" in said) == (True, False), said
 
 
+def test_a_folder_without_images_is_named_by_what_it_is(
+    photos: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text("a dog")
+    for folder, wanted in {
+        "texts": ": found a.txt, expected files such as .png",
+        model: ", which is a run or model",
+    }.items():
+        assert run_verb(["caption", folder, "--model", model], debug=False) == 1
+        assert capsys.readouterr().err.startswith(f"diptych: no images in {folder}{wanted}")
+
+
 def test_a_model_of_another_task_is_not_asked_for_captions(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,7 +43,7 @@ def check_path(name: str, value: object, wanted: str, error: type[DiptychError],
 
 
 def check_training(given: Mapping[str, Any]) -> None:
-    """Check the arguments that `finetune` and `pretrain` share, by name; any may be None. Raises RecipeError."""
+    """Check the arguments that `finetune` and `pretrain` share, by name, among those of a call. Raises RecipeError."""
     values = {name: value for name, value in given.items() if value is not None}
     for name in WHOLE.keys() & values.keys():
         wanted = f"a whole number from {WHOLE[name]}"

@@ -64,7 +64,7 @@ class WritingOptions:
 
         torch.manual_seed(self.seed)
         with options_named():
-            return chosen_decoding(model.decoding, 1, **self.given)
+            return chosen_decoding(model.decoding, 1, **self.given).fit(model.tokens.vocabulary.size)
 
 
 @dataclass(frozen=True)

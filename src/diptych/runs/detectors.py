@@ -9,7 +9,7 @@ from pathlib import Path
 from diptych.core import Record
 from diptych.core.contract import GIVEN
 from diptych.data.store.store import DETECTOR
-from diptych.runs.folder import INNER
+from diptych.runs.folder import INNER, packaged
 from diptych.runtime.configs import assignment, value_of
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, nearest
 from diptych.runtime.files import text_of
@@ -34,18 +34,10 @@ HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
 
 def open_detector(
-    name: str,
-    records: Sequence[Record] = (),
-    features: Path | None = None,
-    weights: Path | None = None,
-    select: str | None = None,
-    boxes: str | None = None,
-    settings: Sequence[str] = (),
-    backbone: str | None = None,
-    class_names: Path | None = None,
-    report: Callable[[str], object] = lambda _: None,
-    files: bool = False,
-) -> Detector:
+    name: str, records: Sequence[Record] = (), features: Path | None = None, weights: Path | None = None,
+    select: str | None = None, boxes: str | None = None, settings: Sequence[str] = (), backbone: str | None = None,
+    class_names: Path | None = None, report: Callable[[str], object] = lambda _: None, files: bool = False,
+) -> Detector:  # fmt: skip
     """Open the detector of a name.
 
     The name is a folder of a detector, store, model or run, `hub:NAME@COMMIT`, or a kind in `DETECTORS` such as
@@ -59,7 +51,7 @@ def open_detector(
         raise RecipeError(f"--boxes {boxes}: the only value is `whole`, for --features PATH without boxes")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
-    rule, path = _selection(select), fetched(name) if name.startswith(HUB) else Path(name)
+    rule, path = _selection(select), fetched(name) if name.startswith(HUB) else packaged(Path(name))
     values = {key: value_of(value) for key, value in (assignment(text, "cells=14") for text in settings)}
     for inside in (path, path / DETECTOR, path / INNER / DETECTOR):
         if (inside / DESCRIBED).is_file() and name != GIVEN:

@@ -179,14 +179,10 @@ class CaptionRequest(interface.TaskRequest):
         int, interface.Form("How many captions", more=True, option="num_captions"), Field(ge=1, le=16)
     ] = 1
     """Captions of each picture, at most 16, the likeliest first."""
-    beams: Annotated[
-        int | None,
-        interface.Form(
-            "Captions followed at once (beams); empty: the recipe's",
-            more=True,
-            help="Beams of the search, 1 being greedy, at most 16: each takes memory and time; default: the recipe's.",
-        ),
-    ] = decoding_field("beams", le=16)
+    beams: Annotated[int | None, interface.Form(
+        "Captions followed at once (beams); empty: the recipe's", more=True,
+        help="Beams of the search, 1 being greedy, at most 16: each takes memory and time; default: the recipe's.",
+    )] = decoding_field("beams", le=16)  # fmt: skip
     length_bonus: Annotated[float | None, interface.Form()] = decoding_field("length_bonus", ge=-100, le=100)
     length_penalty: Annotated[float | None, interface.Form()] = decoding_field("length_penalty", le=10)
     sample: Annotated[bool, interface.Form("Draw words by chance", more=True)] = False
@@ -278,7 +274,8 @@ def _answer(
 
 
 def _decoding(model: interface.TaskModel, request: CaptionRequest) -> DecodingOptions:
-    return chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
+    given = request.model_dump(exclude=OWN)
+    return chosen_decoding(model.decoding, request.captions, request.sample, **given).fit(model.tokens.vocabulary.size)
 
 
 def _message(prediction: interface.GroundedText, request: CaptionRequest, picture: str) -> WrittenCaption:
