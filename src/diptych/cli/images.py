@@ -84,8 +84,8 @@ def _instead(folder: Path) -> str:
     """Return what a folder without images is: a store, a model, a run, or some files; empty for a pattern."""
     if kind := next((kind for file, kind in FOLDERS.items() if (folder / file).is_file()), None):
         return f", which is {kind}; pass image files or a folder of them"
-    found = ", ".join(sorted(path.name for path in folder.glob("*"))[:3]) or "nothing"
-    return f": found {found}, expected files such as .png or .jpg" if folder.is_dir() else ""
+    files = ", ".join(sorted(path.name for path in folder.glob("*"))[:3]) or "nothing"
+    return f": found {files}, expected files such as .png or .jpg" if folder.is_dir() else ""
 
 
 def find_images(names: list[str], refuse: Refuse) -> list[Path]:
