@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.store.store import INDEX, Store, StoreWriter
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture

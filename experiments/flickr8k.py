@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import Figure
-from diptych.core.contract import DETECTOR
+from diptych.core.folders import DETECTOR
 from diptych.data.store.store import INDEX, Store, StoreWriter
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.predict import in_split

@@ -34,7 +34,7 @@ import torch
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats import table as formats
 from diptych.data.store.store import INDEX, Store, StoreWriter

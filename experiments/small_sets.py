@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from diptych import compare, finetune
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
 from diptych.runs.evaluation.evaluate import score_model

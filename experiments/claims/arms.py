@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.store.store import Store
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pandas import DataFrame
+from PIL import Image
 
 import diptych
 from diptych.api import job, scoring
@@ -78,6 +80,9 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda world: diptych.compare("sample", "sample", world, task="vqa"), RecipeError, "sample was not trained for v"),
     (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
     (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),
+    (lambda _: diptych.finetune("caption", DataFrame({"a": [1]}), "sample"), DataError, "data: found DataFrame"),
+    (lambda world: diptych.finetune("caption", world, "sample", epochs=1, steps=2), RecipeError, "`epochs` 1: exp"),
+    (lambda _: diptych.load("sample").caption("none.png", sample=True, beams=2), RecipeError, "decoding: sample draws"),
     (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
 ]  # fmt: skip
 
@@ -129,9 +134,11 @@ COMMANDS = {  # a wrong request, with what its error names
     "rank": "was not trained for retrieval",
     "rank --folds 2 --queries 3": "leave out --queries and --shortlist",
     "rank --shortlist-by sample": "pass both",
+    "evaluate --top-p 3": "diptych: --top-p: Input should be less than or equal to 1",
+    "evaluate --beams 9999": "diptych: --beams 9999, and the vocabulary has 535 words to choose from",
     "submit --format vqa --out a.json": "was not trained for vqa",
     "submit --format coca --out a.json": "--format coca: unknown; did you mean coco",
-    "submit --format coco --out a.json --min-words 9 --max-words 2": "min_words=9 is more than max_words=2",
+    "submit --format coco --out a.json --min-words 9 --max-words 2": "--min-words 9 is more than --max-words 2",
 }
 
 
@@ -141,6 +148,19 @@ def test_what_cannot_be_scored_is_refused_before_an_image_is_opened(
 ) -> None:
     assert run_verb([*words.split(), "--model", "sample", "--data", str(world)], debug=False) == 2
     assert COMMANDS[words] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["evaluate --model sample", "compare sample sample"])
+def test_data_without_words_of_the_task_is_refused_before_an_image_is_opened(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("photos").mkdir()
+    Image.new("RGB", (8, 8)).save("photos/a.png")
+    assert run_verb([*verb.split(), "--data", "photos", "--split", "train"], debug=False) == 1
+    wanted = (
+        "photos has no captions in split 'train', which caption learns from and is scored on: found 1 image with no"
+    )
+    assert wanted in capsys.readouterr().err
 
 
 def messages() -> Iterator[str]:

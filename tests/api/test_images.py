@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 import diptych
+from diptych.api.images import is_one
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from tests.service import make_model, picture
@@ -169,3 +170,8 @@ def test_columns_of_tables_are_lists(model: diptych.Model, folder: Path) -> None
     assert model.caption(rows["image"]) == [one, one]
     undecoded = rows.cast_column("image", datasets.Image(decode=False))
     assert model.caption(row["image"] for row in undecoded).__next__() == one
+
+
+def test_a_data_set_is_several_images() -> None:
+    data = diptych.Dataset([Record(key="a.png", image=Path("a.png"), captions=("a dog",))], "rows")
+    assert (is_one(data), is_one(data[0])) == (False, True)

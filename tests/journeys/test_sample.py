@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from diptych.runs.detectors import open_detector
 from PIL import Image
 from safetensors.torch import load_file
 
 import diptych
-from diptych.runs.folder import SAMPLE, damaged_files, open_model
+from diptych.core.folders import SAMPLE
+from diptych.runs.folder import damaged_files, open_model
 from diptych.runtime.errors import CheckpointError, UnfamiliarWarning
 from diptych.serving.service.service import Service
 from tests.service import Local
@@ -47,6 +49,10 @@ def test_it_captions_its_pictures_as_their_scenes_are() -> None:
         words = model.caption(path)
         assert len(words.split()) >= 4
         assert words.familiar is True
+
+
+def test_its_detector_goes_by_its_name() -> None:
+    assert open_detector("sample").contract == open_model(Path("sample")).contract
 
 
 def test_a_folder_of_that_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_captions_of_unknown_words_and_pictures_without_regions_are_counted(
     mixed = store_of(tmp_path / "mixed", [*good, strange, nothing], world)
     train(recipe, mixed, tmp_path / "run", start=start)
     result = capsys.readouterr().err
-    assert "1 captions are left out: the vocabulary knows none of their words (the first: strange#0" in result
+    assert "left out: 1 caption; the vocabulary knows none of their words (the first: strange#0" in result
     assert "1 of 10 pictures are left out: no region was found in them (the first: nothing)" in result
     alone = store_of(tmp_path / "alone", [strange], world)
     with pytest.raises(DataError, match=r"nothing to train on.*the vocabulary knows none of their words"):

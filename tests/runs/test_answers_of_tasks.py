@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.store.store import Store
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import CHECKS, ModelFolder, open_model

@@ -74,6 +74,9 @@ def test_boxes_are_drawn_only_when_asked_for(photos: Path, model: str, capsys: p
 @pytest.mark.parametrize(
     ("words", "code", "wanted"),
     [(("caption", "photos", "--seed", "9" * 40), 2, "less than or equal to 9223372036854775807"),
+     (("caption", "none.png", "--beams", "300"), 2, "caption: --beams: Input should be less than or equal to 16"),
+     (("caption", "none.png", "--top-p", "3"), 2, "caption: --top-p: Input should be less than or equal to 1, found"),
+     (("caption", "photos", "--top-k", "5", "--beams", "3"), 2, "--sample draws texts one by one, but --beams 3"),
      (("caption", "photos", "--server", "http://[::1"), 1, "is not the address of a service"),
      (("ask", "photos/red.png", os.fsdecode(b"caf\xe9")), 1, "is not UTF-8 at character 3"),
      (("caption", "none"), 1, "none"), (("caption", "none*.png"), 1, "no images")],
@@ -85,6 +88,19 @@ def test_bad_input_is_named(
     assert run_verb([*words, *given], debug=False) == code
     said = capsys.readouterr().err
     assert (wanted in said, "fault of Diptych" in said) == (True, False), said
+
+
+def test_a_folder_without_images_is_named_by_what_it_is(
+    photos: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text("a dog")
+    for folder, wanted in {
+        "texts": ": found a.txt, expected files such as .png",
+        model: ", which is a run or model",
+    }.items():
+        assert run_verb(["caption", folder, "--model", model], debug=False) == 1
+        assert capsys.readouterr().err.startswith(f"diptych: no images in {folder}{wanted}")
 
 
 def test_a_model_of_another_task_is_not_asked_for_captions(

@@ -51,6 +51,8 @@ def test_a_service_searches_its_own_images(url: str, photos: Path, capsys: pytes
     caption = ["caption", str(next(photos.glob("*.png"))), "--server", url, "--num-captions", "300"]
     assert run_verb(caption, debug=False) == 2
     assert "caption: --num-captions: Input should be less than or equal to 16" in capsys.readouterr().err
+    assert run_verb([*caption[:-2], "--min-words", "30", "--max-words", "20"], debug=False) == 1
+    assert "diptych: --min-words 30 is more than --max-words 20" in capsys.readouterr().err
     assert run_verb(["search", "a red kite", "--server", url, "--model", "other"], debug=False) == 1
     assert "the model 'other' does not answer search; those that do: toy" in capsys.readouterr().err
 

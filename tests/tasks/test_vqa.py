@@ -52,7 +52,7 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
     assert task.score([{"key": key, "answer": one} for key, one in said.items()], records)["accuracy"] == 100
     scores = score_vqa(said, records, vqa_baselines(records, asked[:1]))
     assert (scores["accuracy"].value, scores["accuracy"].blind, scores.items) == (100, 50, 2)
-    assert "1 questions without answers are not scored" in scores.notes
+    assert "left out, as they have no answers: 1 question" in scores.notes
     monkeypatch.setattr(TrainingRecords, "words", lambda _: iter(records))
     notes = list(VQA.training.notes(task, TrainingRecords.__new__(TrainingRecords)))
     assert notes[0] == "1 of 3 questions are left out: they have no answers"

@@ -26,6 +26,7 @@ def test_as_torchvision(count: int) -> None:
 def test_torchvision_is_not_imported_and_may_be_later() -> None:
     code = """
 import sys, torch
+import diptych.api.training  # what `finetune` loads
 from diptych.vision.detectors.nms import batched_nms
 boxes = torch.tensor([[0, 0, 1, 1], [0, 0, 1, 0.9], [0, 0, 1, 0.8]])
 kept = batched_nms(boxes, torch.tensor([0.5, 0.6, 0.7]), torch.tensor([0, 1, 1]), 0.5)

@@ -13,8 +13,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from diptych.data.store.store import splits_in
-from diptych.runtime.errors import DataError, DiptychError, RecipeError
+from diptych.runtime.errors import DiptychError, RecipeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,15 +42,8 @@ def check_path(name: str, value: object, wanted: str, error: type[DiptychError],
         raise error(f"{name}: there is nothing at {value}, expected {wanted}")
 
 
-def check_split(split: str, path: object, splits: Mapping[str, int]) -> None:
-    """Raise DataError unless all the splits, which + joins, have records. `splits`: the number of records of each."""
-    if missing := sorted(splits_in(split) - splits.keys()):
-        there = ", ".join(f"{name} ({count:,})" for name, count in splits.items()) or "no records"
-        raise DataError(f"split: {path} has no records in split {missing[0]!r}; it has {there}")
-
-
 def check_training(given: Mapping[str, Any]) -> None:
-    """Check the arguments that `finetune` and `pretrain` share, by name; any may be None. Raises RecipeError."""
+    """Check the arguments that `finetune` and `pretrain` share, by name, among those of a call. Raises RecipeError."""
     values = {name: value for name, value in given.items() if value is not None}
     for name in WHOLE.keys() & values.keys():
         wanted = f"a whole number from {WHOLE[name]}"

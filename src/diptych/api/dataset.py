@@ -25,7 +25,7 @@ from diptych.data.formats.format import Source, Wanted, drawn_split
 from diptych.data.formats.parsing import Skips, answer_kind, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, counted
 from diptych.runtime.files import write_atomically
 
 SHOWN = 4  # splits and words that a repr lists
@@ -102,10 +102,10 @@ class Dataset(Sequence[Example]):
 
     def __repr__(self) -> str:
         counts = {name: sum(len(getattr(record, name)) for record in self.records) for name in WORDED}
-        words = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        words = ", ".join(counted(count, name) for name, count in counts.items() if count)
         splits = [f"{name[:20]} {count:,}" for name, count in self.splits.items()]
         listed = ", ".join(splits[:SHOWN] + ["..."] * (len(splits) > SHOWN))
-        return f"<diptych.Dataset {self.name[-80:]}: {len(self):,} images ({listed}); {words or 'no words'}>"
+        return f"<diptych.Dataset {self.name[-80:]}: {counted(self, 'images')} ({listed}); {words or 'no words'}>"
 
     @classmethod
     def read(

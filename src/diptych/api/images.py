@@ -38,7 +38,8 @@ def is_one(images: object) -> bool:
     if isinstance(images, np.ndarray | torch.Tensor):
         return images.ndim in (2, 3)
     single = isinstance(images, str | os.PathLike | bytes | bytearray | memoryview | Mapping | Image.Image | Record)
-    return single or hasattr(images, "read") or not hasattr(images, "__iter__")
+    opened = hasattr(images, "read") and not hasattr(images, "records")  # which `Dataset` has, whose `read` opens data
+    return single or opened or not hasattr(images, "__iter__")
 
 
 def readable(image: Any) -> Readable:

@@ -17,18 +17,18 @@ from diptych.api.dataset import Dataset
 from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
 from diptych.core import Record
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.extract.own_data import open_data, store_of
 from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores
-from diptych.data.store.store import INDEX, Store, splits_in
+from diptych.data.store.store import INDEX, Store, check_split, splits_in
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import fit_stages, run_stages
 from diptych.runs.start import Start
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, counted
 from diptych.runtime.files import bytes_of, parse_json, sweep, text_of, write_atomically
 from diptych.runtime.outputs import taken
 from diptych.runtime.plugins import load_plugins
@@ -37,7 +37,7 @@ from diptych.runtime.terminal import make_console
 from diptych.systems import find_recipe, find_stages
 from diptych.systems.recipe import Recipe
 from diptych.systems.stages import Stages
-from diptych.tasks import find_learnt, find_task
+from diptych.tasks import TaskSpec, find_learnt, find_task
 from diptych.training.trainer import OnLog
 
 AnyPath = str | os.PathLike[str]
@@ -159,19 +159,20 @@ def _job(
         options.epochs <= 0 or any("training.steps=" in one for one in options.settings)
     ):
         raise RecipeError(
-            f"epochs={options.epochs:g}: expected a number above 0, and not together with steps; pass one of the two"
+            f"--epochs {options.epochs:g}: expected a number above 0, and not together with steps; pass one of the two"
         )
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
     folders = () if options.out is None else open_stages(begun, Path(options.out))  # refused before data are read
-    if data == {}:
+    if isinstance(data, Mapping) and not data:
         raise DataError("data: found an empty dict, expected sets of data by name")
     opened = {
         name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
     }
     for one in stages.recipes:
-        _check_words(one, opened)
+        if one.data.text is None and "" in opened:
+            check_words(find_task(one.task), one.data.split, *opened[""])
     made = hashlib.sha256()
     chosen = [one.model_dump_json() for one in stages.recipes], replace(options, out=None), start.digest()
     for part in (repr(chosen), *(part for _, one in opened.values() for part in _contents(one))):
@@ -212,23 +213,19 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
     return path, open_data(path, make_console(), options.split_seed, features, options.skip_bad)
 
 
-def _check_words(recipe: Recipe, opened: Mapping[str, tuple[Path, Store | list[Record]]]) -> None:
-    """Raise DataError if no record of data that is not a store yet has what the task learns from."""
-    path, records = opened.get("", (Path(), ()))
-    if "" not in opened or isinstance(records, Store) or recipe.data.text is not None:
+def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Record]) -> None:
+    """Raise DataError if no record of data that is not a store yet has what the task learns from, or is scored on."""
+    if isinstance(records, Store):
         return
-    spec, splits = find_task(recipe.task), splits_in(recipe.data.split)
-    chosen = [record for record in records if record.split in splits]
-    if not chosen:
-        counts = Counter(record.split for record in records)
-        splits_there = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
-        raise DataError(f"{path} has no records in split {recipe.data.split!r}; it has {splits_there}")
+    chosen = [record for record in records if record.split in splits_in(split)]
+    check_split(split, path, Counter(record.split for record in records))
     if not any(map(spec.learns_from, chosen)):
         fields = sorted({name for record in chosen for name, items in record.words().items() if items})
         wanted = " or ".join(f"{name}{' with answers' * (name == 'questions')}" for name in (spec.field, *spec.also))
         raise DataError(
-            f"{path} has no {wanted} in split {recipe.data.split!r}, which {spec.name} learns from: found "
-            f"{len(chosen)} images with {', '.join(fields) or 'no words'}; add some, or choose another task or split"
+            f"{path} has no {wanted} in split {split!r}, which {spec.name} learns from and is scored on: found "
+            f"{counted(chosen, 'images')} with {', '.join(fields) or 'no words'}; add some, or choose another task or "
+            "split"
         )
 
 

@@ -37,16 +37,13 @@ class Mapped:
         return self._mapped(spec, images, texts, answer, made)
 
     def _mapped(
-        self,
-        spec: TaskSpec | None,
-        images: Any,
-        texts: Any,
+        self, spec: TaskSpec | None, images: Any, texts: Any,
         answer: Callable[[Sequence[Record], Sequence[Any]], Sequence[Any]],
         made: Callable[[Any, Any, dict[str, Any]], T],
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Compute results in batches: one for one image and text, a list for a list, an iterator for an iterator."""
         if spec is not None:
-            self.predictor.task_model(spec).build()  # fails before an image is opened if the model lacks the task
+            self.predictor.check(spec)  # before an image is opened
         one, single = is_one(images), texts is None or isinstance(texts, str)
 
         def computed() -> Iterator[T]:

@@ -17,7 +17,8 @@ from diptych.api.images import batches, is_one, name_of
 from diptych.api.mapped import Mapped
 from diptych.api.results import Answer, Caption, ChosenAnswer, Explained, Found, Hits, Judgement
 from diptych.core import Record
-from diptych.runs.folder import open_model, packaged
+from diptych.core.folders import packaged
+from diptych.runs.folder import open_model
 from diptych.runtime.configs import validated
 from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
 from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedError
@@ -34,13 +35,9 @@ SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
 
 @torch_unchanged()
 def load(
-    source: str | os.PathLike[str],
-    *,
-    revision: str | None = None,
-    device: str = "auto",
-    precision: str = "auto",
+    source: str | os.PathLike[str], *, revision: str | None = None, device: str = "auto", precision: str = "auto",
     features: str | os.PathLike[str] | None = None,
-) -> Model:
+) -> Model:  # fmt: skip
     """Open a model folder, a run folder, a model on the Hugging Face hub (`user/name`), or the packaged `sample`.
 
     Args:
@@ -90,23 +87,11 @@ class Model(Mapped):
 
     @per_image(Caption)
     def caption(
-        self,
-        images: Any,
-        /,
-        *,
-        captions: int = 1,
-        beams: int | None = None,
-        min_words: int | None = None,
-        max_words: int | None = None,
-        length_bonus: float | None = None,
-        length_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        sample: bool = False,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-    ) -> Any:
+        self, images: Any, /, *, captions: int = 1, beams: int | None = None, min_words: int | None = None,
+        max_words: int | None = None, length_bonus: float | None = None, length_penalty: float | None = None,
+        no_repeat_ngram: int | None = None, sample: bool = False, temperature: float | None = None,
+        top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
+    ) -> Any:  # fmt: skip
         """Caption images: a Caption, or a list or iterator of them.
 
         Args:
@@ -131,6 +116,7 @@ class Model(Mapped):
         given |= {"length_bonus": length_bonus, "length_penalty": length_penalty, "no_repeat_ngram": no_repeat_ngram}
         given |= {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed or 0}
         request = validated(CAPTION.required_interface.request, given, "caption")
+        self.predictor.check(CAPTION, request)
 
         def write(items: Sequence[Record], _: object) -> Sequence[Any]:
             with torch.random.fork_rng(enabled=seed is not None):
@@ -227,6 +213,7 @@ class Model(Mapped):
         """Return any task's answer, also of other packages, as the service's message: `predict("vqa", image, ...)`."""
         interface = find_task(task).required_interface
         message = validated(interface.request, request, task)
+        self.predictor.check(find_task(task), message)
 
         def answer(items: Sequence[Record], _: object) -> Sequence[Any]:
             return self.predictor.answers(find_task(task), [(item, message) for item in items])
@@ -326,13 +313,9 @@ class Model(Mapped):
         return pair_scores(self.predictor, records, texts)
 
     def push_to_hub(
-        self,
-        repository: str,
-        *,
-        license: str | None = None,
-        private: bool = False,
+        self, repository: str, *, license: str | None = None, private: bool = False,
         dry_run: str | os.PathLike[str] | None = None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         """Upload the model with its card to the Hugging Face hub as `user/name`, and return the address.
 
         `license` is that of the weights, as the hub names it; `dry_run` is a folder to write instead, whose path is

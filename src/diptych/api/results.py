@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from diptych.core import Record
-from diptych.runtime.errors import DataError, UnfamiliarWarning
+from diptych.runtime.errors import DataError, UnfamiliarWarning, counted
 from diptych.tasks.interface import Explanation
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.image_files import as_jpeg, read_header
@@ -91,7 +91,7 @@ class Explained(Explanation):
     """Weights of regions on words, which a notebook draws as a table of words and regions."""
 
     def __repr__(self) -> str:
-        size = f"{len(self.words)} words x {len(self.regions)} regions"
+        size = f"{counted(self.words, 'words')} x {counted(self.regions, 'regions')}"
         return f"<Explained {_shortened(repr(' '.join(self.words)))}: {size}>"
 
     __str__ = __repr__
@@ -118,7 +118,7 @@ class Hits(tuple["Hit", ...]):
 
     def __repr__(self) -> str:
         first = f"; the best: {str(self[0].picture)[-120:]}, {self[0].score:.3g}" if self else ""
-        return f"<Hits for {_shortened(self.query)[:60]!r}: {len(self)} images{first}>"
+        return f"<Hits for {_shortened(self.query)[:60]!r}: {counted(self, 'images')}{first}>"
 
     def _repr_html_(self) -> str:
         return "".join(

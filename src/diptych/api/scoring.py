@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from diptych.api.arguments import check_features, check_split, check_type, python_errors
-from diptych.api.job import AnyPath, Data, Options, folder_of, opened_data
+from diptych.api.arguments import check_features, check_type, python_errors
+from diptych.api.job import AnyPath, Data, Options, check_words, folder_of, opened_data
 from diptych.data.extract.own_data import store_of
 from diptych.data.leakage import leakage
-from diptych.data.store.store import Store, splits_in
+from diptych.data.store.store import Store, check_split, splits_in
 from diptych.runs.evaluation.evaluate import check_scored, score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
@@ -22,7 +22,7 @@ from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import make_console
-from diptych.tasks import TASKS, find_task
+from diptych.tasks import TASKS, TaskSpec, find_task
 from diptych.tasks.scores import Score, Scores
 
 
@@ -48,8 +48,8 @@ def evaluate(
     check_features(features)
     _check_task(task)
     folder = folder_of(model)
-    check_scored(folder, task, without_images=without_images)
-    with scored_store(data, folder, Options(features=features, skip_bad=skip_bad), split) as store:
+    spec = check_scored(folder, task, without_images=without_images)[0]
+    with scored_store(data, folder, Options(features=features, skip_bad=skip_bad), split, spec) as store:
         return score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
 
 
@@ -72,8 +72,8 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
     _check_task(task)
     folders = [folder_of(first, "first"), folder_of(second, "second")]
     names = [folder.task(task).name for folder in folders]
-    gain = find_task(names[0]).scoring.gain
-    if names[0] != names[1] or gain is None:
+    spec = find_task(names[0])
+    if names[0] != names[1] or spec.scoring.gain is None:
         able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)
         raise RecipeError(
             f"found a model for {names[0]} and one for {names[1]}; both need the same task, one of {able}: set "
@@ -83,7 +83,7 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
     given = Options(skip_bad=skip_bad)
     with ExitStack() as stack:
         stores = [
-            stack.enter_context(scored_store(data, one, given, split, alone=True)) for one in folders[: 2 - alike]
+            stack.enter_context(scored_store(data, one, given, split, spec, alone=True)) for one in folders[: 2 - alike]
         ]
         predicted = [
             predict(model, store, split, task, console=make_console())
@@ -93,9 +93,9 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
             leakage(model.seen, store, store.split(split)).text
             for model, store in zip(folders, 2 * stores, strict=False)
         ]
-    by_key = [find_task(names[0]).by_key(one.predictions) for one in predicted]
+    by_key = [spec.by_key(one.predictions) for one in predicted]
     read = {record.key for record in predicted[1].records}
-    gained = gain(by_key[0], by_key[1], [record for record in predicted[0].records if record.key in read])
+    gained = spec.scoring.gain(by_key[0], by_key[1], [record for record in predicted[0].records if record.key in read])
     return replace(gained, notes=tuple(f"{name}: {seen}" for name, seen in zip("AB", trained_on, strict=True)))
 
 
@@ -108,16 +108,20 @@ def _check_task(task: object) -> None:
 
 
 @contextmanager
-def scored_store(data: Data, model: ModelFolder, options: Options, split: str, alone: bool = False) -> Iterator[Store]:
+def scored_store(
+    data: Data, model: ModelFolder, options: Options, split: str, spec: TaskSpec | None, alone: bool = False
+) -> Iterator[Store]:
     """Open data as a store. If it is not a store, the model's detector extracts its regions to a temporary folder.
 
-    `split` is scored; `alone`: no baseline is fitted to the other splits, so their regions are not needed. Raises
-    DataError for a split without records, before any image is opened.
+    `split` is scored by the task `spec`, if any; `alone`: no baseline is fitted to the other splits, so their regions
+    are not needed. Raises DataError for a split without records of the task, before any image is opened.
     """
     check_type("split", split, str, "the name of a split, or several joined by +", DataError)
     path, opened = opened_data(data, options)
     names = opened.split_names if isinstance(opened, Store) else [record.split for record in opened]
-    check_split(split, path, Counter(names))
+    check_split(split, f"split: {path}", Counter(names))
+    if spec is not None:
+        check_words(spec, split, path, opened)
     if alone and not isinstance(opened, Store):
         opened = [record for record in opened if record.split in splits_in(split)]
     features = None if options.features is None else Path(options.features)

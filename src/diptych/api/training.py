@@ -64,9 +64,7 @@ def finetune(
             f"recipe: found none, and no model to start from; pass model=..., or recipe='SYSTEM/small/{task}' to start "
             f"from random weights (`diptych recipes {task}` lists them)"
         )
-    check_training({"out": out, "epochs": epochs, "steps": steps, "batch_size": batch_size, "lr": lr, "seed": seed,
-                    "patience": patience, "detector": detector, "features": features, "on_log": on_log,
-                    "settings": settings})  # fmt: skip
+    check_training(locals())
     changed = _assignments(settings, steps, batch_size, lr, patience, seed) + ["data.images=false"] * without_images
     return finetuning(task, data, model, recipe, _options(out, epochs, changed, detector, features)).run(on_log)
 
@@ -85,9 +83,7 @@ def pretrain(
     and `epochs` are those of each.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
-    check_training({"out": out, "epochs": epochs, "steps": steps, "batch_size": batch_size, "lr": lr, "seed": seed,
-                    "patience": patience, "detector": detector, "features": features, "on_log": on_log,
-                    "settings": settings})  # fmt: skip
+    check_training(locals())
     changed = _assignments(settings, steps, batch_size, lr, patience, seed)
     return pretraining(data, recipe, model, _options(out, epochs, changed, detector, features)).run(on_log)
 
@@ -102,8 +98,7 @@ def recipe(
     Raises RecipeError for an unknown name or key, with the nearest one.
     """
     check_type("name", name, str, "the name of a recipe; `diptych recipes` lists all", RecipeError)
-    check_training({"steps": steps, "batch_size": batch_size, "lr": lr, "patience": patience, "seed": seed,
-                    "settings": settings})  # fmt: skip
+    check_training(locals())
     load_plugins()
     stages = find_stages(name, _assignments(settings, steps, batch_size, lr, patience, seed))
     return stages.recipes[0] if len(stages.recipes) == 1 else stages

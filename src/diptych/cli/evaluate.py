@@ -21,6 +21,7 @@ from diptych.runtime.files import write_atomically
 if TYPE_CHECKING:
     from diptych.data.store.store import Store
     from diptych.runs.folder import ModelFolder
+    from diptych.tasks import TaskSpec
     from diptych.tasks.scores import Scores
 
 DIRECTIONS: dict[str, Any] = {"both": "both", "text-to-image": "pictures", "image-to-text": "captions"}
@@ -41,19 +42,19 @@ class ScoredOptions:
 
     @contextmanager
     def opened(
-        self, computing: ComputingOptions, check: Callable[[ModelFolder], object]
+        self, computing: ComputingOptions, check: Callable[[ModelFolder], TaskSpec | None]
     ) -> Iterator[tuple[ModelFolder, Store]]:
         """Open the model and the data, whose regions are extracted into a temporary folder if it is not a store.
 
-        `check` of the model raises an error before any image is opened.
+        `check` of the model raises an error before any image is opened, and returns the task that is scored.
         """
         from diptych.api.job import Options
         from diptych.api.scoring import scored_store
 
         model: ModelFolder = open_folder(self.model, **vars(computing))
-        check(model)
+        spec = check(model)
         options = Options(features=self.features, split_seed=self.split_seed, skip_bad=self.skip_bad)
-        with scored_store(self.data, model, options, self.split) as store:
+        with scored_store(self.data, model, options, self.split, spec) as store:
             yield model, store
 
     def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
@@ -124,8 +125,8 @@ def evaluate(
 
     extra = extra_metrics or ()
 
-    def check(model: ModelFolder) -> None:
-        check_scored(model, task, extra, writing.over(model), without_images=without_images)
+    def check(model: ModelFolder) -> TaskSpec | None:
+        return check_scored(model, task, extra, writing.over(model), without_images=without_images)[0]
 
     with scored.opened(computing, check) as (model, store):
         done = score_model(
@@ -179,8 +180,8 @@ def rank(
     extent = Extent(of.queries, of.shortlist, by=by, folds=of.folds, asks=DIRECTIONS[of.direction])
     chosen = extent if extent != Extent() else None
 
-    def check(model: ModelFolder) -> None:
-        check_scored(model, task, limited=chosen is not None or of.pairs is not None)
+    def check(model: ModelFolder) -> TaskSpec | None:
+        return check_scored(model, task, limited=chosen is not None or of.pairs is not None)[0]
 
     with scored.opened(computing, check) as (model, store):
         done = score_model(model, store, scored.split, (), task, chosen, of.pairs, console=console())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -12,12 +14,15 @@ from typer.models import OptionInfo
 
 from diptych.cli.app import LARGEST_SEED, Device, Precise, Revision
 from diptych.runtime.decoding import SETTINGS
+from diptych.runtime.errors import DiptychError
 
 if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
 
 DECODING = "Decoding"  # the panel of its options in help
+SETTING = re.compile(rf"\b({'|'.join((*SETTINGS, 'captions', 'sample'))})\b(?:=true|=([^\s,;]+))?")  # in a message
+DECODED = re.compile(r"^decoding(?:: |\.)")
 
 
 def _setting(name: str) -> Any:
@@ -58,7 +63,8 @@ class WritingOptions:
         from diptych.models.decoding.chosen import chosen_decoding
 
         torch.manual_seed(self.seed)
-        return chosen_decoding(model.decoding, 1, **self.given)
+        with options_named():
+            return chosen_decoding(model.decoding, 1, **self.given).fit(model.tokens.vocabulary.size)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,23 @@ class ComputingOptions:
     device: Device = "auto"
     precision: Precise = "auto"
     revision: Revision = None
+
+
+def option(name: str) -> str:
+    """Return the option of a parameter: `--top-p` of `top_p`."""
+    return f"--{name.replace('_', '-')}"
+
+
+@contextmanager
+def options_named(named: Callable[[str], str] = option) -> Iterator[None]:
+    """Name options in errors of decoding, which name its settings: `beams=2` is `--beams 2`. `named`: of a setting."""
+    try:
+        yield
+    except DiptychError as error:
+        if (message := str(error)).startswith("decoding"):
+            message = SETTING.sub(lambda one: f"{named(one[1])} {one[2] or ''}".rstrip(), DECODED.sub("", message))
+            error.args = (message,)
+        raise
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

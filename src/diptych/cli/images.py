@@ -17,6 +17,12 @@ from diptych.runtime.terminal import printable
 if TYPE_CHECKING:
     from diptych.tasks.interface import GroundedText
 
+# By a file in it: what may be passed as a folder of images by mistake.
+FOLDERS = {
+    "store.json": "a store",
+    "recipe.json": "a run or model (--model)",
+    "config.json": "a run or model (--model)",
+}
 Refuse = Callable[[object, DataError], object]
 
 
@@ -74,6 +80,14 @@ class Failures:
             raise DataError(f"{self.count} of {max(len(images), self.count)} images failed; the reasons are above")
 
 
+def _instead(folder: Path) -> str:
+    """Return what a folder without images is: a store, a model, a run, or some files; empty for a pattern."""
+    if kind := next((kind for file, kind in FOLDERS.items() if (folder / file).is_file()), None):
+        return f", which is {kind}; pass image files or a folder of them"
+    files = ", ".join(sorted(path.name for path in folder.glob("*"))[:3]) or "nothing"
+    return f": found {files}, expected files such as .png or .jpg" if folder.is_dir() else ""
+
+
 def find_images(names: list[str], refuse: Refuse) -> list[Path]:
     """Return each image once, in order; `refuse` gets what has no images. Raises DataError if there are none at all."""
     from diptych.vision.image_files import ENDINGS, find_pictures
@@ -88,7 +102,10 @@ def find_images(names: list[str], refuse: Refuse) -> list[Path]:
         else:
             here = [path]
         if not here:
-            refuse(name, DataError(f"no images in {name}"))
+            error = DataError(f"no images in {name}{_instead(path)}")
+            if len(names) == 1:
+                raise error
+            refuse(name, error)
         paths |= dict.fromkeys(here)
     if not paths:
         raise DataError("there are no images to read; the reasons are above")

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from diptych.cli.app import DATA, LARGEST_SEED, AsJson, Seed, Verbs, app, console, hold, storybook
 from diptych.cli.groups import grouped
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import DiptychError, RecipeError
+from diptych.runtime.errors import DiptychError, RecipeError, counted
 from diptych.runtime.processes import PROCESSES
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def storybook_web(
         with bar("pages") as progress:
             writing = progress.add_task("writing", total=pages)
             web.write(out, pages, seed, processes, lambda done: progress.advance(writing, done))
-        print(f"{pages} pages in {out}")
+        print(f"{counted(pages, 'pages')} in {out}")
     if serve is not None:
         web.serve(out, serve)
 
@@ -274,7 +274,7 @@ def mine_label(
 
     drawn = draw(run, sample, out, seed)
     write_sheet(out.with_suffix(".html"), out.parent, drawn)
-    print(f"{len(drawn)} pairs in {out}, shown in {out.with_suffix('.html')}: set `true` to true or false")
+    print(f"{counted(drawn, 'pairs')} in {out}, shown in {out.with_suffix('.html')}: set `true` to true or false")
 
 
 @mine.command("forget")

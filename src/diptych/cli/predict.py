@@ -16,7 +16,6 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from diptych.cli.app import (
-    LARGEST_SEED,
     USE,
     AsJson,
     Device,
@@ -27,9 +26,10 @@ from diptych.cli.app import (
     Revision,
     Verbs,
 )
+from diptych.cli.groups import option, options_named
 from diptych.cli.images import Failures, Refuse, ShownFolder, find_images
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, nearest
+from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, counted, nearest
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import refuse_inputs
 from diptych.runtime.plugins import load_plugins, unknown_name, verbs_listed
@@ -39,7 +39,7 @@ from diptych.runtime.verbs import TASK_VERBS
 if TYPE_CHECKING:
     from diptych.serving import Predictor
     from diptych.tasks import TaskSpec
-    from diptych.tasks.interface import Form, TaskAnswer, TaskInterface
+    from diptych.tasks.interface import Form, TaskAnswer, TaskInterface, TaskRequest
 
 IN_FLIGHT = 16  # concurrent requests to a service, and images in a batch
 IMAGE = "Image file, folder of images, or quoted pattern such as 'photos/*.jpg'."
@@ -163,18 +163,15 @@ def _given(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> insp
 
 
 def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) -> inspect.Parameter:
-    """Make the argument or option of a request's field. Upper limits but a seed's apply to services only."""
+    """Make the argument or option of a request's field."""
     of, listed = interface.request.model_fields[name], name in interface.list_fields
     kind, text = _plain(of.annotation), form.help or of.description
     if form.argument:
         return _given(parameter, Annotated[list[str] if listed or form.each else kind, Argument(help=text)])
-    least = next((one.ge for one in of.metadata if hasattr(one, "ge")), None) if kind is int else None
-    option = Option(
-        f"--{parameter.replace('_', '-')}", help=text, min=least, max=LARGEST_SEED if name == "seed" else None
-    )
+    given = Option(option(parameter), help=text)
     if listed:
-        return _given(parameter, Annotated[list[str] | None, option], None)
-    return _given(parameter, Annotated[kind if of.default is not None else kind | None, option], of.default)
+        return _given(parameter, Annotated[list[str] | None, given], None)
+    return _given(parameter, Annotated[kind if of.default is not None else kind | None, given], of.default)
 
 
 def _plain(annotation: Any) -> Any:
@@ -195,38 +192,35 @@ def _requests(interface: TaskInterface, values: dict[str, Any]) -> list[dict[str
 
 
 def _ask(
-    spec: TaskSpec,
-    names: list[str],
-    fields: list[dict[str, Any]],
-    *,
-    model: str | None,
-    server: str | None,
-    as_json: bool,
-    device: str,
-    precision: str,
-    revision: str | None = None,
-    features: Path | None = None,
-    out: Path | None = None,
-    show: Path | None = None,
-) -> None:
+    spec: TaskSpec, names: list[str], fields: list[dict[str, Any]], *, model: str | None, server: str | None,
+    as_json: bool, device: str, precision: str, revision: str | None = None, features: Path | None = None,
+    out: Path | None = None, show: Path | None = None,
+) -> None:  # fmt: skip
     """Send the requests to a model or a service, and print or write the answers."""
+    from diptych.runtime.configs import validated
+
     interface, refuse = spec.required_interface, Failures(names)
     for value in (value for one in fields for value in one.values()):
         "".join(value if isinstance(value, str | tuple) else "").encode()  # raises UnicodeEncodeError, which main names
+    named = partial(option_of, interface)
+    fields = [{**one, "model": server and model} for one in fields]
+    requests = [validated(interface.request, one, interface.verb, named=named) for one in fields]
     pictures = find_images(names, refuse)
     refuse_inputs(out, pictures)
     if server is not None:
         shown = show if not _has_box(interface) else None
         refuse_with_server(show=shown, features=features, device=device, precision=precision, revision=revision)
-        answers = _from_server(interface, server, pictures, [{**one, "model": model} for one in fields], refuse)
+        answers = _from_server(interface, server, pictures, requests, refuse)
     else:
         if model is None:
             raise RecipeError(NO_MODEL)
         from diptych.api.model import load
 
         opened = load(model, features=features, device=device, precision=precision, revision=revision)
-        opened.predictor.task_model(spec).build()  # before any image is read
-        answers = _from_model(spec, opened.predictor, pictures, fields, show if interface.explains else None, refuse)
+        with options_named(named):
+            for request in requests:  # before any image is read
+                opened.predictor.check(spec, request)
+        answers = _from_model(spec, opened.predictor, pictures, requests, show if interface.explains else None, refuse)
     lines: list[str] = []
     if show is not None and _has_box(interface):
         title, drawn = " ".join(map(str, fields[0].values())), ShownFolder(show)
@@ -238,13 +232,13 @@ def _ask(
             print("\n".join(printed), flush=True)
     if out is not None and lines:
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
-        print(f"{len(lines)} lines in {out}")
+        print(f"{counted(lines, 'lines')} in {out}")
     refuse.check(pictures)
 
 
 def refuse_with_server(**given: object) -> None:
     """Raise RecipeError, with its name, for an option that needs the model itself."""
-    if named := [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, "auto")]:
+    if named := [option(name) for name, value in given.items() if value not in (None, "auto")]:
         need = "needs" if len(named) == 1 else "need"
         raise RecipeError(f"{' and '.join(named)} {need} the model itself; leave out --server")
 
@@ -270,19 +264,14 @@ def _printed(interface: TaskInterface, answer: TaskAnswer, single: bool, alone: 
 
 
 def _from_model(
-    spec: TaskSpec,
-    predictor: Predictor,
-    pictures: Sequence[Path],
-    fields: Sequence[dict[str, Any]],
-    show: Path | None,
-    refuse: Refuse,
-) -> Iterator[TaskAnswer]:
+    spec: TaskSpec, predictor: Predictor, pictures: Sequence[Path], requests: Sequence[TaskRequest],
+    show: Path | None, refuse: Refuse,
+) -> Iterator[TaskAnswer]:  # fmt: skip
     """Yield answers of an opened model, in the order of the images."""
     from diptych.runtime.configs import derive
     from diptych.tasks.interface import GroundedText, seed_sampling
 
-    drawn, interface = ShownFolder(show), spec.required_interface
-    requests = [interface.request.model_construct(**one) for one in fields]
+    drawn = ShownFolder(show)
     seed_sampling(requests[0])
     left = iter(pictures)
     while batch := list(islice(left, IN_FLIGHT)):
@@ -299,17 +288,14 @@ def _from_model(
 
 
 def _from_server(
-    interface: TaskInterface, url: str, pictures: Sequence[Path], fields: Sequence[dict[str, Any]], refuse: Refuse
+    interface: TaskInterface, url: str, pictures: Sequence[Path], requests: Sequence[TaskRequest], refuse: Refuse
 ) -> Iterator[TaskAnswer]:
     """Yield answers in the order of the images; several requests run at once, so that the service can batch them."""
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from diptych.runtime.configs import validated
     from diptych.serving.client import Client
 
-    named = partial(option_of, interface)
     client = Client(url)
-    requests = [validated(interface.request, one, interface.verb, named=named) for one in fields]
     with ThreadPoolExecutor(IN_FLIGHT) as threads:
         waiting: deque[tuple[Path, Future[TaskAnswer]]] = deque()
         left = ((picture, request) for picture in pictures for request in requests)
@@ -321,7 +307,8 @@ def _from_server(
                     return
                 picture, future = waiting.popleft()
                 try:
-                    yield future.result()
+                    with options_named(partial(option_of, interface)):
+                        yield future.result()
                 except DataError as error:
                     refuse(picture, error)
         finally:
@@ -334,7 +321,7 @@ def option_of(interface: TaskInterface, field: str) -> str:
     form = interface.forms.get(field)
     if form is not None and form.argument:
         return form.argument.upper()
-    return f"--{(form.option if form is not None and form.option else field).replace('_', '-')}"
+    return option(form.option if form is not None and form.option else field)
 
 
 def _has_box(interface: TaskInterface) -> bool:

@@ -28,7 +28,7 @@ from diptych.cli.app import (
     hold,
     open_folder,
 )
-from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
+from diptych.cli.groups import ComputingOptions, WritingOptions, grouped, options_named
 from diptych.cli.outputs import OutFolder
 from diptych.runtime.errors import RecipeError
 
@@ -183,5 +183,6 @@ def augment(
     CAPTION.check_offered(start.model, None if start.recipe is None else start.recipe.task, start.folder)
     hold(out, "store")
     given = writing.given if writing.given.keys() & {"beams", "top_k", "top_p"} else {"top_p": 0.9} | writing.given
-    decoding = chosen_decoding(start.decoding, SPARE * num_captions, writing.beams is None, **given)
+    with options_named():
+        decoding = chosen_decoding(start.decoding, SPARE * num_captions, writing.beams is None, **given)
     print(f"{write_captions(start, Store(store), out, num_captions, decoding, split, writing.seed).summary()}; {out}")

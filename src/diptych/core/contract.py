@@ -9,7 +9,6 @@ from pydantic import ConfigDict, Field
 
 MOST_VALUES = 1_000_000  # values of one feature
 GIVEN = "given"  # `extractor` of features that were made outside Diptych
-DETECTOR, INNER = "detector", "model"  # folders: of the detector in a store or a model, of the model in a run
 Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import Leakage
+from diptych.runtime.errors import counted
 
 Severity = Literal["error", "warning"]
 NO_TEXT = "no text here"
@@ -122,7 +123,11 @@ class CheckReport:
             uses.append(f"{self.capitals:,} texts have capital letters, which training lower-cases: {kept}")
         uses += [f"of val and test: {self.trained_on.text}"] if self.trained_on is not None else []
         return Group(
-            Text(f"{self.records:,} records ({splits})"), Text(covered), *map(Text, uses), *lines, Text(verdict)
+            Text(f"{counted(self.records, 'records')} ({splits})"),
+            Text(covered),
+            *map(Text, uses),
+            *lines,
+            Text(verdict),
         )
 
 

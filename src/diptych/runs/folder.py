@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, fiel
 from safetensors import SafetensorError
 
 from diptych.core import FeatureContract, Task
-from diptych.core.contract import DETECTOR, INNER
+from diptych.core.folders import DETECTOR, INNER, packaged
 from diptych.data.leakage import SeenImages
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
@@ -58,7 +58,6 @@ VALIDATED = "images"  # its entry with the number of images, where they are too 
 UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"  # entries of answers, times 100
 HIGHEST = 1e6  # greatest absolute value of a validation score
 _NAME = re.compile(r"[\w.-]{1,100}")
-SAMPLE = Path(__file__).parent / "sample"  # a captioner of drawn scenes with pictures, by experiments/sample.py
 
 
 class Architecture(BaseModel):
@@ -270,11 +269,6 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
         folder, model.eval(), architecture, tokens, contract, recipe, answers, detector, validation, known,
         SeenImages.load(folder),
     )  # fmt: skip
-
-
-def packaged(path: Path) -> Path:
-    """Return the folder of the sample model for the name `sample`, unless such a path exists; else the path."""
-    return SAMPLE if path == Path("sample") and not path.exists() else path
 
 
 def model_in(path: Path) -> Path | None:

@@ -22,7 +22,7 @@ from diptych.models import SystemModel
 from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture
 from diptych.runs.predict import in_split, pixel_reader, readable
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.systems import RECIPES, SYSTEMS
 from diptych.systems.recipe import Recipe
 from diptych.tasks import CAPTION, TaskSpec, find_task
@@ -149,8 +149,8 @@ class Learner:
             )
         if 0 < len(self.held_out) < FEWEST and self.recipe.training.validate_every is not None:
             yield (
-                f"warning: split {self.recipe.data.validation!r} has {len(self.held_out)} images to validate on, fewer "
-                f"than {FEWEST}: its scores are unreliable, and they choose the weights"
+                f"warning: split {self.recipe.data.validation!r} has {counted(self.held_out, 'images')} to validate on"
+                f", fewer than {FEWEST}: its scores are unreliable, and they choose the weights"
             )
         objectives = [one.name for one in self.schedule.objectives]
         if self.spec.pretrains and self.held_out and len(objectives) > 1:
@@ -229,8 +229,8 @@ class Learner:
         if isinstance(self.task, LeavesOut) and (unknown := self.task.unknown):
             key, caption = next(iter(unknown.items()))
             yield (
-                f"{len(unknown)} captions are left out: the vocabulary knows none of their words (the first: {key}, "
-                f"{caption!r}); learn one from such words (`diptych tokenizer train`), or translate them"
+                f"left out: {counted(unknown, 'captions')}; the vocabulary knows none of their words (the first: "
+                f"{key}, {caption!r}); learn one from such words (`diptych tokenizer train`), or translate them"
             )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from diptych.core import Record, Task
-from diptych.data.store.store import Store, splits_in
+from diptych.data.store.store import Store, check_split
 from diptych.models.decoding import DecodingOptions
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.errors import DataError
@@ -78,9 +78,7 @@ def in_split(store: Store, split: str, option: str) -> list[int]:
 
     `option`: command-line option that chooses the split, for the error.
     """
-    if missing := sorted(splits_in(split) - store.splits.keys()):
-        known = ", ".join(f"{name} ({count})" for name, count in store.splits.items()) or "none at all"
-        raise DataError(f"{store.folder} has no records in split {missing[0]!r}; it has {known}; choose with {option}")
+    check_split(split, store.folder, store.splits, f"; choose with {option}")
     return store.split(split)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import prints_of
 from diptych.data.store.store import Store

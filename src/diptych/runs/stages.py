@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.store.store import Store
 from diptych.runs.folder import CONFIG, ModelFolder, open_model
 from diptych.runs.run import run_in

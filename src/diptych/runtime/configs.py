@@ -39,9 +39,8 @@ def value_of(text: str) -> Any:
 
 def explain(key: str, problem: Any) -> str:
     """One of pydantic's errors as a line."""
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    explained = problem["type"] in {"missing", "value_error"}
-    return f"{key}: {message}" if explained else f"{key}: {message}, found {problem['input']!r}"
+    message = f"{key}: " * bool(key) + str(problem["msg"]).removeprefix("Value error, ")
+    return message if problem["type"] in {"missing", "value_error"} else f"{message}, found {problem['input']!r}"
 
 
 def first_problem(error: ValueError) -> str:
@@ -86,6 +85,6 @@ def validated(
         return kind.model_validate(values)
     except ValidationError as error:
         at = [(*path, *(str(part) for part in p["loc"])) for p in error.errors()]
-        names = [".".join((named(one[0]), *one[1:])) if one else kind.__name__ for one in at]
+        names = [".".join((named(one[0]), *one[1:])) if one else "" for one in at]
         lines = [explain(name, problem) for name, problem in zip(names, error.errors(), strict=True)]
         raise RecipeError(f"{where}: " + "; ".join(lines)) from error

@@ -17,10 +17,12 @@ A message states what was found, what was expected, where, and the command that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
+
+SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # of nouns that lose more than an s
 
 
 class DiptychError(Exception):
@@ -100,3 +102,9 @@ def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
     if close:
         return f"did you mean {' or '.join(close)}?"
     return otherwise or f"known: {', '.join(known) or 'none'}"
+
+
+def counted(items: int | Sized, plural: str) -> str:
+    """Return a number with its noun: `1 image`, `1,200 images`. `items`: the number, or what is counted."""
+    number = items if isinstance(items, int) else len(items)
+    return f"{number:,} {plural if number != 1 else SINGULAR.get(plural, plural.removesuffix('s'))}"

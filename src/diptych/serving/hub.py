@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diptych.core.contract import DETECTOR
+from diptych.core.folders import DETECTOR
 from diptych.data.leakage import FILE as SEEN
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.familiarity import FILE as FAMILIAR

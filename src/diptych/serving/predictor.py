@@ -94,6 +94,13 @@ class Predictor:
         spec.check_offered(self.folder.model, trained_for, self.folder.folder)
         return list(spec.required_interface.answer(self.task_model(spec), requests))
 
+    def check(self, spec: TaskSpec, request: TaskRequest | None = None) -> None:
+        """Raise ServingError if the model lacks the task, RecipeError if it cannot follow the request."""
+        model = self.task_model(spec)
+        model.build()
+        if request is not None and spec.required_interface.check is not None:
+            spec.required_interface.check(model, request)
+
     def is_familiar(self, record: Record) -> bool | None:
         """Return whether an image, as `extract` returns it, is like those of training; None if that is not known."""
         known = self.folder.familiarity

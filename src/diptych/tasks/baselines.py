@@ -20,7 +20,7 @@ from diptych.metrics.cider import CiderD, DocumentFrequencies
 from diptych.metrics.rouge import rouge_l
 from diptych.metrics.tokenise import ORDERS, Tokens, ngrams, tokens_of
 from diptych.metrics.vqa import normalise_answer, soft_targets
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, counted
 from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
@@ -275,7 +275,7 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
         f"at random: {_summary(chance)}",
         f"always the place that was right most often in training: {_summary(_joint(usual))}",
     )
-    return Baselines(classifier if better else rule, {}, (*notes, f"learnt on {len(learnt)} questions"))
+    return Baselines(classifier if better else rule, {}, (*notes, f"learnt on {counted(learnt, 'questions')}"))
 
 
 Picker = Callable[[str, Sequence[str]], int]  # of a question and its candidates: the number of the chosen one

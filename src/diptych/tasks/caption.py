@@ -25,7 +25,7 @@ from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.decoding import decoding_field
 from diptych.runtime.devices import Precision, predicting
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import DataError, ServingError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
@@ -93,7 +93,7 @@ def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequenc
         cider = caption_items(dict.fromkeys(references, frequent), references).scores()["CIDEr"]
         notes.append(f"blind: the training caption with the best CIDEr on training, given to every picture: “{best}”")
         notes.append(
-            f"learnt on {len(training)} pictures; the most frequent training caption, “{frequent}”, gets "
+            f"learnt on {counted(training, 'pictures')}; the most frequent training caption, “{frequent}”, gets "
             f"CIDEr {100 * cider:.1f}"
         )
     if ceiling:
@@ -178,10 +178,11 @@ class CaptionRequest(interface.TaskRequest):
     captions: Annotated[
         int, interface.Form("How many captions", more=True, option="num_captions"), Field(ge=1, le=16)
     ] = 1
-    """Captions of each picture, the likeliest first."""
-    beams: Annotated[
-        int | None, interface.Form("Captions followed at once (beams); empty: the recipe's", more=True)
-    ] = decoding_field("beams", le=16)
+    """Captions of each picture, at most 16, the likeliest first."""
+    beams: Annotated[int | None, interface.Form(
+        "Captions followed at once (beams); empty: the recipe's", more=True,
+        help="Beams of the search, 1 being greedy, at most 16: each takes memory and time; default: the recipe's.",
+    )] = decoding_field("beams", le=16)  # fmt: skip
     length_bonus: Annotated[float | None, interface.Form()] = decoding_field("length_bonus", ge=-100, le=100)
     length_penalty: Annotated[float | None, interface.Form()] = decoding_field("length_penalty", le=10)
     sample: Annotated[bool, interface.Form("Draw words by chance", more=True)] = False
@@ -189,7 +190,7 @@ class CaptionRequest(interface.TaskRequest):
     temperature: Annotated[float | None, interface.Form()] = decoding_field("temperature")
     top_k: Annotated[int | None, interface.Form()] = decoding_field("top_k")
     top_p: Annotated[float | None, interface.Form()] = decoding_field("top_p")
-    seed: Annotated[int, interface.Form("Seed of drawn words", more=True), Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, interface.Form("Seed of drawn words", more=True), Field(ge=0, le=2**63 - 1)] = 0
     """Seed of the words that are drawn."""
     min_words: Annotated[int | None, interface.Form()] = decoding_field("min_words", le=64)
     max_words: Annotated[int | None, interface.Form("Most words", more=True)] = decoding_field("max_words", le=64)
@@ -269,9 +270,12 @@ def _answer(
     model: interface.TaskModel, requests: Sequence[tuple[Record, CaptionRequest]]
 ) -> list[interface.GroundedText]:
     """Caption all records with the options of the first request: a batch has equal ones (`TaskInterface.alike`)."""
-    request = requests[0][1]
-    decoding = chosen_decoding(model.decoding, request.captions, request.sample, **request.model_dump(exclude=OWN))
-    return write(model, [record for record, _ in requests], decoding)
+    return write(model, [record for record, _ in requests], _decoding(model, requests[0][1]))
+
+
+def _decoding(model: interface.TaskModel, request: CaptionRequest) -> DecodingOptions:
+    given = request.model_dump(exclude=OWN)
+    return chosen_decoding(model.decoding, request.captions, request.sample, **given).fit(model.tokens.vocabulary.size)
 
 
 def _message(prediction: interface.GroundedText, request: CaptionRequest, picture: str) -> WrittenCaption:
@@ -341,6 +345,7 @@ CAPTION = TaskSpec(
         request=CaptionRequest,
         response=WrittenCaption,
         answer=_answer,
+        check=_decoding,
         message=_message,
         lines=lambda message, _: [f"{message.picture}: {caption}" for caption in _all_of(message)],
         view=_view,

@@ -213,6 +213,8 @@ class TaskInterface:
     response: type[Message]  # a TaskAnswer, unless the task searches a gallery of images
     # Predict answers to requests about records with regions, in one batch. None: serving searches its gallery.
     answer: Callable[[TaskModel, Sequence[tuple[Record, Any]]], Sequence[Any]] | None = None
+    # Raise RecipeError for a request that a model cannot follow, before an image is opened.
+    check: Callable[[TaskModel, Any], object] | None = None
     # Build the message from an answer, its request and the image's name. None: answers already are messages.
     message: Callable[[Any, Any, str], TaskAnswer] | None = None
     lines: Callable[[Any, bool], Sequence[str]] | None = None  # of a message, on a terminal; True for a single request

@@ -14,7 +14,7 @@ from torch import Tensor
 from diptych.core import Batch, Question, Record, Sample
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import paired_interval, rows_by_picture
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, counted
 from diptych.tasks.baselines import BlindAnswers, learnt_answers, stronger
 from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
@@ -100,7 +100,7 @@ class Verdicts:
         predicted = {one.key: labels[word] for one, word in zip(scored, given[better], strict=True)}
         notes = (
             f"{about}; at random: {100 * chance:.1f}",
-            f"learnt on {len(learnt)} {self.noun}; “{usual}” to all {self.noun} gets {100 * majority:.1f}",
+            f"learnt on {counted(learnt, self.noun)}; “{usual}” to all {self.noun} gets {100 * majority:.1f}",
         )
         return Baselines({"accuracy": right[better]}, {}, notes, predicted)
 

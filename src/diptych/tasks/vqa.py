@@ -22,7 +22,7 @@ from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
 from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import predicting
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.answers import UNKNOWN, Answers, unreachable
@@ -158,8 +158,8 @@ def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) 
         blind, predicted = (learnt if better else blind), given[better]
         notes += [
             about,
-            f"learnt on {len(training)} questions; “{rule.overall}” to every question gets {100 * majority:.1f}; "
-            f"one answer to each kind gets {100 * overall:.1f} ({shares})",
+            f"learnt on {counted(training, 'questions')}; “{rule.overall}” to every question gets {100 * majority:.1f}"
+            f"; one answer to each kind gets {100 * overall:.1f} ({shares})",
         ]
     if ceiling:
         notes.append("ceiling: one person's answer against those of the others who were asked")
@@ -195,7 +195,7 @@ def score_vqa(
     listed = ", ".join(f"{words} {count:,}" for words, count in usual.items())
     by_words = [f"questions by their first two words, where they are {FEWEST} or more: {listed}"] if usual else []
     first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
-    left_out = [f"{unanswered} questions without answers are not scored"] if unanswered else []
+    left_out = [f"left out, as they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
     notes = (first, *left_out, *unreachable(questions), *by_words, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
 

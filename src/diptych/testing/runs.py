@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from diptych.core import FeatureContract, Record
-from diptych.core.contract import INNER
+from diptych.core.folders import INNER
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.distributed import together
 from diptych.runs.folder import WEIGHTS, open_model

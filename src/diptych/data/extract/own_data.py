@@ -10,7 +10,7 @@ from time import perf_counter
 from rich.console import Console
 
 from diptych.core import Record
-from diptych.core.contract import DETECTOR
+from diptych.core.folders import DETECTOR
 from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.data.formats.format import LIST_THEM
 from diptych.data.formats.parsing import Skips, refuse_many

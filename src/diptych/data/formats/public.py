@@ -68,9 +68,10 @@ class PublicLayout:
 
     @classmethod
     def of(cls, name: str, root: Path) -> PublicLayout:
+        pieces = known(name).pieces()
         if not root.is_dir():
             raise DataError(f"found no folder {root}, expected that of {name}'s files; see them: diptych data {name}")
-        return cls(name, root, {p: path for p in known(name).pieces() if (path := _path_of(p, root)) is not None})
+        return cls(name, root, {p: path for p in pieces if (path := _path_of(p, root)) is not None})
 
     @property
     def missing(self) -> list[Piece]:

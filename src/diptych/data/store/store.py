@@ -16,7 +16,7 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
@@ -34,7 +34,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.core.contract import DETECTOR
+from diptych.core.folders import DETECTOR
 from diptych.data.store import shards
 from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.record_json import record_from_json, record_to_json
@@ -381,6 +381,13 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
 def splits_in(name: str) -> set[str]:
     """Return the splits in a joined name: `cc+sbu` -> cc, sbu."""
     return set(name.split("+"))
+
+
+def check_split(split: str, where: object, splits: Mapping[str, int], remedy: str = "") -> None:
+    """Raise DataError unless all the splits, which + joins, have records. `splits`: the number of records of each."""
+    if missing := sorted(splits_in(split) - splits.keys()):
+        there = ", ".join(f"{name} ({count:,})" for name, count in splits.items()) or "none at all"
+        raise DataError(f"{where} has no records in split {missing[0]!r}; it has {there}{remedy}")
 
 
 def iterate(store: Store, split: str | None = None) -> Iterator[Record]:

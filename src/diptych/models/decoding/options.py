@@ -70,8 +70,8 @@ class DecodingOptions(BaseModel):
         """Number of texts that are written in parallel, K."""
         return (self.captions or 1) if self.sample else self.beams
 
-    def fit(self, words: int) -> None:
-        """Raise RecipeError if there are more beams or candidates than words in the vocabulary."""
+    def fit(self, words: int) -> DecodingOptions:
+        """Return the options. Raise RecipeError if there are more beams or candidates than words in the vocabulary."""
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"
@@ -79,6 +79,7 @@ class DecodingOptions(BaseModel):
                 f"decoding.{name}={wanted}, and the vocabulary has {words} words to choose from; set it to {words} or "
                 "less"
             )
+        return self
 
     def weigh(self, score: float, words: int) -> float:
         """The score of a finished text: its log-probability, adjusted for length. `words` includes the final [SEP]."""

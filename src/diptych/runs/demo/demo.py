@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 from rich.console import Console
 
-from diptych.core.contract import DETECTOR, INNER
+from diptych.core.folders import DETECTOR, INNER
 from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.table import read
 from diptych.data.leakage import SeenImages, leakage

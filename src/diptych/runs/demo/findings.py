@@ -7,6 +7,7 @@ from diptych.core import Question, Record, iou
 from diptych.metrics.vqa import answer_accuracy, normalise_answer
 from diptych.runs.demo.gallery import Kinds, absent_words, boxes, cider_by_picture, named_kinds
 from diptych.runs.reports.report import ReportFinding, ReportRow
+from diptych.runtime.errors import counted
 from diptych.tasks.baselines import BlindAnswers
 
 MOST = 8  # most rows of a finding
@@ -41,8 +42,8 @@ def find(
 def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> ReportFinding:
     """Count repeated captions: an undertrained model writes the same for every image."""
     counts = Counter(captions[record.key] for record in records)
-    noun = "caption" if len(counts) == 1 else "captions"
-    text = f"{len(counts)} different {noun} for {len(records)} pictures. A good model rarely writes one twice."
+    number, pictures = counted(counts, "different captions"), counted(records, "pictures")
+    text = f"{number} for {pictures}. A good model rarely writes one twice."
     rows = (
         ReportRow(caption, f"{count}×", count / len(records))
         for caption, count in counts.most_common(MOST)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.core import GeneratedCaption, Record, Writer, collate
-from diptych.core.contract import DETECTOR
+from diptych.core.folders import DETECTOR
 from diptych.data.store.store import INDEX, Store, StoreWriter, splits_in
 from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis, decode
@@ -22,7 +22,7 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import in_split
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import predicting
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.files import parse_json, sweep, text_of, write_atomically
 from diptych.runtime.outputs import claim, copy_folder
 from diptych.runtime.progress import bar
@@ -54,11 +54,13 @@ class Tally:
         return Tally(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
 
     def summary(self) -> str:
+        blind = f"; {counted(self.without_regions, 'pictures')} without a region got no captions"
         return (
-            f"{self.kept} new captions for {self.pictures} pictures; left out: {self.said_before} known before, "
-            f"{self.repeated} repeated, {self.going_round} that say three words twice, "
-            f"{self.without_words} without words; {self.fewer} pictures got fewer than expected"
-            + (f"; {self.without_regions} pictures without a region got no captions" if self.without_regions else "")
+            f"{counted(self.kept, 'new captions')} for {counted(self.pictures, 'pictures')}; left out: "
+            f"{self.said_before} known before, {self.repeated} repeated, {self.going_round} that say three words "
+            f"twice, {self.without_words} without words; {self.fewer} pictures got fewer than expected"
+            + blind
+            * bool(self.without_regions)
         )
 
 

@@ -20,7 +20,7 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.learner import more_regions
 from diptych.runs.predict import predict
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import RecipeError, counted
 from diptych.runtime.progress import tell
 from diptych.tasks import find_task
 from diptych.tasks.caption import Captioning, caption_baselines, extra_caption_scores, score_captions
@@ -30,17 +30,10 @@ from diptych.tasks.vqa import score_vqa, vqa_baselines
 
 
 def score_model(
-    model: ModelFolder,
-    store: Store,
-    split: str,
-    extra_metrics: Sequence[str] = (),
-    task: str | None = None,
-    extent: Extent | None = None,
-    pairs: Path | None = None,
-    decoding: DecodingOptions | None = None,
-    console: Console | None = None,
-    without_images: bool = False,
-) -> tuple[list[dict[str, Any]], Scores]:
+    model: ModelFolder, store: Store, split: str, extra_metrics: Sequence[str] = (), task: str | None = None,
+    extent: Extent | None = None, pairs: Path | None = None, decoding: DecodingOptions | None = None,
+    console: Console | None = None, without_images: bool = False,
+) -> tuple[list[dict[str, Any]], Scores]:  # fmt: skip
     """Predict on a split; return predictions and scores. The blind baseline is fitted to the model's training split.
 
     `task`: another task than the model was trained for; a pre-trained model that matches pairs can search. `extent` and
@@ -49,7 +42,7 @@ def score_model(
     """
     console = console or Console(quiet=True)
     limited = extent is not None or pairs is not None
-    ranks = check_scored(model, task, extra_metrics, decoding, limited, without_images)
+    ranks = check_scored(model, task, extra_metrics, decoding, limited, without_images)[1]
     seeing = model
     if without_images and model.recipe is not None:
         model = replace(model, recipe=derive(model.recipe, data={"images": False}))
@@ -58,7 +51,7 @@ def score_model(
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
     spec = find_task(answered.name)  # of a pre-trained model: captions
-    tell(console, f"scoring {len(predictions)} {spec.scoring.noun}, with intervals and baselines")
+    tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     baselines = _baselines(spec.scoring, model, store, split, records)
     scores = spec.scoring.score(predicted, records, baselines)
@@ -94,8 +87,8 @@ def check_scored(
     decoding: DecodingOptions | None = None,
     limited: bool = False,
     without_images: bool = False,
-) -> bool:
-    """Check, before any image is opened, that a model can be scored so; return whether it ranks a gallery.
+) -> tuple[TaskSpec | None, bool]:
+    """Check, before any image is opened, that a model can be scored so; return its task and if it ranks a gallery.
 
     `limited`: part of a gallery is chosen. The others are those of `score_model`. Raises RecipeError, also for a task
     that is unknown or that the model has not learnt.
@@ -113,9 +106,9 @@ def check_scored(
             "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
         )
     if decoding is None and ranks:  # a pre-trained model that matches pairs can search
-        return True
+        return spec, True
     check_decoding(model, model.task(task), decoding)
-    return ranks
+    return spec, ranks
 
 
 def check_decoding(model: ModelFolder, task: Task, decoding: DecodingOptions | None) -> None:

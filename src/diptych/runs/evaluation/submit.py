@@ -26,7 +26,7 @@ from diptych.objectives import split_candidates
 from diptych.runs.evaluation.evaluate import check_decoding
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict, predict_by
-from diptych.runtime.errors import DataError, RecipeError, nearest
+from diptych.runtime.errors import DataError, RecipeError, counted, nearest
 from diptych.runtime.files import write_atomically
 from diptych.tasks.vcr import Vcr
 
@@ -91,7 +91,7 @@ def submit(
     write_atomically(
         path, write([{**one, "image_id": ids.get(str(one.get("key")))} for one in made.predictions]).encode()
     )
-    line = f"{path}: {task} of {len(made.records)} pictures of {split!r}, in the form of {form}"
+    line = f"{path}: {task} of {counted(made.records, 'pictures')} of {split!r}, in the form of {form}"
     if form != "coco" or not (guessed := [record.key for record in made.records if record.key not in ids]):
         return line
     return f"{line}; image ids of {len(guessed)} are the numbers in their names (the first: {guessed[0]})"

@@ -4,13 +4,14 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from diptych.runtime.errors import counted
 from diptych.tasks import find_task
 from diptych.tasks.scores import Score, Scores
 
 
 def score_table(scores: Scores) -> Group:
     """Return a table of scores with blind baselines and ceilings, and the notes below it."""
-    of = f"{scores.items} {find_task(scores.task).scoring.noun} of {scores.pictures} images"
+    of = f"{counted(scores.items, find_task(scores.task).scoring.noun)} of {counted(scores.pictures, 'images')}"
     covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of the queries"
     table = Table()
     table.add_column("score", no_wrap=True)

@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
-from torchvision.transforms.functional import normalize
 
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.opened import OpenedNetwork, Three
@@ -65,6 +64,8 @@ class Backbone(nn.Module):
 
     def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> Float[Tensor, "B F h w"]:
         """Return the last maps of images (0 to 255)."""
+        from torchvision.transforms.functional import normalize  # imported late: it takes 6 seconds
+
         pixels = normalize(squares.float() / 255, list(self.opened.mean), list(self.opened.deviation))
         return cast(Tensor, self.trunk(pixels))
 

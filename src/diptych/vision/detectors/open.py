@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from diptych.core import Record
-from diptych.core.contract import DETECTOR, GIVEN, INNER
+from diptych.core.contract import GIVEN
+from diptych.core.folders import DETECTOR, INNER, packaged
 from diptych.runtime.configs import assignment, value_of
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import text_of
@@ -31,18 +32,11 @@ HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
 
 def open_detector(
-    name: str,
-    records: Sequence[Record] = (),
-    features: Path | None = None,
-    weights: Path | None = None,
-    select: Selection | int | None = None,
-    boxes: str | None = None,
-    settings: Sequence[str] = (),
-    backbone: str | None = None,
-    class_names: Path | None = None,
-    report: Callable[[str], object] = lambda _: None,
+    name: str, records: Sequence[Record] = (), features: Path | None = None, weights: Path | None = None,
+    select: Selection | int | None = None, boxes: str | None = None, settings: Sequence[str] = (),
+    backbone: str | None = None, class_names: Path | None = None, report: Callable[[str], object] = lambda _: None,
     files: bool = False,
-) -> Detector:
+) -> Detector:  # fmt: skip
     """Open the detector of a name.
 
     The name is a folder of a detector, store, model or run, `hub:NAME@COMMIT`, or a kind in `DETECTORS` such as
@@ -57,7 +51,7 @@ def open_detector(
         raise RecipeError(f"--boxes {boxes}: the only value is `whole`, for --features PATH without boxes")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
-    path = fetched(name) if name.startswith(HUB) else Path(name)
+    path = fetched(name) if name.startswith(HUB) else packaged(Path(name))
     rule = Selection(most=select, least=select) if isinstance(select, int) else select
     values = {key: value_of(value) for key, value in (assignment(text, "cells=14") for text in settings)}
     for inside in (path, path / DETECTOR, path / INNER / DETECTOR):
