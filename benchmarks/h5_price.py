@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,30 @@ from diptych.runtime.memory import keep_freed_memory
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.features import vlp
 from diptych.vision.features.files import open_features
-from diptych.vision.features.h5 import FilesHere
+from diptych.vision.features.h5 import Arrays, FilesHere, OpenFiles
+from diptych.vision.limited import _cut
 
 IMAGES, PARTS = 300, 20
 NAMES = [f"COCO_val2014_{1000 * number + number % PARTS:012d}" for number in range(IMAGES)]
 
 
-class Here(FilesHere):
+class Here(OpenFiles):
     """The same reader in this process."""
 
-    def array(self, path: Path, name: str, where: str) -> Any:
-        return self.find(path, name, where)
+    def __init__(self) -> None:
+        super().__init__()
+        self.here = FilesHere()
+
+    def names(self, path: Path) -> list[str]:
+        return self.here.names(path)
+
+    def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
+        """Each array has memory of its own, and is written to no other."""
+        read = dict[Path, Any]()
+        for path in paths:
+            values, content = self.here.each([path], name, where)
+            (read[path],) = _cut(content, values["parts"])
+        return read
 
 
 def main() -> None:

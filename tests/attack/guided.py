@@ -4,7 +4,8 @@
     uv run --with atheris --group dev python -m tests.attack.guided --seconds 60 --only WARC
 
 An input is a byte that chooses one of the reader's files, and its content. What a reader raises besides DiptychError is
-a find: its input is kept in `tests/attack/corpus/READER/`, which test_corpus.py replays and later runs start from.
+a find, and so is 5 s of the processor or 1 GiB more of memory: its input is kept in `tests/attack/corpus/READER/`,
+which test_corpus.py replays and later runs start from.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tests.attack.fuzz import MEMORY, SECONDS, Fuzzer
+from tests.attack.fuzz import Fuzzer
 from tests.attack.kills import Broken
 
 CORPUS = Path(__file__).parent / "corpus"
 NAME, COMMAND = "guided", "uv run --with atheris --group dev python -m tests.attack.guided --seconds {seconds:g} --keep"
 LONGEST = 2**16  # bytes of an input
+MEMORY = 2**30  # bytes that a reader may ask for besides what the process has
+SECONDS = 5.0  # of the processor, that one input may take
+HUNG = 60  # seconds by the clock, after which libFuzzer ends the process
 MOST_FINDS = 5  # of one reader that are kept in one run
 
 
@@ -83,17 +87,19 @@ def raised(fuzzer: Fuzzer, tried: Path, good: Path, files: list[Path], content: 
 
     file = files[content[0] % len(files)] if content else files[0]
     (tried / file).write_bytes(content[1:])
+    begun = time.process_time()
     try:
         fuzzer.read(tried)
     except DiptychError:
-        return None
+        pass
     except OSError as error:
         return None if error.filename is not None else _last(error)
     except Exception as error:
         return _last(error)
     finally:
         shutil.copyfile(good / file, tried / file)
-    return None
+    spent = time.process_time() - begun
+    return f"took {spent:.1f} s of the processor" if spent > SECONDS else None
 
 
 def _last(error: BaseException) -> str:
@@ -132,7 +138,7 @@ def fuzz(name: str, world: Path, seconds: float, folder: Path) -> None:
 
     _limit_memory()
     kept = [str(folder_of(name))] if folder_of(name).exists() else []
-    options = [f"-max_total_time={seconds:.0f}", f"-timeout={SECONDS}", f"-max_len={LONGEST}", "-rss_limit_mb=0"]
+    options = [f"-max_total_time={seconds:.0f}", f"-timeout={HUNG}", f"-max_len={LONGEST}", "-rss_limit_mb=0"]
     atheris.Setup(["guided", str(seeds), *kept, *options, f"-artifact_prefix={folder}/", "-print_final_stats=1"], one)
     atheris.Fuzz()
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tests.attack.folders import own, png, weights
 from tests.attack.fuzz import Fuzzer
+from tests.attack.parsers import parsers
 
 LINE = {
     "image": "1.png", "captions": ["a dog", "a red dog"], "question": "is it red", "answers": ["yes", "no"],
@@ -41,6 +42,7 @@ def without_world() -> Iterator[Fuzzer]:
     yield from _features()
     yield from _web()
     yield from weights()
+    yield from parsers()
 
 
 def _records() -> Iterator[Fuzzer]:

@@ -18,7 +18,7 @@ LOWER = 2**31  # bytes of memory, less than the processes ask for
 
 def act(request: Values, _: IO[bytes], room: Room) -> Reply:
     """Do what a hostile file may make a C library do."""
-    out, way = sys.stdout.buffer, Path(request["way"] if "way" in request else request["path"]).stem
+    out, way = sys.stdout.buffer, Path(request["way"] if "way" in request else request["paths"][0]).stem
     if way == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)
     if way == "hang":
@@ -40,7 +40,8 @@ def act(request: Values, _: IO[bytes], room: Room) -> Reply:
         out.write(wrote)
         out.flush()
         os._exit(0)
-    return {"way": way}, np.arange(6, dtype=np.float16).reshape(2, 3)
+    array = np.arange(6, dtype=np.float16).reshape(2, 3)
+    return ({"way": way}, array) if "way" in request else ({"parts": [[[2, 3], "<f2"]]}, array.view(np.uint8).ravel())
 
 
 if __name__ == "__main__":

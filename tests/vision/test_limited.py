@@ -17,7 +17,7 @@ from diptych.vision.features.files import open_features
 from diptych.vision.limited import Ended, LimitedProcesses
 from tests.vision.odd_process import LOWER
 from tests.vision.test_bad_features import copied
-from tests.vision.test_features import IDS, VLP
+from tests.vision.test_features import FILES, IDS, VLP
 
 WAYS = [
     ("segfault", r"ended its process \(-11\)"),
@@ -88,3 +88,28 @@ def test_a_reader_that_was_killed_is_started_again_and_lets_go_of_idle_files(tmp
         with h5py.File(path, "a") as file:  # Needs a lock, which an open reader has.
             file[IDS[0]][...] = before + 1
     assert np.array_equal(place.unit.read(place.name).features, before + 1)
+
+
+def test_the_arrays_of_an_image_take_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = open_features(FILES / VLP).exact[IDS[0]]
+    asked, ask = [], LimitedProcesses.ask
+    monkeypatch.setattr(LimitedProcesses, "ask", lambda self, request: asked.append(request) or ask(self, request))
+    raw = place.unit.read(place.name)
+    assert raw.boxes is not None
+    assert raw.classes is not None
+    assert [len(request["paths"]) for request in asked] == [3]
+
+
+def test_of_several_files_the_one_that_ends_its_reader_is_named(
+    processes: LimitedProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process replies for one file, whatever it is asked: then each file is read by itself."""
+    monkeypatch.setattr(h5, "_readers", lambda: processes)
+    files = h5.OpenFiles()
+    bad, good, other = (Path(f"/data/{name}.h5") for name in ("segfault", "well", "other"))
+    assert [array is not None and array.shape for array in files.each([good, other], "1", "here").values()] == [
+        (2, 3)
+    ] * 2
+    with pytest.raises(DataError, match=r"^here: found data in /data/segfault\.h5 with which HDF5 ended its process"):
+        files.each([bad, good], "1", "here")
+    assert dict(files._ended) == {bad: 1}

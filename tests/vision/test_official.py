@@ -135,6 +135,13 @@ def test_settings_of_detectron_are_read_under_their_sections():
     assert number(values, "TEST.MISSING") is None
 
 
+@pytest.mark.parametrize("text", ["a: " + "{b: " * 3000, "a: {\n" + "b\n" * 2**16])
+def test_a_cfg_that_would_take_seconds_is_refused(text: str) -> None:
+    """The first took 3 s and ended in a RecursionError, the second 4 s."""
+    with pytest.raises(CheckpointError, match="found a cfg of over 65536 letters or 200 braces"):
+        cfg_values(text)
+
+
 @pytest.mark.parametrize("make", [butd, lambda: butd("hf"), lambda: butd("hf", attributes=0), x101])
 def test_a_folder_holds_all_of_it(make, tmp_path):
     detector = make()

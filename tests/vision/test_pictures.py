@@ -1,6 +1,8 @@
 """Any picture a user has is opened or refused by name."""
 
+import os
 import struct
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from PIL import Image
 
 from diptych.runtime.errors import DataError
 from diptych.vision import pictures
+from diptych.vision.archives import members, read_member
 from diptych.vision.image_files import find_pictures
 from diptych.vision.pictures import open_picture
 
@@ -180,3 +183,22 @@ def test_pictures_are_found_below_a_folder_in_the_order_of_names(tmp_path: Path)
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert [str(p.relative_to(tmp_path)) for p in find_pictures(tmp_path)] == ["a.webp", "b.png", "sub/a.JPG"]
+
+
+def test_members_packed_with_lzma_and_archives_that_changed_are_refused(tmp_path: Path) -> None:
+    """LZMA's header may ask for 4 GiB. The table of contents is cached, by time and size."""
+    path = tmp_path / "a.zip"
+    for name, way in (("1.png", zipfile.ZIP_LZMA), ("2.png", zipfile.ZIP_STORED)):
+        with zipfile.ZipFile(path, "w", way) as archive:
+            archive.writestr(name, bytes(100))
+        if name == "1.png":
+            with pytest.raises(DataError, match=r"found 1\.png packed with LZMA, expected deflate"):
+                read_member(path, name)
+    known = members(path)
+    content = path.read_bytes()
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    path.write_bytes(content.replace(b"2.png", b"3.png"))
+    os.utime(path, ns=times)
+    assert members(path) == known
+    with pytest.raises(DataError, match=r"2\.png cannot be read"):
+        read_member(path, "2.png")

@@ -142,9 +142,11 @@ def read_member(archive: Path, name: str) -> bytes:
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
+                if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # its header may ask for 4 GiB of memory
+                    raise DataError(f"{archive}: found {name} packed with LZMA, expected deflate; pack the images anew")
                 return opened.read(name)
         with archive.open("rb") as file:
             file.seek(start)
             return file.read(length)
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, KeyError) as error:
         raise DataError(f"{archive}: {name} cannot be read ({error}); download the archive again") from None

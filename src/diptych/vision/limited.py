@@ -3,6 +3,7 @@
 A thread in a C library cannot be stopped, and a fault of the library ends its whole process. So each of these processes
 (`python -m MODULE`, which calls `answer`) reads requests from its standard input, one at a time: a line of JSON, and
 bytes. It writes a line of JSON, and the numbers of an array, which are in memory of both where they fit into SHARED.
+The array may be the bytes of several, whose shapes and types are the `parts` of the line.
 What it writes is checked as another's bytes are.
 """
 
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from select import select
@@ -37,20 +38,9 @@ MEMORY = 3 * 2**30  # bytes of address space of a process
 IDLE = 0.5  # seconds
 PIPE = 2**20  # bytes
 SHARED = 2**24  # bytes of arrays that do not go through the pipe, which costs a copy more
+ALIGNED = 64  # bytes: where each part begins
 LONGEST = 2**16  # bytes of a line that a process writes
 NUMBERS = re.compile(r"[<>|][fiub]\d{1,2}")  # the types of arrays
-# What the reply of a process that has ended, or does not keep to the form of `answer`, raises.
-WRONG = (
-    OSError,
-    ValueError,
-    EOFError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    MemoryError,
-    RuntimeError,
-)
 Values = dict[str, Any]
 Array = npt.NDArray[Any]
 Reply = tuple[Values, Array | None]
@@ -95,7 +85,7 @@ class LimitedProcesses:
                 values, array = _exchanged(child, request, content)
                 error = self.errors[values["error"]](str(values["message"])) if "error" in values else None
                 self._idle.append(child)
-            except WRONG:
+            except Exception:  # it has ended, or does not keep to the form of `answer`
                 raise Ended(self._why(_end(child))) from None
             except BaseException:  # an interrupt amid a reply
                 _end(child)
@@ -122,15 +112,11 @@ class LimitedProcesses:
         os.truncate(shared, SHARED)
         limits = map(str, (self.seconds, self.memory, self.nice, shared))
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", self.module, *limits],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pipesize=PIPE,
-            pass_fds=[shared],
+            [sys.executable, "-P", "-m", self.module, *limits], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, pipesize=PIPE, pass_fds=[shared],
             start_new_session=True,  # Ctrl-C is for the parent
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "OMP_NUM_THREADS": "1"},
-        )
+        )  # fmt: skip
         return _Child(process, shared)
 
     def _why(self, code: int) -> str:
@@ -168,7 +154,21 @@ def _exchanged(child: _Child, request: Values, content: bytes) -> Reply:
         if not count:
             raise EOFError
         begin += count
+    if "parts" in values:
+        values["parts"] = _cut(array, values["parts"])
     return values, array
+
+
+def _cut(content: Array, heads: Iterable[Any]) -> list[Array | None]:
+    parts, begin = list[Array | None](), 0
+    for head in heads:
+        shape, kind = head or ((0,), "|u1")
+        if not NUMBERS.fullmatch(kind):
+            raise ValueError
+        end = begin + math.prod(shape) * np.dtype(kind).itemsize
+        parts.append(None if head is None else content[begin:end].view(kind).reshape(shape))
+        begin = -(-end // ALIGNED) * ALIGNED
+    return parts
 
 
 def _end(child: _Child) -> int:
@@ -193,12 +193,9 @@ class Room:
 
     def make(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
         """Return an array for a reply, in shared memory where it is small enough."""
-        size = math.prod(shape) * kind.itemsize
-        return (
-            np.frombuffer(self._memory, kind, math.prod(shape)).reshape(shape)
-            if size <= SHARED
-            else np.empty(shape, kind)
-        )
+        if math.prod(shape) * kind.itemsize > SHARED:
+            return np.empty(shape, kind)
+        return np.frombuffer(self._memory, kind, math.prod(shape)).reshape(shape)
 
     def hold(self, array: Array) -> None:
         """Write an array there, unless it is one of `make`."""

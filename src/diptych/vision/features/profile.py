@@ -84,9 +84,7 @@ def name_of(path: Path) -> str | None:
     try:
         name = text_of(file, "utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"cannot read {file} ({error}); expected the name of the program that made the features"
-        ) from error
+        raise DataError(f"cannot read {file} ({error}); expected the name of the features' program") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} letters")
     return name

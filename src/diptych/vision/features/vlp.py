@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diptych.vision.features.h5 import OpenFiles
+from diptych.vision.features.h5 import NONE, Arrays, OpenFiles
 from diptych.vision.features.raw import Array, Listing, Raw, Unit, each_whole, refuse
 
 PART = re.compile(r"(?P<prefix>.*?)_?(?P<what>feat|cls|bbox)(?P<part>.{3})\.(h5|hdf5)$")
@@ -26,16 +26,16 @@ class Boxes:
     parts: dict[str, Path]
     opened: OpenFiles
 
-    def of(self, name: str, where: str) -> Array | None:
+    def of(self, name: str, where: str, read: Arrays = NONE) -> Array | None:
         """Return the boxes of an image (R, 6), None where the release has none at all. Raises DataError."""
         part = name[-3:]
-        tried = ((one, self.opened.find(one, name, where)) for one in self.whole)
+        tried = ((one, self.opened.find(one, name, where, read)) for one in self.whole)
         path, boxes = next((one for one in tried if one[1] is not None), (self.parts.get(part), None))
         if path is None and (self.whole or self.parts):
             files = ", ".join(one.name for one in self.whole) or f"{len(self.parts)} parts, without bbox{part}.h5"
             refuse(where, f"no boxes of {name} in {files}", "them", "get the missing part of the set")
         if boxes is None and path is not None:
-            boxes = self.opened.array(path, name, where)
+            boxes = self.opened.array(path, name, where, read)
         if boxes is not None and (boxes.ndim != 2 or boxes.shape[1] != COLUMNS):
             refuse(where, f"boxes {boxes.shape} in {path}", "six numbers a region: x1 y1 x2 y2 class confidence")
         return boxes
@@ -57,9 +57,13 @@ class ReleaseFiles:
         return [name for names in parts for name in names]
 
     def read(self, name: str) -> Raw:
-        for part in dict.fromkeys((name[-3:], *self.features)):
+        own = name[-3:]
+        usual = self.features.get(own), self.classes.get(own), next(iter(self.boxes.whole), self.boxes.parts.get(own))
+        where = f"{self.features.get(own, self.path)}, {name}"
+        read = self.opened.each([path for path in usual if path is not None], name, where)
+        for part in dict.fromkeys((own, *self.features)):
             where = f"{self.features.get(part, self.path)}, {name}"
-            features = self.opened.find(self.features[part], name, where) if part in self.features else None
+            features = self.opened.find(self.features[part], name, where, read) if part in self.features else None
             if features is not None:
                 break
         else:
@@ -67,8 +71,8 @@ class ReleaseFiles:
         if self.classes and part not in self.classes:
             other = next(iter(self.classes.values())).name
             refuse(where, f"no cls{part}.h5 next to it", f"it, as {other} is there", "get the missing part of the set")
-        classes = self.opened.array(self.classes[part], name, where) if self.classes else None
-        boxes = self.boxes.of(name, where)
+        classes = self.opened.array(self.classes[part], name, where, read) if self.classes else None
+        boxes = self.boxes.of(name, where, read)
         if boxes is None:
             return Raw(where, features, classes=classes)
         return Raw(where, features, boxes[:, :4], classes=classes, scores=boxes[:, 5])

@@ -2,14 +2,22 @@
 
 import re
 
+from diptych.runtime.errors import CheckpointError
+
 KEY = re.compile(r"^(\s*)([A-Za-z_]\w*):(?:\s+(.*))?$")
 TAG = re.compile(r"!!?\S+|&\w+")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
+LONGEST, MOST_SECTIONS = 2**16, 200  # letters and braces, by which the time and the depth of calls grow
 NOT_SECTIONS = {"dictitems"}  # how an AttrDict is written
 
 
 def cfg_values(text: str) -> dict[str, str]:
-    """Return the text of each value by its path, such as `TEST.SCALE`: `600`; members of a list joined by commas."""
+    """Return the text of each value by its path, such as `TEST.SCALE`: `600`; members of a list joined by commas.
+
+    Raises CheckpointError for a text of many more letters or braces than Detectron writes.
+    """
+    if len(text) > LONGEST or text.count("{") > MOST_SECTIONS:
+        raise CheckpointError(f"found a cfg of over {LONGEST} letters or {MOST_SECTIONS} braces; get its file again")
     values: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     lines = iter(text.splitlines())
