@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diptych.runs.detectors import open_detector
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -19,6 +18,7 @@ from diptych.core.folders import SAMPLE
 from diptych.runs.folder import damaged_files, open_model
 from diptych.runtime.errors import CheckpointError, UnfamiliarWarning
 from diptych.serving.service.service import Service
+from diptych.vision.detectors.open import open_detector
 from tests.service import Local
 
 PICTURES = sorted(SAMPLE.glob("*.png"))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from diptych.tasks import TaskSpec
     from diptych.tasks.scores import Scores
 
+SUBMIT = "this writes the file for a server: diptych submit"
+FORMER = {"--format": SUBMIT, "--submit": SUBMIT, "--results": "this scores a file of results: diptych score"}
 DIRECTIONS: dict[str, Any] = {"both": "both", "text-to-image": "pictures", "image-to-text": "captions"}
 METRICS = Option(None, metavar="NAME", help="METEOR or SPICE as well (need Java); repeatable.")
 
@@ -96,13 +98,12 @@ class SubmittedOptions(ScoredOptions):
 
 
 class EvaluateVerb(Verb):
-    """`evaluate`, which names the verb that has its former option --format."""
+    """`evaluate`, which names the verbs that have its former options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        if any(word.partition("=")[0] == "--format" for word in args):
-            raise RecipeError(
-                f"evaluate has no --format; this writes the file for a server: diptych submit {shlex.join(args)}"
-            )
+        if former := next((name for word in args if (name := word.partition("=")[0]) in FORMER), None):
+            rest = shlex.join(args).replace("--submit", "--format").replace("--results=", "").replace("--results ", "")
+            raise RecipeError(f"evaluate has no {former}; {FORMER[former]} {rest}")
         return super().parse_args(ctx, args)
 
 

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from diptych.tasks.interface import GroundedText
 
 # By a file in it: what may be passed as a folder of images by mistake.
-FOLDERS = {
-    "store.json": "a store",
-    "recipe.json": "a run or model (--model)",
-    "config.json": "a run or model (--model)",
-}
+FOLDERS = {"store.json": "a store"} | dict.fromkeys(("recipe.json", "config.json"), "a run or model (--model)")
 Refuse = Callable[[object, DataError], object]
 
 
@@ -90,7 +86,7 @@ def _instead(folder: Path) -> str:
 
 def find_images(names: list[str], refuse: Refuse) -> list[Path]:
     """Return each image once, in order; `refuse` gets what has no images. Raises DataError if there are none at all."""
-    from diptych.vision.image_files import ENDINGS, find_pictures
+    from diptych.vision.image_files import find_pictures, is_named_image
 
     paths: dict[Path, None] = {}
     for name in names:
@@ -98,7 +94,7 @@ def find_images(names: list[str], refuse: Refuse) -> list[Path]:
         if path.is_dir():
             here = find_pictures(path)
         elif _is_several(name):
-            here = [p for p in map(Path, sorted(glob.glob(name, recursive=True))) if p.suffix.lower() in ENDINGS]
+            here = [p for p in map(Path, sorted(glob.glob(name, recursive=True))) if is_named_image(p.name)]
         else:
             here = [path]
         if not here:
