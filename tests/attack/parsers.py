@@ -139,9 +139,10 @@ def _archives(folder: Path) -> None:
 
 def _read_archives(folder: Path) -> None:
     from diptych.runtime.errors import DataError
-    from diptych.vision.archives import _members, damaged_members, members, read_member
+    from diptych.vision import archives
+    from diptych.vision.archives import damaged_members, members, read_member
 
-    _members.cache_clear()  # a damaged file may have the time and the size of the last one
+    archives._members.cache_clear()  # a damaged file may have the time and the size of the last one
     for path in (folder / "a.zip", folder / "a.tar"):
         with suppress(DataError):
             if path.suffix == ".tar":

@@ -70,8 +70,8 @@ def _raw(where: str, arrays: dict[str, Array], all_names: list[str]) -> Raw:
         arrays.get(name_of[field]) for field in ("width", "height", "count", "classes", "scores")
     )
     if rows is not None and (rows.size != 1 or not features.ndim or rows.reshape(-1)[0] != len(features)):
-        found = f"`{name_of['features']}` {features.shape} and {name_of['count']} {rows.tolist()}"
-        refuse(where, found, "as many of both")
+        actual = f"`{name_of['features']}` {features.shape} and {name_of['count']} {rows.tolist()}"
+        refuse(where, actual, "as many of both")
     if fractions:
         if boxes.ndim != 2 or boxes.shape[1] != NORM_BB:
             refuse(where, f"`norm_bb` {boxes.shape}", "seven numbers a region: x1 y1 x2 y2 w h area")
