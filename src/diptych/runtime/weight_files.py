@@ -83,7 +83,7 @@ def _read_torch(path: Path) -> Tensors:
             raise CheckpointError(f"{path} {why}; {way_out}") from error
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
         raise CheckpointError(f"{path} {why}; expected safetensors or a PyTorch state dict") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
+    except Exception as error:  # for a damaged pickle torch raises struct.error, KeyError, RuntimeError and more
         why = f"is cut short or damaged ({first_line(error)})"
         raise CheckpointError(f"{path} {why}; copy it again from its source") from error
     return _unwrapped(loaded, path)
