@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from diptych.core import FeatureContract, Object, Record, Regions
-from diptych.data import extract as extraction
+from diptych.data.extract import extract as extraction
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.engine.outcome import Counts, Work
@@ -272,7 +272,7 @@ from typing import Any
 
 from diptych.runtime import engine
 from diptych.core import Record
-from diptych.data import extract as extraction
+from diptych.data.extract import extract as extraction
 from diptych.vision.detectors.load import load_detector
 from tests.engine.killed import KilledOnce
 

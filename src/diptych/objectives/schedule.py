@@ -1,11 +1,14 @@
 """The schedule of updates: which one each optimizer step makes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, cast
 
-from diptych.core import Capability, ComparesSamples, Method, Needs, Objective, Update
+import torch
+from torch import nn
+
+from diptych.core import Batch, Capability, ComparesSamples, Method, Needs, Objective, Update
 from diptych.objectives.updates import OneForward
 from diptych.runtime.errors import RecipeError
 
@@ -61,6 +64,19 @@ class Schedule:
         """The objective whose likelihood chooses weights: of `first`, one that predicts words, else its first one."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
+
+    @torch.no_grad()
+    def likelihood(self, model: nn.Module, batches: Iterable[Batch]) -> float:
+        """Return the mean log-likelihood of the watched objective's targets over batches that were prepared for it."""
+        was_training, device = model.training, next(model.parameters()).device
+        model.eval()
+        total = count = 0.0
+        for step, batch in enumerate(batches):
+            update, here = self.at(step), batch.to(device)
+            total += float(next(update.losses(model, here))[self.watched])
+            count += float(update.counts(here)[self.watched])
+        model.train(was_training)
+        return -total / max(count, 1)
 
     @property
     def objectives(self) -> list[Objective]:
