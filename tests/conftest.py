@@ -9,6 +9,7 @@ import resource
 import sys
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -67,6 +68,14 @@ def pytest_runtest_protocol() -> Iterator[object]:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with large tests come first, while a worker is small; then, as xdist does it, those of most tests."""
+    counts = Counter(item.path for item in items)
+    large = {item.path for item in items if item.get_closest_marker("large") is not None}
+    items.sort(key=lambda item: (item.path not in large, -counts[item.path]))
 
 
 def pytest_collection_finish() -> None:

@@ -210,6 +210,7 @@ def test_expressions_are_found_in_photographs(begun: Path, run: Callable[..., Re
 
 
 @pytest.mark.slow
+@pytest.mark.large
 def test_vl_bert_reads_the_pixels_inside_the_boxes_of_its_detector(begun: Path, run: Callable[..., Result]) -> None:
     """The e2e files: a detector for boxes, and a network of their own."""
     model = imported(run, "vl-bert", vl_bert_from_pixels("region_score"))

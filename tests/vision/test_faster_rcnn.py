@@ -67,6 +67,7 @@ def test_the_features_are_the_box_heads_output(detector: FasterRCNN) -> None:
     assert first.contract.extractor == "fasterrcnn_mobilenet_v3_large_320_fpn fc6 at 64 pixels"
 
 
+@pytest.mark.large
 def test_it_is_the_same_after_a_save(detector: FasterRCNN, tmp_path: Path) -> None:
     detector.save(tmp_path / "detector")
     again = load_detector(tmp_path / "detector")
