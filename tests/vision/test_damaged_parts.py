@@ -220,7 +220,7 @@ def test_a_picture_inside_an_npz_of_its_own_costs_itself(tmp_path: Path) -> None
         detector.detect([], [Record(first.stem)])
 
 
-def test_many_damaged_features_are_an_error_unless_allowed(tmp_path: Path) -> None:
+def test_many_damaged_features_are_an_error_unless_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than 10 and 1%; the store keeps the others, and images without features are no damage."""
     records = []
     for number in range(24):
@@ -230,14 +230,18 @@ def test_many_damaged_features_are_an_error_unless_allowed(tmp_path: Path) -> No
             boxes = np.array([[0, 0, 9, 9]] * 2, np.float32)
             np.savez(tmp_path / f"{number:02d}.npz", features=content, boxes=boxes, width=10, height=10)
 
-    def extracted(first: int, **options: bool) -> tuple[int, int]:
+    def extracted(first: int, **options: int) -> tuple[int, int]:
         some = records[first:]
         done = extract_regions(some, GivenRegions.of(tmp_path, some), tmp_path / f"store {first}", **options)  # type: ignore[arg-type]
         return done.written, len(done.failed)
 
     assert extracted(2) == (11, 11), "10 are damaged, and one has none"
+    monkeypatch.setattr("diptych.data.extract.extract.WINDOW", 1)
+    with pytest.raises(DataError, match="11 of 24 entries"):  # the twelfth need not be read
+        extracted(0, batch_size=1)
+    monkeypatch.undo()
     for _ in range(2):
-        with pytest.raises(DataError, match=r"\(.*store 0 has the others\): 12 of 24 entries .*--skip-bad"):
+        with pytest.raises(DataError, match=r"\(.*store 0 keeps what was read\): 12 of 24 entries .*--skip-bad"):
             extracted(0)
         assert len(Store(tmp_path / "store 0")) == 11
     assert extracted(0, skip_bad=True) == (0, 13)

@@ -74,7 +74,7 @@ def extract(
 ) -> Extraction:
     """Extract the regions of records into a store; records that it has are skipped, so the same command resumes.
 
-    - progress: called with the number of records that were written or failed since the last call.
+    - progress: called with the number of records that were written or failed since the last call; False ends it.
     - threads: open images ahead of the detector, in this process.
     - processes: on the CPU, each process has its own detector and one thread, and the store's bytes are the same. With
       another `device` the detector stays in this process, and the processes open images for it.
@@ -104,8 +104,8 @@ def extract(
                         failed[record.key] = str(error)
                 result.failed.update(failed)
                 finished = result.written + len(result.failed)
-                if progress is not None:
-                    progress(finished - reported)
+                if progress is not None and progress(finished - reported) is False:
+                    return result
                 reported = finished
     finally:
         if folder.is_dir():

@@ -13,7 +13,7 @@ from diptych.core import Record
 from diptych.core.folders import DETECTOR
 from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.data.formats.format import LIST_THEM
-from diptych.data.formats.parsing import Skips, refuse_many
+from diptych.data.formats.parsing import Skips, are_many, refuse_many
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
 from diptych.runtime.devices import choose_device
@@ -51,10 +51,14 @@ def extract_regions(
     started = perf_counter()
     with bar("pictures", console) as progress:
         extracting = progress.add_task("extracting", total=len(records))
+
+        def advance(count: int) -> bool:
+            progress.advance(extracting, count)
+            return given is None or skip_bad or not are_many(len(given.damaged), len(records))
+
         done = extract(
-            records, detector, folder, batch_size, progress=lambda count: progress.advance(extracting, count),
-            processes=processes, engine=engine, device=chosen,
-        )  # fmt: skip
+            records, detector, folder, batch_size, progress=advance, processes=processes, engine=engine, device=chosen
+        )
     (folder / DETECTOR).mkdir(exist_ok=True)
     detector.save(folder / DETECTOR)
     for key, reason in list(done.failed.items())[:NAMED]:
@@ -63,11 +67,8 @@ def extract_regions(
         rate = given.bytes_read / max(perf_counter() - started, 1e-9)
         tell(console, f"{_bytes(given.bytes_read)} of features converted, {_bytes(rate)}/s")
     if given is not None and not skip_bad:
-        number, where = (
-            done.written + done.already_there + len(done.failed),
-            f"{given.folder} ({folder} has the others): ",
-        )
-        refuse_many(len(given.damaged), number, list(given.damaged.values()), where)
+        where = f"{given.folder} ({folder} keeps what was read): "
+        refuse_many(len(given.damaged), len(records), list(given.damaged.values()), where)
     return done
 
 

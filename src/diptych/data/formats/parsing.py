@@ -115,9 +115,14 @@ class Skips:
 _TEXT: Any = Words
 
 
+def are_many(bad: int, number: int) -> bool:
+    """Return True for more than MOST_BAD entries, and more than BAD_SHARE of them."""
+    return bad > MOST_BAD and bad > number * BAD_SHARE
+
+
 def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> None:
-    """Raise DataError if more than MOST_BAD entries, and more than BAD_SHARE of them, make no sense."""
-    if bad > MOST_BAD and bad > number * BAD_SHARE:
+    """Raise DataError if `are_many` entries make no sense."""
+    if are_many(bad, number):
         raise DataError(
             f"{where}{bad:,} of {number:,} entries make no sense, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
             f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or read the others with --skip-bad (Python: "
