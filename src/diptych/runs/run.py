@@ -65,7 +65,7 @@ def run_in(
         tell(console, note)
 
     batches, validate = learner.batches(), validation(learner, console)
-    for note in (*folder.notes(), *start.notes(learner), *learner.notes(), *learner.left_out(batches)):
+    for note in (*folder.notes, *start.notes(learner), *learner.notes(), *learner.left_out(batches)):
         tell(console, note)
 
     def take_folder() -> None:

@@ -24,11 +24,13 @@ class RunFolder:
     path: Path
     recipe: Recipe
     before: Recipe | None  # as recipe.json has it; None: no run was begun
+    notes: tuple[str, ...] = ()  # warnings about what changed since
 
     @classmethod
     def open(cls, path: Path, recipe: Recipe) -> RunFolder:
         """Read the recipe that the folder was begun with, if any."""
-        return cls(path, recipe, Recipe.load(path) if (path / FILE).exists() else None)
+        before = Recipe.load(path) if (path / FILE).exists() else None
+        return cls(path, recipe, before, tuple(_longer(path, recipe, before)) if before is not None else ())
 
     def __post_init__(self) -> None:
         if self.before is None:
@@ -55,12 +57,12 @@ class RunFolder:
             outputs.claim(self.path, "run")
             self.recipe.save(self.path)
 
-    def notes(self) -> Iterator[str]:
-        """Warn if a resumed run has more steps than before."""
-        steps, schedule = self.recipe.training.steps, self.recipe.optimizer.schedule
-        if self.before is None or steps <= (before := self.before.training.steps):
-            return
-        yield f"{self.path}: resumes up to {steps} steps, was {before}; learning rates " + (
+
+def _longer(path: Path, recipe: Recipe, before: Recipe) -> Iterator[str]:
+    """Warn if a resumed run has more steps than before."""
+    steps, schedule = recipe.training.steps, recipe.optimizer.schedule
+    if steps > before.training.steps:
+        yield f"{path}: resumes up to {steps} steps, was {before.training.steps}; learning rates " + (
             "stay as they are"
             if schedule not in ("linear", "cosine")
             else f"now follow the {schedule} schedule of {steps} steps, so the result is not that of a run that had "
