@@ -88,7 +88,7 @@ def _bert(folder: Path) -> None:
 
 
 def _read_bert(folder: Path) -> None:
-    from diptych.runs.initialisation import initialise
+    from diptych.runs.start import initialise
     from tests import toy
 
     initialise(toy.tden("word", seed=2), "tden", str(folder))

@@ -5,24 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 
 from diptych.data.leakage import Fingerprints, SeenImages
+from diptych.data.store.pixels import Colours
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.models import SystemModel
 from diptych.models.system import NETWORK
-from diptych.models.weights import digest, load_into
+from diptych.models.weights import ImportReport, digest, load_into, read_as_weights
 from diptych.runs.familiarity import Familiarity
 from diptych.runs.folder import ModelFolder
-from diptych.runs.initialisation import initialise, initialise_network, vocabulary_settings
 from diptych.runs.learner import Learner
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.words import tokens_of_run, unknown_words
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.files import parse_json
+from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
 from diptych.systems.recipe import Recipe
 from diptych.tasks import TaskSpec
@@ -310,3 +313,39 @@ def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: 
 
 def _of_network(groups: dict[str, float]) -> dict[str, float]:
     return {prefix: share for prefix, share in groups.items() if prefix.startswith(NETWORK)}
+
+
+def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
+    """Load weights of BERT or another system, by the system's entry in `SYSTEMS` (`init` of a recipe)."""
+    begin = SYSTEMS[system].start
+    if begin is None:
+        raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
+    with read_as_weights(source):
+        return begin(model, source)
+
+
+def initialise_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
+    """Load the network that reads pixels from a detector folder or weights file (`network_init` of a recipe)."""
+    begin = SYSTEMS[system].start_network
+    if begin is None or not model.config.reads_pixels:
+        raise RecipeError(
+            "network_init has weights of a network that reads pixels, but the model has no such network; set "
+            "model.network too"
+        )
+    with read_as_weights(source):
+        return begin(model, source, colours)
+
+
+def vocabulary_settings(settings: Sequence[str]) -> list[str]:
+    """Return recipe settings for the vocabulary of `init`, if that is a folder or a name on the hub."""
+    given = dict(one.partition("=")[::2] for one in settings)
+    source = given.get("init", "none")
+    with suppress(ValueError):  # the value may lack its quotes
+        source = str(parse_json(source))
+    words = None if source == "none" or "data.vocabulary" in given else find_words(source)
+    if words is None:
+        return []
+    more: dict[str, object] = {"data.vocabulary": str(words[0])}
+    if words[1] is not None:
+        more["data.lowercase"] = words[1]
+    return [f"{key}={json.dumps(value)}" for key, value in more.items() if key not in given]
