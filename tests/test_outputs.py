@@ -165,6 +165,16 @@ def test_a_file_is_replaced_if_it_is_what_was_written(
     assert "plot.html is replaced, 6 bytes" in capsys.readouterr().err
 
 
+def test_what_is_put_into_a_folder_while_it_is_replaced_stays(tmp_path: Path) -> None:
+    whole(tmp_path / "out", a="1")
+    with (
+        pytest.raises(OutputError, match="are not what Diptych wrote there"),
+        outputs.whole_folder(tmp_path / "out", "programs"),
+    ):
+        (tmp_path / "out" / "mine").write_text("x")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MARKER, "a", "mine"]
+
+
 def drawn(*, data: list[str], out: Annotated[Path, OutFile((".svg",))]) -> None:
     for path in (out, out.with_suffix(".svg")):
         path.write_text(data[0])
