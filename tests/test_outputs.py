@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
+from diptych.cli.outputs import OutFile, guarded
 from diptych.runtime import outputs
 from diptych.runtime.errors import OutputError
 from diptych.runtime.files import MARKER, sweep
@@ -163,6 +165,28 @@ def test_a_file_is_replaced_if_it_is_what_was_written(
     assert "plot.html is replaced, 6 bytes" in capsys.readouterr().err
 
 
+def test_what_is_put_into_a_folder_while_it_is_replaced_stays(tmp_path: Path) -> None:
+    whole(tmp_path / "out", a="1")
+    with (
+        pytest.raises(OutputError, match="are not what Diptych wrote there"),
+        outputs.whole_folder(tmp_path / "out", "programs"),
+    ):
+        (tmp_path / "out" / "mine").write_text("x")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MARKER, "a", "mine"]
+
+
+def drawn(*, data: list[str], out: Annotated[Path, OutFile((".svg",))]) -> None:
+    for path in (out, out.with_suffix(".svg")):
+        path.write_text(data[0])
+
+
+def test_a_verb_replaces_all_files_that_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for text in ("one", "two"):
+        guarded(drawn)(data=[text], out=tmp_path / "a.png")
+    assert (tmp_path / "a.svg").read_text() == "two"
+
+
 def test_an_output_is_no_input_by_any_name(tmp_path: Path) -> None:
     file, link, hard = tmp_path / "a.png", tmp_path / "link.png", tmp_path / "hard.png"
     file.write_text("picture")
@@ -171,4 +195,7 @@ def test_an_output_is_no_input_by_any_name(tmp_path: Path) -> None:
     for name in (file, link, hard, tmp_path / "x" / ".." / "a.png"):
         with pytest.raises(OutputError, match="is an input of this command"):
             outputs.refuse_inputs(name, [tmp_path / "b.png", file])
+    for given in (f"train={file}", f"captions:{file}"):
+        with pytest.raises(OutputError, match="is an input of this command"):
+            guarded(drawn)(data=[given], out=file)
     outputs.refuse_inputs(tmp_path / "c.png", [file])

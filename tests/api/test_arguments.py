@@ -16,7 +16,7 @@ from PIL import Image
 
 import diptych
 from diptych.api import job, scoring
-from diptych.api.arguments import as_python, python_errors
+from diptych.api.arguments import as_python, check_training, python_errors
 from diptych.api.job import Options, finetuning
 from diptych.cli import run_verb
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
@@ -193,3 +193,9 @@ def test_every_message_names_the_arguments_of_the_function_that_raised_it(call: 
         left = set(re.findall(r"(?<![^\s(`])--([a-z][a-z-]*)(?![\w/=-])", commands.sub("", said)))
         assert not left & own.keys(), (text, said)
     assert rewritten > (0 if call == "recipe" else 5)
+
+
+@pytest.mark.parametrize("given", [{"lr": 0}, {"epochs": 0.0}])
+def test_nothing_is_no_number_above_nothing(given: dict[str, float]) -> None:
+    with pytest.raises(RecipeError, match="expected a number above 0"):
+        check_training(given)

@@ -17,7 +17,7 @@ from PIL import Image
 
 import diptych
 from diptych.api.images import is_one
-from diptych.core import Record
+from diptych.core import Record, Regions
 from diptych.runtime.errors import DataError
 from tests.service import make_model, picture
 
@@ -175,3 +175,8 @@ def test_columns_of_tables_are_lists(model: diptych.Model, folder: Path) -> None
 def test_a_data_set_is_several_images() -> None:
     data = diptych.Dataset([Record(key="a.png", image=Path("a.png"), captions=("a dog",))], "rows")
     assert (is_one(data), is_one(data[0])) == (False, True)
+
+
+def test_boxes_end_where_the_image_does(model: diptych.Model) -> None:
+    beyond = Regions(torch.tensor([[-0.1, 0.0, 1.2, 0.5]]), torch.ones(1), (10, 20))
+    assert model._fields(Record("a", regions=beyond), Record("a"))["boxes"] == ((0, 0, 10, 10),)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from diptych.runtime.engine import quiet, run
 from diptych.runtime.engine.on_ray import STARTS
 from diptych.runtime.engine.outcome import Counts, counts_of, outcome_of
+from diptych.runtime.engine.stopping import SIGNALS, stoppable
 from diptych.runtime.errors import DiptychError, RecipeError
 
 
@@ -52,6 +54,13 @@ def test_an_error_goes_through_an_engine_as_data() -> None:
     with pytest.raises(DiptychError, match="a cannot be") as raised:
         counts_of(outcome_of(fails, "a"))
     assert raised.value.exit_code == RecipeError.exit_code
+
+
+def test_signals_are_the_programs_again_when_shards_are_made() -> None:
+    before = [signal.getsignal(one) for one in SIGNALS]
+    with stoppable():
+        assert [signal.getsignal(one) for one in SIGNALS] != before
+    assert [signal.getsignal(one) for one in SIGNALS] == before
 
 
 def test_an_engine_that_is_none_is_named() -> None:

@@ -140,12 +140,15 @@ def test_the_picture_that_a_page_shares_leads_a_list_and_two_figures() -> None:
 
 def test_an_itemprop_of_every_picture_chooses_none_of_them() -> None:
     """As on a newspaper's page, whose first picture, above the text, is in no figure."""
-    items = "".join(
+    items = [
         f'<figure class="item"><img itemprop="contentUrl" src="/up/{name}.jpg" alt="a kite {name}"></figure>{TEXT}'
         for name in "abcd"
-    )
+    ]
     first = '<div class="media"><img itemprop="contentUrl" src="/first.jpg" alt="a red kite over the sea"></div>'
-    assert chosen(NEWS % (first + items)) == ["http://a.test/first.jpg"]
+    assert chosen(NEWS % "".join([first, *items])) == ["http://a.test/first.jpg"]
+    for count, are_chosen in ((2, True), (3, False)):
+        rows = page(NEWS % "".join(items[:count])).rows
+        assert ["shared" in row["features"] for row in rows] == [are_chosen] * count
     one = '<img itemprop="contentUrl" src="/k.jpg" alt="a kite"><figure><img src="/l.jpg" alt="a boat"></figure>'
     assert chosen(NEWS % one) == ["http://a.test/k.jpg"]
 

@@ -2,11 +2,15 @@
 
 import random
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from diptych.mining.keep.joining import NAME, AddressTable, gather
 from diptych.mining.keep.keep import COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters, near_pairs
+from diptych.mining.layout import RunLayout
+from diptych.mining.tables import write_shard
 
 
 def pairs(rows: list[tuple[int, int, int, int, int, float, int]]) -> Pairs:
@@ -93,3 +97,30 @@ def test_without_near_copies_only_equal_files_are_one() -> None:
     assert clusters(*same, None).tolist() == [0, 1, 1]
     assert clusters(*same, 4).tolist() == [0, 0, 0]
     assert choose(pairs([]), 10, 4, None).tolist() == []
+
+
+def test_the_last_answer_counts_and_redirects_are_followed_up_to_the_most(tmp_path: Path) -> None:
+    layout, moves = RunLayout(tmp_path), {"a": "b", "b": "c", "c": ""}
+    for turn in ("1" * 16, "2" * 16):
+        rows = [
+            {
+                "address": one,
+                "final": one,
+                "moved": to,
+                "reason": "",
+                "status": 200,
+                "hops": 0,
+                "offset": 0,
+                "length": 0,
+                "date": turn,
+            }
+            for one, to in moves.items()
+        ]
+        write_shard(layout, "index", turn, rows, {})
+        write_shard(layout, "measured", turn, [{"address": one, "fails": []} for one in moves], {})
+    table = AddressTable.open(layout.work(NAME), gather(layout, [("1" * 16,) * 2, ("2" * 16,) * 2]))
+    (found,), (lost,) = table.rows(["a"], 2), table.rows(["a"], 1)
+    assert found is not None
+    assert (found["address"], found["date"], found["reason"]) == ("c", "2" * 16, "")
+    assert lost is not None
+    assert lost["reason"] == "too many redirects"

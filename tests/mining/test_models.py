@@ -64,6 +64,7 @@ def test_the_threshold_is_where_the_precision_ends() -> None:
     scores, labels = np.array([0.9, 0.8, 0.7, 0.6, 0.5]), np.array([True, True, False, True, False])
     assert threshold(scores, labels, 0.9) == 0.8
     assert threshold(scores, labels, 0.75) == 0.6
+    assert threshold(np.array([0.9, 0.5, 0.5]), labels[:3], 0.9) == 0.9, "equal scores stay together"
 
 
 def test_words_that_name_what_is_seen() -> None:

@@ -131,6 +131,7 @@ def test_v1_hides_all_that_it_masks_in_vcr_too() -> None:
         (1, [BOX, BOX], 1),  # given boxes: by number, though two are equal
         (0, [(0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 0.4, 1.0)], 1),  # detected: the one that overlaps most
         (0, [(0.5, 0.0, 1.0, 1.0), (0.4, 0.0, 0.9, 1.0)], IGNORE),  # none shows it
+        (0, [(0.3125, 0.0, 0.625, 1.0)], 0),  # IoU 0.3, no less
         (7, [BOX], 0),  # fewer regions than objects
         (0, [], IGNORE),
         (0, [(float("nan"),) * 4], IGNORE),

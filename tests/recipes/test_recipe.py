@@ -8,6 +8,7 @@ from diptych.core import Vocabulary
 from diptych.objectives.settings import Objectives
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Nothing
+from diptych.runtime.claims import differences
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, find_recipe
@@ -193,6 +194,7 @@ def test_a_change_keeps_all_else_and_the_original() -> None:
     after = derive(before, name="mine", training={"batch": 3})
     assert before == find_recipe(SMALL)
     assert after.differences(before) == ['name: "mine", was "unified-vlp/small/pretrain"', "training.batch: 3, was 64"]
+    assert differences({"a": {"b": 1}, "b": 2}, {"a": {"b": 0}, "b": 0}, ["a.b"]) == ["b: 2, was 0"]
 
 
 @pytest.mark.parametrize(

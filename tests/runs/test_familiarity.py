@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch.nn.functional import normalize
 
-from diptych.core import Regions
-from diptych.runs.familiarity import FILE, Familiarity, described
+from diptych.core import Record, Regions
+from diptych.runs.familiarity import FILE, Familiarity, described, measured
 from diptych.runtime.errors import CheckpointError
+from diptych.storybook.detector.detector import KIND
 
 
 def regions(direction: int, score: float, seed: int, count: int = 4) -> Regions:
@@ -40,6 +43,15 @@ def test_lower_scores_or_other_features_make_an_image_unfamiliar(known: Familiar
 
 def test_an_image_without_regions_is_unfamiliar(known: Familiarity) -> None:
     assert not known.knows(regions(0, 0.8, 1, count=0))
+
+
+def test_few_images_keep_what_was_known_unless_several_are_strange(known: Familiarity) -> None:
+    for strange, kept in ((1, True), (2, False)):
+        found = [Record("r", regions=regions(8 * (n < strange), 0.8, n)) for n in range(20)]
+        store: Any = SimpleNamespace(
+            contract=SimpleNamespace(extractor=KIND), split=lambda _: range(20), record=found.__getitem__
+        )
+        assert (measured(store, ["train"], 4, known) is known) is kept
 
 
 def test_what_is_described(known: Familiarity) -> None:

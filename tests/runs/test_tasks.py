@@ -1,14 +1,19 @@
 """The table of tasks: every recipe has one, and what a vocabulary learns covers what the tasks read."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from diptych.core import Choices, Expression, Object, Question, Record, Statement
 from diptych.data.store.tokens import Tokens
+from diptych.runs.predict import readable
 from diptych.runs.words import words_of
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES
 from diptych.tasks import TASKS
 from diptych.tasks.answers import Answers
+from tests import toy
 
 TOKENS = Tokens.train(["a dog"])
 
@@ -37,3 +42,10 @@ def test_the_words_of_every_task_are_learnt() -> None:
     )
     wanted = ["one", "two", "three", "four dog", "five", "six", "seven dog", "eight", "nine"]
     assert words_of(record) == wanted
+
+
+def test_a_model_reads_as_many_regions_as_it_takes() -> None:
+    store: Any = SimpleNamespace(record=lambda number: Record("a", regions=toy.regions(5, number)))
+    (one,), damaged = readable(store, [3], 2, None)
+    assert one.regions is not None
+    assert (len(one.regions), damaged) == (2, ())

@@ -283,6 +283,9 @@ def test_what_the_official_files_have(tmp_path: Path) -> None:
     assert skips.counts == {"crowds": 1, BAD: 1}
     manifest = {"instances": "instances.json", "crowds": True}
     assert sum(len(one.objects) for one in read(tmp_path / "m.json", json.dumps(manifest))[0]) == MANY - 1
+    crowd = {"images": IMAGES, "refs": [REFS[0] | {"iscrowd": 1}, *REFS[1:]]}
+    records, skips = read(tmp_path / "r.json", json.dumps(crowd))
+    assert (sum(len(one.expressions) for one in records), skips.counts) == (MANY - 1, {"crowds": 1})
     bare = [{"id": one["id"], "file_name": one["file_name"], "width": None} for one in IMAGES]
     records, skips = read(tmp_path / "c.json", json.dumps({"images": bare, "annotations": CAPTIONS}))
     assert ([one.size for one in records], skips.counts) == ([None] * MANY, {})

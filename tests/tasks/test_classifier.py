@@ -69,7 +69,8 @@ def test_scores_by_hand_with_intervals_and_what_words_alone_give() -> None:
     assert scores["AUROC"].low <= 50 <= (scores["AUROC"].high or 0)
     assert scores["AUROC"].blind == 50, "one text for all"
     assert blind.predicted is not None
-    assert scoring.gain(blind.predicted, predicted, some).name == "accuracy"
+    gain = scoring.gain(blind.predicted, predicted, some)
+    assert (gain.name, gain.value) == ("accuracy", pytest.approx(-100 / 3))
     assert scoring.baselines(some, []).blind == {"accuracy": 1 / 2}
     same = scoring.score(predicted, some[1:3], None)
     assert [one.name for one in same.scores] == ["accuracy"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diptych.core import IGNORE, Choices, Expression, Object, Record, Statement, TaskItem, collate, iou
 from diptych.runtime.errors import DataError
-from diptych.tasks import ENTAILMENT, NLVR
+from diptych.tasks import ENTAILMENT, NLVR, verdicts
 from diptych.tasks.baselines import BlindChoice, vcr_baselines
 from diptych.tasks.referring import Referring, referring_baselines, score_referring
 from diptych.tasks.spec import TaskOptions
@@ -150,7 +150,7 @@ def test_blind_and_ceiling_of_expressions() -> None:
     assert any("1 of 3 expressions have none" in note for note in baselines.notes)
 
 
-def test_verdicts_beside_words_alone() -> None:
+def test_verdicts_beside_words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [
         Record(f"r{n}", statements=(Statement(f"s{n}", "there is a dog" if n < 2 else "it rains", n < 2),))
         for n in range(4)
@@ -160,6 +160,11 @@ def test_verdicts_beside_words_alone() -> None:
     said = {"s0": True, "s1": True, "s2": True, "s3": False}
     scores = NLVR.scoring.score(said, records, baselines(records, records * 3))
     assert (scores["accuracy"].value, scores["accuracy"].blind) == (75, 100)
+    assert NLVR.scoring.gain is not None
+    assert NLVR.scoring.gain(said, dict.fromkeys(said, True), records).value == -25
+    with monkeypatch.context() as patch:
+        patch.setattr(verdicts, "learnt_answers", lambda _, asked: {one.key: one.answers[0] for one in asked})
+        assert baselines(records, records[2:] * 3).predicted == {f"s{n}": n < 2 for n in range(4)}, "of the better one"
     assert NLVR.scoring.score(said, records, baselines(records, []))["accuracy"].blind == 50
     with pytest.raises(DataError, match="no record has statements"):
         NLVR.scoring.score({}, [Record("a")], None)

@@ -14,6 +14,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import rank_of, recall_by_chance, recalls, retrieval_ranks
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.unified_vlp.model import UnifiedVLP
+from diptych.tasks import RETRIEVAL
 from diptych.tasks.gallery import RetrievalGallery, missing_cells, open_table, put
 from diptych.tasks.matching import Retrieval, everything, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
@@ -244,3 +245,10 @@ def test_equal_images_are_equal_results() -> None:
     assert gallery.right_pictures(1, "papers").tolist() == [False, True, False]
     plain = RetrievalGallery.of([replace(one, fingerprint=None) for one in words])
     assert plain.right_captions(0, "content").tolist() == [True, False, False]
+
+
+def test_validation_takes_few_images_with_a_caption_each() -> None:
+    assert RETRIEVAL.training.validation is not None
+    _, few = RETRIEVAL.training.validation(TASK, [record(n, *("a dog", "dog")[: n % 3]) for n in range(99)])
+    assert [(one.key, len(one.captions)) for one in few[:2]] == [("p1", 1), ("p2", 1)]
+    assert len(few) == 64

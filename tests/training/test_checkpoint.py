@@ -181,6 +181,7 @@ def test_mean(tmp_path):
     found, steps, warnings = mean_of(tmp_path, [2, 1, 7], 2, "model")
     assert (found["w"].item(), found["count"].item()) == (2.5, 2)
     assert (steps, warnings) == ([2, 1], [])
+    assert len(mean_of(tmp_path, [7, 8, 1], 1, "model")[2]) == 1, "of the best alone"
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), Exception("I/O error: ... (os error 28)")])

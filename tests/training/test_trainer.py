@@ -16,6 +16,7 @@ from diptych.runtime.errors import RecipeError, TrainingError
 from diptych.training import auto, distribution, trainer
 from diptych.training.auto import largest
 from diptych.training.checkpoint import load
+from diptych.training.ranks import seed_part
 from diptych.training.step import Stepper
 
 
@@ -366,3 +367,11 @@ def test_a_refused_option_begins_nothing(tmp_path, monkeypatch, optimizer, train
     assert not (tmp_path / "run").exists()
     toy_train(tmp_path / "run", steps=1, begin=lambda: begun.append((tmp_path / "run").exists()))
     assert begun == [False]
+
+
+def test_each_part_of_a_run_draws_its_own_numbers():
+    drawn = set()
+    for place in ((1, 11), (11, 1), (1, 1, 1), (0, 111)):
+        seed_part(*place)
+        drawn.add(float(torch.rand(())))
+    assert len(drawn) == 4
