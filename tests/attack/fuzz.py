@@ -106,7 +106,7 @@ def damaged(path: Path, rng: Random) -> bytes:
             return _text("\n".join(lines))
         case ".p" | ".pkl":
             return pickle.dumps(_mutated_object(pickle.loads(content), rng), protocol=rng.choice((2, 4)))
-        case ".bin" | ".pth" | ".pt" | ".model":
+        case ".bin" | ".pth" | ".pt" | ".model" if content.startswith((b"PK", b"\x80")):
             return _saved(path, rng)
         case _:
             return corrupted(content, rng)

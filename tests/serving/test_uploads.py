@@ -230,6 +230,7 @@ def test_a_token_guards_all_but_the_health(local):
     token = Local(local.service, "sesame ö")
     assert token.get("/healthz").status_code == 200
     assert token.get("/readyz").status_code == 200
+    assert [token.get(path).status_code for path in ("/healthzz", "/readyz/v1", "/healthz/")] == [401] * 3
     basic = base64.b64encode("anyone:sesame ö".encode()).decode()
     for path in ("/", "/docs", "/metrics", "/v1/models", "/openapi.json", "/page.js"):
         for wrong in (None, "Bearer", "Bearer wrong", "Basic !!!", "Basic " + base64.b64encode(b"x:wrong").decode()):
