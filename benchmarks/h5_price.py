@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import h5py
@@ -31,7 +30,6 @@ from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.features import vlp
 from diptych.vision.features.files import open_features
 from diptych.vision.features.h5 import Arrays, FilesHere, OpenFiles
-from diptych.vision.limited import _cut
 
 IMAGES, PARTS = 300, 20
 NAMES = [f"COCO_val2014_{1000 * number + number % PARTS:012d}" for number in range(IMAGES)]
@@ -48,12 +46,9 @@ class Here(OpenFiles):
         return self.here.names(path)
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
-        """Each array has memory of its own, and is written to no other."""
-        read = dict[Path, Any]()
-        for path in paths:
-            values, content = self.here.each([path], name, where)
-            (read[path],) = _cut(content, values["parts"])
-        return read
+        """Read each array as before there was another process: checked, and by h5py into memory of its own."""
+        sets = {path: self.here.dataset(path, name, where) for path in paths}
+        return {path: None if one is None else one[()] for path, one in sets.items()}
 
 
 def main() -> None:
@@ -72,8 +67,14 @@ def main() -> None:
     print(save_result("h5_price", command, figures).read_text())
 
 
-def _here(own: bool) -> Any:
-    return mock.patch.object(vlp, "OpenFiles", Here) if own else nullcontext()
+@contextmanager
+def _here(own: bool) -> Iterator[None]:
+    """Where `own`, read in this process and in turn with writing, as before there was another process."""
+    with ExitStack() as stack:
+        if own:
+            stack.enter_context(mock.patch.object(vlp, "OpenFiles", Here))
+            stack.enter_context(mock.patch("diptych.data.extract.extract._ahead", iter))
+        yield
 
 
 def _reading(root: Path) -> Callable[[], object]:

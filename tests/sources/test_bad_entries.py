@@ -119,6 +119,22 @@ def test_ids_and_names_that_two_entries_share(tmp_path: Path) -> None:
     images = [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "a.png"}, {"id": 3, "file_name": "b.jpg"}]
     records, _ = read(tmp_path / "f.json", json.dumps({"images": images, "annotations": []}))
     assert [record.key for record in records] == ["a.jpg", "a.png", "b"]
+    places = [("a.jpg", "x"), ("a.png", "x"), ("a.jpg", "y"), ("b.jpg", "x"), ("c.jpg", "x"), ("c.png", "y")]
+    named = [{"filename": name, "filepath": place, "split": "val", "sentences": []} for name, place in places]
+    records, _ = read(tmp_path / "f.json", json.dumps({"images": named}))
+    assert [record.key for record in records] == ["x/a.jpg", "x/a.png", "y/a", "b", "x/c", "y/c"]
+    entry = '{"imageId": "1", "question": "q", "answer": "a"}'
+    records, skips = read(tmp_path / "f.json", f'{{"1": {entry}, "2": {entry}, "1": {entry}}}')
+    assert [one.key for record in records for one in record.questions] == ["2"]
+    assert "the name `1` twice" in skips.first[BAD]
+
+
+def test_two_sets_with_equal_ids_keep_all_predictions(tmp_path: Path) -> None:
+    for name, kept in {"a": ["7", "8"], "b": ["7", "9"]}.items():
+        lines = [{"image": f"{name}.jpg", "question": "q", "answers": [key], "question_id": key} for key in kept]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    records, _ = read(tmp_path / "m.json", json.dumps({"sets": [{"lines": "a.jsonl"}, {"lines": "b.jsonl"}]}))
+    assert [one.key for record in records for one in record.questions] == ["7", "8", "b.jpg/7", "9"]
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -13,7 +13,7 @@ from diptych.runtime.errors import DataError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, find_recipe
-from diptych.tasks.answers import Answers
+from diptych.tasks.answers import Answers, rule_notes
 from diptych.tasks.run import predict_records
 from diptych.tasks.spec import TrainingRecords
 from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
@@ -122,6 +122,17 @@ def test_ten_equal_answers_that_no_model_can_reach_are_named() -> None:
     assert any(
         note.startswith("1 of 2 questions have ten equal answers") and "'Green'" in note for note in scores.notes
     )
+
+
+@pytest.mark.parametrize(
+    ("answers", "notes"),
+    [(("-5", "5"), 1), (("1,5", "15"), 1), (("C++", "C"), 1), (("B-", "B", "B+"), 1), (("<5", ">5", "5"), 1),
+     (("1,000", "1000"), 0), (("t-shirt", "T shirt"), 0), (("5.", "5"), 0)],
+)  # fmt: skip
+def test_answers_that_the_rule_takes_as_one_are_named(answers: tuple[str, ...], notes: int) -> None:
+    said = rule_notes([Question(answer, "how much", (answer,)) for answer in answers])
+    assert len(said) == notes
+    assert all(f"so {' and '.join(map(repr, answers))} are one answer: no model" in note for note in said)
 
 
 def test_a_published_list_in_another_form_learns_its_answers() -> None:

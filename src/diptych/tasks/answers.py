@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from pathlib import Path
 
 from diptych.core import Question, Record
 from diptych.metrics.vqa import is_unreachable, normalise_answer, soft_targets
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, counted
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
 OF_VQA = "vqa"  # the task whose list is meant where a file names none
 UNKNOWN = "<unk>"  # class 0, never given as an answer
+# Signs that VQA's rule drops and that change what an answer means: -5, <5, 1,5 (not 1,000), C++ and B-.
+_SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,27 @@ class Answers:
         return {normalise_answer(name): number for name, number in reversed(names.items())} | names
 
 
-def unreachable(questions: Sequence[Question]) -> list[str]:
+def rule_notes(questions: Sequence[Question]) -> list[str]:
+    """Report what VQA's rule makes of answers that a user would not expect: out of reach, or equal to another."""
+    return [*_unreachable(questions), *_equal_by_rule(questions)]
+
+
+def _unreachable(questions: Sequence[Question]) -> list[str]:
     """Report questions that the official rule for ten equal answers takes from every model."""
     lost = [question for question in questions if is_unreachable(question.answers)]
     about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
     rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"
     return [f"{about} (the first: {lost[0].key}, {lost[0].answers[0]!r}): {rule}"] if lost else []
+
+
+def _equal_by_rule(questions: Sequence[Question]) -> list[str]:
+    """Report answers with one normal form that differ in a sign with a meaning."""
+    forms: dict[str, dict[tuple[str, ...], str]] = {}
+    for answer in dict.fromkeys(answer for question in questions for answer in question.answers):
+        forms.setdefault(normalise_answer(answer), {}).setdefault(tuple(_SIGNS.findall(answer)), answer)
+    equal = [list(answers.values()) for answers in forms.values() if len(answers) > 1]
+    if not equal:
+        return []
+    about = f"VQA's rule drops signs, so {' and '.join(map(repr, equal[0]))} are one answer"
+    more = f" (and {counted(len(equal) - 1, 'further such groups')})" if len(equal) > 1 else ""
+    return [f"{about}{more}: no model can tell them apart, and each is scored as right; write them in words"]

@@ -25,7 +25,7 @@ from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
-from diptych.tasks.answers import UNKNOWN, Answers, unreachable
+from diptych.tasks.answers import UNKNOWN, Answers, rule_notes
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling, learnt_answers, stronger
 from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
@@ -196,7 +196,7 @@ def score_vqa(
     by_words = [f"questions by their first two words, where they are {FEWEST} or more: {listed}"] if usual else []
     first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
     left_out = [f"left out, as they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
-    notes = (first, *left_out, *unreachable(questions), *by_words, *baselines.notes)
+    notes = (first, *left_out, *rule_notes(questions), *by_words, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
 
 
@@ -253,7 +253,7 @@ def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
             f"{len(outside)} of {len(questions)} questions {fate}: the model's list has none of their answers "
             f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
         )
-    yield from unreachable(answered)
+    yield from rule_notes(answered)
 
 
 class VqaObjectives(SeenClasses):

@@ -95,6 +95,7 @@ def extract(
             else:
                 stack.enter_context(computing_on(detector, device))
                 windows = _extracted(_images_of(new, detector, batch_size, threads, processes), detector, batch_size)
+                windows = windows if detector.needs_pictures else _ahead(windows)
             for extracted, failed in windows:
                 for record, regions in extracted:
                     try:
@@ -171,6 +172,15 @@ def _by_workers(
                 by_key = {record.key: record for record in window}
                 for packed, failed in counts["windows"]:
                     yield [(replace(by_key[key], fingerprint=own), _unpacked(one)) for key, own, one in packed], failed
+
+
+def _ahead(windows: Iterator[Extracted]) -> Iterator[Extracted]:
+    """Yield windows, each read by a thread while the one before is written: h5 files are read by another process."""
+    with ThreadPoolExecutor(1, thread_name_prefix="regions") as pool:
+        coming = pool.submit(next, windows, None)
+        while (window := coming.result()) is not None:
+            coming = pool.submit(next, windows, None)
+            yield window
 
 
 def _as_text(window: list[Record]) -> str:

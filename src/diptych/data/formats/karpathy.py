@@ -29,23 +29,29 @@ class _KarpathyImage(Struct):
 def read(wanted: Wanted, file: Source) -> list[Record]:
     """Read one record per image, with its captions and its own split; `restval` becomes `train`.
 
-    An image of COCO is in its `filepath`, such as val2014; the key is its name without that, where no
-    image of another folder has the same name. Empty captions are counted
-    in `wanted.skips`.
+    An image of COCO is in its `filepath`, such as val2014; the key is its name without that, where no other image has
+    the same one. Empty captions are counted in `wanted.skips`.
     """
-    once, names = Once("file name"), Counter[str]()
+    once = Once("file name")
     (listed,) = file.json.lists("images")
-    names.update(str(one.get("filename")) for one in listed.value if isinstance(one, dict))
+    keys = Counter(key for names in {_keys(one) for one in listed.value if isinstance(one, dict)} for key in names)
 
     def take(image: _KarpathyImage, value: JsonValue) -> Record:
-        where = value.where()
-        path = image.filename if image.filepath is UNSET else f"{image.filepath}/{image.filename}"
+        where, names = value.where(), _keys(value.value)
+        path = names[-1]
         with once.of(path, where):
             captions = wanted.skips.captions(
                 value.inner("sentences"), _Sentence, lambda one: (one.raw.strip(), one.sentid), "empty captions"
             )
-            key = key_of_name(path if names[image.filename] > 1 else image.filename)
+            key = next((one for one in names if keys[one] == 1), path)
             split, image_id = SPLITS.get(image.split, image.split), image_id_of(image.filename, image.cocoid)
             return wanted.record(path, where, key=key, split=split, image_id=image_id, **captions)
 
     return wanted.skips.each(listed, _KarpathyImage, take)
+
+
+def _keys(image: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names that an image may have as its key, shortest first: b, a/b, and its path a/b.jpg."""
+    name, folder = str(image.get("filename")), image.get("filepath")
+    path = name if folder is None else f"{folder}/{name}"
+    return tuple(dict.fromkeys((key_of_name(name), key_of_name(path), path)))

@@ -14,6 +14,7 @@ Missing images are counted and left out, since public sets are seldom complete.
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from diptych.vision.archives import is_there
 WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
+KEYED = ("questions", "expressions", "choices", "statements")  # of a record
 Formats = Mapping[str, Format]
 _Name: Any = Text
 
@@ -58,7 +60,7 @@ def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) 
     if not sets:
         source.json.refuse("no sets", "at least one", SETS)
     records = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
-    joined = combined(_same_keys(records))
+    joined = _keys_of_their_own(combined(_same_keys(records)))
     return _with_images(joined, wanted.skips, source.path) if need_pictures else joined
 
 
@@ -131,6 +133,22 @@ def _same_keys(records: list[Record]) -> list[Record]:
         key = record.key if path is None else keys[path]
         named.append(record if key == record.key else replace(record, key=key))
     return named
+
+
+def _keys_of_their_own(records: list[Record]) -> list[Record]:
+    """Give a question, expression or statement another key where an earlier one has it: each has its own prediction."""
+    taken: dict[str, set[str]] = {name: set() for name in KEYED}
+    for at, record in enumerate(records):
+        changed = dict[str, Any]()
+        for name, keys in taken.items():
+            for item in getattr(record, name):
+                longer = (f"{record.key}/{item.key}{suffix}" for suffix in chain([""], map("/{}".format, count(2))))
+                key = next(one for one in chain([item.key], longer) if one not in keys)
+                keys.add(key)
+                changed[name] = (*changed.get(name, ()), item if key == item.key else replace(item, key=key))
+        if any(changed[name] != getattr(record, name) for name in changed):
+            records[at] = replace(record, **changed)
+    return records
 
 
 def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:

@@ -6,6 +6,7 @@ A reader declares a struct of the fields that it needs, made of the types below;
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
@@ -54,8 +55,14 @@ class Ambiguous:
 
     @classmethod
     def unless_once(cls, pairs: list[tuple[str, Any]]) -> dict[str, Any] | Ambiguous:
-        values, names = dict(pairs), [name for name, _ in pairs]
-        return values if len(values) == len(pairs) else cls(next(name for name in names if names.count(name) > 1))
+        """Return the object. Where its values are entries by id, an id that is there twice costs its own entries."""
+        values = dict(pairs)
+        if len(values) == len(pairs):
+            return values
+        twice = {name for name, times in Counter(name for name, _ in pairs).items() if times > 1}
+        if all(isinstance(value, dict) for name, value in pairs if name in twice):
+            return values | {name: cls(name) for name in twice}
+        return cls(next(name for name, _ in pairs if name in twice))
 
     def __str__(self) -> str:
         return f"the name `{self.name}` twice in one object"

@@ -145,7 +145,7 @@ class FilesHere:
 
     def each(self, paths: Sequence[Path], name: str, where: str, make: Callable[..., Array] = np.empty) -> Reply:
         """Return the arrays of files as the `parts` of a reply. None represents a missing one."""
-        sets = [self._dataset(path, name, where) for path in paths]
+        sets = [self.dataset(path, name, where) for path in paths]
         forms = [None if one is None else (one.shape, one.dtype) for one in sets]  # slow properties: once
         begins = [0, *accumulate(-(-math.prod(f[0]) * f[1].itemsize // ALIGNED) * ALIGNED if f else 0 for f in forms)]
         content = make((begins[-1],), np.dtype(np.uint8))
@@ -156,7 +156,7 @@ class FilesHere:
                     dataset.read_direct(array) if array.size and array.shape else array.fill(dataset[()])
         return {"parts": [form and (form[0], form[1].str) for form in forms]}, content
 
-    def _dataset(self, path: Path, name: str, where: str) -> Any:
+    def dataset(self, path: Path, name: str, where: str) -> Any:
         """Return a dataset, None where there is none. Raises DataError for links to another place."""
         with _reading(path):
             links = self.file(path).id.links
