@@ -45,10 +45,11 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 MOST_MEMORY = 2.5  # GB of a worker at its peak; 2 is wanted
-MUCH_MEMORY = 1.3e9  # bytes, from which on it is worth a fifth of a second to give some back
+MUCH_MEMORY, MORE_MEMORY = 1.1e9, 0.1e9  # bytes: from which on some is given back, and how many more since last time
 LONGEST = 1_000  # seconds; the limits of pytest-timeout are below
 _stderr = [2]  # and where it leads while pytest replaces 2
 _peaks: list[tuple[float, str]] = []  # of each process, and the module that it rose in
+_kept = 0  # bytes of this process after it had given some back, which takes a fifth of a second
 _risen = ""  # the module that the peak of this process rose in
 
 
@@ -111,14 +112,21 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="module", autouse=True)
 def _memory_is_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
     """glibc keeps freed blocks: 4 GB of them where a module of large models went before."""
-    global _risen  # noqa: PLW0603
+    global _kept, _risen  # noqa: PLW0603
     before = peak()
     yield
     _risen = request.module.__name__ if peak() > before else _risen
-    if psutil.Process().memory_info().rss > MUCH_MEMORY:
+    if memory() > max(MUCH_MEMORY, _kept + MORE_MEMORY):
         gc.collect()
         with suppress(AttributeError, OSError):
             LIBC.malloc_trim(0)
+        _kept = memory()
+
+
+def memory() -> int:
+    """Bytes of this process."""
+    resident: int = psutil.Process().memory_info().rss
+    return resident
 
 
 def peak() -> float:

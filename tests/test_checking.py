@@ -14,6 +14,10 @@ def twice(x: Float[Tensor, "rows 3"]) -> Float[Tensor, "rows 3"]:
     return x * 2
 
 
+def cut(x: Float[Tensor, "rows 3"], y: Float[Tensor, "rows 3"]) -> Float[Tensor, "rows 3"]:
+    return x[: len(y) - 1]
+
+
 def found(function, times: int) -> int:
     """How many calls with a wrong shape are refused."""
     refused = 0
@@ -33,6 +37,12 @@ def test_all_calls_are_checked_and_of_a_test_that_learns_the_first_ones() -> Non
         assert found(function, 200) == checking.FIRST
     checking.begin()
     assert found(function, 200) == 200
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_the_sizes_of_one_call_agree_and_its_result_is_checked(rows: int) -> None:
+    with pytest.raises(TypeCheckError, match="return" if rows == 2 else "parameter y"):
+        checking.sparing(cut, typechecker=beartype)(torch.zeros(2, 3), torch.zeros(rows, 3))
 
 
 def test_the_package_is_checked() -> None:

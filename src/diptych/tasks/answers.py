@@ -104,4 +104,4 @@ def _equal_by_rule(questions: Sequence[Question]) -> list[str]:
         return []
     about = f"VQA's rule drops signs, so {' and '.join(map(repr, equal[0]))} are one answer"
     more = f" (and {counted(len(equal) - 1, 'further such groups')})" if len(equal) > 1 else ""
-    return [f"{about}{more}: no model can tell them apart, and each is scored as right; write them in words"]
+    return [f"{about}{more}: no model can distinguish them, and each is scored as right; write them in words"]

@@ -4,6 +4,8 @@ import hashlib
 import hmac
 import io
 import secrets
+from collections.abc import Mapping
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -47,7 +49,8 @@ class PictureGallery:
         return [self.name(path) for path in islice(find_pictures(self.folder), count)]
 
 
-def drawn_examples(count: int = EXAMPLES) -> dict[str, bytes]:
+@cache
+def drawn_examples(count: int = EXAMPLES) -> Mapping[str, bytes]:
     """Return scenes of the drawn world as PNGs, by id."""
     import numpy as np
 

@@ -48,7 +48,7 @@ class Service:
         self.openers = Openers(self.limits)
         self.arriving = Arriving(self.limits)
         self.opening = 0  # images that are being decoded, or wait for a decoder
-        self.examples: dict[str, bytes] = {}
+        self.examples: Mapping[str, bytes] = {}
         if any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
             self.examples = drawn_examples()
 
