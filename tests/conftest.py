@@ -39,6 +39,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 gc.set_threshold(10_000, 20, 20)
+os.fsync = lambda fd: None  # no test cuts the power: a process that is killed loses nothing of what it wrote
 torch.set_num_threads(1)
 os.environ.setdefault("DIPTYCH_PRECISION", "fp32")  # what processes of a test compute is the same on every machine
 REPOSITORY = Path(__file__).parent.parent

@@ -9,7 +9,8 @@ At its end threads are joined, functions of `atexit` run and streams flushed.
 
 Not seen, so tests of these start a real interpreter (tests/guards/test_interpreters.py counts them): what is imported
 when and how long it takes, encodings and locale, PYTHON* but for PYTHONPATH, hash seeds, OMP_NUM_THREADS (it is 1) and
-malloc's variables, the loader's errors, how modules are taken down, and the ways in (`diptych`, torchrun, wheels).
+malloc's variables, the loader's errors, how modules are taken down, what reaches the disk (`fsync` does nothing), and
+the ways in (`diptych`, torchrun, wheels).
 """
 
 from __future__ import annotations
@@ -213,6 +214,7 @@ def _serve(path: str) -> dict[str, Any]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
+    os.fsync = lambda fd: None  # as in conftest.py
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(16)
