@@ -83,7 +83,7 @@ def storybook_show(
     detector: str | None = Option(None, help="Detector folder, to show its regions instead of the true ones."),
     seed: Seed = 0,
 ) -> None:
-    """Draw a sheet of scenes with their boxes and words, or with the regions that a detector finds."""
+    """Draw a sheet of scenes with their boxes and texts, or with the regions that a detector finds."""
     from diptych.storybook.book import Storybook
     from diptych.storybook.sheet import show
     from diptych.storybook.world import SPLITS

@@ -168,7 +168,7 @@ class Record:
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
-        """Merge two records of one image: texts are concatenated; of other fields, this record's value wins."""
+        """Merge two records of one image: texts are concatenated; for other fields, this record's value precedes."""
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:

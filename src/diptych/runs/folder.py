@@ -176,7 +176,7 @@ class ModelFolder:
 
     @property
     def decoding(self) -> DecodingOptions:
-        """How its recipe decodes; greedily without a recipe."""
+        """The decoding of the run's recipe; greedy without a recipe."""
         return DecodingOptions() if self.recipe is None else self.recipe.decoding
 
     @property

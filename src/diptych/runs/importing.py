@@ -81,7 +81,7 @@ def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
 def _recipe_name(made: ModelFolder) -> str:
     """Return the name of the recipe whose heads are most like the model's.
 
-    Of equals, a task's recipe precedes pre-training, and the official code's precedes the paper's.
+    On ties, a task's recipe precedes pre-training, and the official code's precedes the paper's.
     """
     system, heads = made.architecture.system, set(made.architecture.heads)
     tasks = [spec.name for spec in sorted(TASKS.values(), key=lambda spec: spec.pretrains)]

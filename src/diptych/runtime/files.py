@@ -136,7 +136,7 @@ def sha256_of_json(value: Any) -> str:
 
 
 def aside(path: Path, what: str = "partial") -> Path:
-    """The name under which this process writes a path before it is renamed."""
+    """The temporary name under which this process writes a file before it renames it to `path`."""
     return path.with_name(f".{path.name}.diptych-{os.getpid()}.{what}")
 
 

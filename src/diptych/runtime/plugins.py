@@ -83,7 +83,7 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def raise_failed(needed: str) -> None:
-    """Raise PluginError if a plugin failed: `needed`, an error about an unknown name, may be about one of its names."""
+    """Raise PluginError if a plugin failed: it might have added the name that the error `needed` calls unknown."""
     failed = [plugin for plugin in _loaded if plugin.error is not None]
     for plugin in sorted(failed, key=lambda one: one.package not in needed):
         raise PluginError(plugin, needed) from plugin.error

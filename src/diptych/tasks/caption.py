@@ -359,7 +359,7 @@ CAPTION = TaskSpec(
 
 @dataclass(frozen=True)
 class Pretraining(Captioning):
-    """One training sample per caption; of an image without captions, one per answered question."""
+    """One training sample per caption; for an image without captions, one per answered question."""
 
     def samples(self, record: Record) -> list[Sample]:
         return super().samples(record if record.captions else replace(record, captions=pretraining_texts(record)))

@@ -278,7 +278,7 @@ class TaskInterface:
         return derive(answer, picture=picture) if self.message is None else self.message(answer, request, picture)
 
     def build_view(self, request: TaskRequest, message: Any) -> PageView:
-        """Build what the page shows of a message."""
+        """Build what the web page shows for an answer."""
         if self.view is not None:
             view = self.view(request, message)
         else:

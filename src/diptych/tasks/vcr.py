@@ -147,7 +147,7 @@ def names_of(objects: Sequence[Object]) -> list[str]:
 
 
 def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the number of the best candidate of each group; of equals, the first."""
+    """Return the index of the best candidate of each group; on ties, the first."""
     best: dict[str, tuple[float, int]] = {}
     for prediction in predictions:
         score, choice = prediction["score"], prediction["choice"]

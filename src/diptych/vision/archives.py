@@ -62,7 +62,7 @@ def content(path: Path) -> Path | io.BytesIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of an image file; of two side by side those of both."""
+    """Return the bytes of an image file, or of both files of a pair."""
     if (two := beside(path)) is not None:
         return b"".join(read_bytes(one) for one in two)
     source = content(path)

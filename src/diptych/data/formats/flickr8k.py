@@ -21,7 +21,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption`, or both with tabs.
 
     One record per image, in the order of its first caption. Splits come from the lists of names in the same folder;
-    images on no list are counted in `wanted.skips` and left out. Raises DataError where no caption is left.
+    images on no list are counted in `wanted.skips` and left out. Raises DataError if no caption is left.
     """
     path, skips, once = table.path, wanted.skips, Once("picture")
     splits, captions, from_kaggle = _listed(path.parent), ByImage[tuple[str, str]](), _is_kaggles(table)

@@ -124,8 +124,8 @@ KINDS = ("captions", "question", "expression", "statement", "label", "objects", 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
     """Read one record per image, in the order of their first lines; a key is the image's name.
 
-    Empty captions and answers, lines without words and lines that make no sense are counted in `wanted.skips` and left
-    out. Raises DataError where nothing remains.
+    Empty captions and answers, lines without words and invalid lines are counted in `wanted.skips` and left
+    out. Raises DataError if nothing is left.
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
     records, splits, ids = dict[str, Record](), dict[str, str](), dict[str, int]()

@@ -30,7 +30,7 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 class Skips:
     """Counts of entries that were left out, each with its first places.
 
-    An entry that makes no sense costs that entry alone. `allowed` (--skip-bad) accepts any number of them.
+    An invalid entry is skipped, and the others are read. `allowed` (--skip-bad) accepts any number of them.
     """
 
     allowed: bool = False
@@ -79,7 +79,7 @@ class Skips:
         return self.every(range(len(value.read(list))), one, getattr(kind, "__name__", "text"))
 
     def check(self) -> None:
-        """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, make no sense."""
+        """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, are invalid."""
         for bad, number in self._read.values():
             if not self.allowed:
                 refuse_many(bad, number, self.places.get(BAD, []))
@@ -121,7 +121,7 @@ def are_many(bad: int, number: int) -> bool:
 
 
 def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> None:
-    """Raise DataError if `are_many` entries make no sense."""
+    """Raise DataError if `are_many` invalid entries were counted."""
     if are_many(bad, number):
         raise DataError(
             f"{where}{bad:,} of {number:,} entries make no sense, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
@@ -221,7 +221,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take` of the value of each line; of a line that begins inside one cut by a crash, that of the later."""
+    """Return `take(value)` for each line. If a crash cut a line and another follows in it, the second one is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -334,7 +334,7 @@ class Once:
 
     @contextmanager
     def of(self, value: object, where: str) -> Iterator[None]:
-        """Check a value, and forget it if its entry turns out to make no sense: a later one may be whole."""
+        """Check a value, and forget it if its entry turns out to be invalid: a later entry may be complete."""
         self.check(value, where)
         try:
             yield
@@ -381,7 +381,7 @@ def answer_kind(answers: tuple[str, ...]) -> str:
 
 
 def combined(*sources: Iterable[Record]) -> list[Record]:
-    """Join the records of each image from several readers; of single values, the first source's count.
+    """Join the records of each image from several readers; single values are those of the first source.
 
     Texts are joined in the order of the sources. Raises DataError for an image in two splits.
     """

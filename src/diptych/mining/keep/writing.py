@@ -35,7 +35,7 @@ _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "
 
 @dataclass(frozen=True)
 class KeepStage:
-    """From joined shards to records, verdicts and the funnel."""
+    """Write records, verdicts and the funnel from joined shards."""
 
     job: MiningJob
     write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None

@@ -147,7 +147,7 @@ def _gain_by_images(
     model: ModelFolder, blind: Predicted, records: Sequence[Record], store: Store, split: str, task: str | None,
     decoding: DecodingOptions | None, spec: TaskSpec,
 ) -> Iterator[Score]:  # fmt: skip
-    """Yield the paired difference of a model with images to its own predictions without."""
+    """Yield the paired difference between a model's predictions with images and without."""
     if spec.scoring.gain is not None:
         seen = spec.by_key(predict(model, store, split, task, decoding).predictions)
         gain = spec.scoring.gain(blind, seen, records)

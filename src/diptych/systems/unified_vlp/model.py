@@ -105,7 +105,7 @@ class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
 
 
 class UnifiedVLP(SystemModel):
-    """One encoder that, by its attention mask, reads in both directions or writes after the regions."""
+    """One encoder: its attention mask makes it read in both directions, or generate text after the regions."""
 
     config: UnifiedVLPResolvedConfig
     provides: frozenset[Capability] = frozenset(

@@ -25,8 +25,8 @@ class ChosenBoxes:
 class ByClass:
     """NMS within each class, then a threshold on each proposal's best remaining class probability, its confidence.
 
-    The confident proposals stay in their order. Where these are fewer than `least` or more than `most`, that number of
-    the most confident ones is taken instead, best first.
+    The confident proposals stay in their order. If they are fewer than `least`, or more than `most`, the
+    `least` (or `most`) most confident ones are taken instead, best first.
     """
 
     least: int
