@@ -56,7 +56,7 @@ class Options:
     detector: str | None = None
     features: AnyPath | None = None
     split_seed: int = 0  # divides data that names no splits
-    skip_bad: bool = field(default=False, repr=False)  # reads data in which many entries make no sense
+    skip_bad: bool = field(default=False, repr=False)  # reads data in which many entries are invalid
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,7 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
         return (data.source, Store(data.source)) if data.source is not None else (Path(data.name), list(data.records))
     if not isinstance(data, str | os.PathLike):
         raise DataError(
-            f"data: found {type(data).__name__}, expected a path, store or Dataset: Dataset.from_rows(data) makes one "
-            "of rows"
+            f"data: found {type(data).__name__}, expected a path, store or Dataset (for rows: Dataset.from_rows(data))"
         )
     path = Path(data)
     features = None if options.features is None else Path(options.features)

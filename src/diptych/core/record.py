@@ -168,7 +168,7 @@ class Record:
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
-        """Merge two records of one image: texts are concatenated; for other fields, this record's value precedes."""
+        """Merge two records of one image: texts are concatenated; other fields are this record's, where it has them."""
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:

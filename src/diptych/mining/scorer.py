@@ -209,7 +209,7 @@ def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
     try:
         body = bytes_of(path)
     except OSError as error:
-        raise DataError(f"{where}: no picture {path}: {error.strerror}; correct the line, or leave it out") from error
+        raise DataError(f"{where}: no image {path}: {error.strerror}; correct the line, or leave it out") from error
     row, fails, _ = measure(body, MEASURED)
     if fails:
         raise DataError(f"{where}: {path} is not a readable image ({row['why']}); correct the line, or leave it out")

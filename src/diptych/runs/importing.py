@@ -93,7 +93,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
     """Raise RecipeError if the model cannot read the detector's features. `wanted`: prefix of its name; None: any."""
     system, config, contract = made.architecture.system, made.architecture.config, detector.contract
     if not detector.needs_pictures:
-        raise RecipeError(f"{contract.extractor} finds no regions in new pictures; pass a detector's folder")
+        raise RecipeError(f"{contract.extractor} finds no regions in new images; pass a detector's folder")
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
             f"the features of {system}'s released models were made by {wanted}..., and this detector is "

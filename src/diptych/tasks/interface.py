@@ -48,7 +48,7 @@ class TaskRequest(Message):
 class TaskAnswer(Message):
     """Base class of a task's answer about one image. Some tasks add `shown` (a file) and `explanation`."""
 
-    picture: str = Field(description="The picture's name, as it was given.")
+    picture: str = Field(description="The image's name, as it was given.")
     precision: Precision | None = Field(default=None, description="Precision in which the model computed the answer.")
     familiar: bool | None = Field(
         default=None, description="False: the picture is unlike what this model was trained on. Absent: not known."

@@ -243,7 +243,7 @@ RATIONALE_HELP = "Rationale to choose from; pass the option twice or more often;
 
 class ChooseRequest(interface.TaskRequest):
     question: Annotated[interface.Text, interface.Form("Question", "what is [0] doing?", argument="question")] = Field(
-        description="Question about the picture; [0] in it is the region of the highest score, [1] the next."
+        description="Question about the image; [0] in it is the region of the highest score, [1] the next."
     )
     answers: Annotated[
         interface.Texts,

@@ -278,7 +278,7 @@ class VqaObjectives(SeenClasses):
 class AskRequest(interface.TaskRequest):
     question: Annotated[
         interface.Text, interface.Form("Question", "what colour is the kite?", argument="questions", each=True)
-    ] = Field(description="Question about the picture, such as 'what colour is the kite?'.")
+    ] = Field(description="Question about the image, such as 'what colour is the kite?'.")
     explain: bool = Field(default=False, description="Also return the regions, with their influence on the answer.")
 
 

@@ -209,7 +209,7 @@ def _packed(path: Path) -> str | None:
     with path.open("rb") as file:
         head = file.readline(10_000)
     if not head:
-        return f"{path} is empty; write it anew, or fetch it again"
+        return f"{path} is empty; write it anew, or download it again"
     for mark, name in ((b";", "semicolons"), (b"|", "bars (|)")):
         if path.suffix.lower() == ".csv" and mark in head and b"," not in head:
             return f"{path} has columns separated by {name}; expected commas: export it anew, or replace them"

@@ -20,7 +20,7 @@ from diptych.vision.archives import is_there
 T = TypeVar("T")
 V = TypeVar("V")
 _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
-BAD = "entries that make no sense"
+BAD = "invalid entries"
 MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
 NAMED, SEPARATOR = 3, " | "
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
@@ -124,7 +124,7 @@ def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> Non
     """Raise DataError if `are_many` invalid entries were counted."""
     if are_many(bad, number):
         raise DataError(
-            f"{where}{bad:,} of {number:,} entries make no sense, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
+            f"{where}{bad:,} of {number:,} entries are invalid, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
             f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or read the others with --skip-bad (Python: "
             "skip_bad=True)"
         )
@@ -156,7 +156,7 @@ def _parse(text: str, where: str, whole: bool) -> JsonValue:
         line = f"line {error.lineno}, " if whole else ""
         raise DataError(
             f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), expected JSON; correct the file there, "
-            "or fetch it again"
+            "or download it again"
         ) from None
     except (ValueError, RecursionError) as error:
         problem = error if isinstance(error, ValueError) else "JSON nested too deep"
@@ -295,7 +295,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
         return None
     if name.startswith("/") or "\0" in name or (".." in name and ".." in name.split("/")):
         inside = folder.folders[0] if isinstance(folder, Pictures) else folder
-        raise DataError(f"{where}: found the picture name {name!r}, expected one inside {inside}; correct it")
+        raise DataError(f"{where}: found the image name {name!r}, expected one inside {inside}; correct it")
     folders = folder.folders if isinstance(folder, Pictures) else (folder,)
     for form in chain((name,), _spellings(name)):
         for one in folders:

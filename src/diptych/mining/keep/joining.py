@@ -138,7 +138,7 @@ class AddressTable:
         path = layout.work(NAME)
         row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None
         if row is None or not row["length"] or row["blob"] is None:
-            raise DataError(f"{layout.work()} has no picture of {address[:200]}; `diptych mine run` fetches it again")
+            raise DataError(f"{layout.work()} has no image of {address[:200]}; `diptych mine run` fetches it again")
         return body_of(layout, row["blob"], row)
 
     def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:

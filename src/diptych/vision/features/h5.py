@@ -69,7 +69,7 @@ class OpenFiles:
     def _ask(self, what: str, paths: Sequence[Path], name: str, where: str) -> Arrays:
         path = paths[0]
         needed("h5py", f"{path.name}, an h5,")
-        damaged, remedy = f"data in {path} with which HDF5", "get the file again, or leave it out"
+        damaged, remedy = f"data in {path} with which HDF5", "download the file again, or leave it out"
         if self._ended[path] == MOST_ENDED:
             refuse(where, f"{damaged} ended {MOST_ENDED} processes", "a file that it can read", remedy)
         folder = "/" if path.is_absolute() else os.getcwd()

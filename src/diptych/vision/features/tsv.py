@@ -20,7 +20,7 @@ BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
           "features")  # fmt: skip
 PART = re.compile(r"\.tsv(\.\d+)?$")  # trainval_..._genome.tsv.0 and so on
-AGAIN = "the line may be cut: get the file again"
+AGAIN = "the line may be cut: download the file again"
 LONGEST_NAME = 4096
 
 
