@@ -77,8 +77,8 @@ def paper(samples_a_process: float | None) -> str:
         ["samples per second on eight GPUs", f"{rate:,.0f}", f"assumed: {SHARE:.0%} of {PEAK / 1e12:.0f} TFLOP/s each"],
         ["hours on eight GPUs", f"{hours:.2f}", f"{EPOCHS} epochs, if reading data never delays them"],
         ["data read for this", f"{rate * sample / 1e9:.0f} GB/s", "only memory is this fast: few disks are"],
-        ["hours if data is read at 6 GB/s", f"{EPOCHS * PICTURES * sample / 6e9 / 3600:.1f}", "assumed: the speed of two NVMe disks"],
-        ["sent by each GPU per step", f"{sent / 1e9:.2f} GB", "gradients of 115 million weights in fp32, ring all-reduce (DDP)"],
+        ["hours if data is read at 6 GB/s", f"{EPOCHS * PICTURES * sample / 6e9 / 3600:.1f}", "assumed: two NVMe"],
+        ["sent by each GPU per step", f"{sent / 1e9:.2f} GB", "gradients of 115 million fp32 weights, ring all-reduce"],
         ["network speed needed", f"{sent / step / 1e9:.0f} GB/s", f"batch {BATCH}, if sending does not overlap with "
          f"backward. NVLink has {NVLINK / 1e9:.0f} GB/s each way. Between machines, use a larger batch or accumulate"],
     ]  # fmt: skip
@@ -103,8 +103,8 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
         parts.append(f"Not measured yet: {', '.join(missing)} (`python -m benchmarks.scale {' '.join(missing)}`).")
     parts += ["## 3.3 million images with 100 regions on eight H200, calculated", paper(rates.get("1 process"))]
     parts.append(
-        "`examples/nodes.sh` has the command for several machines, for each system. `python -m benchmarks.gpu` measures "
-        "one GPU."
+        "`examples/nodes.sh` has the command for several machines, for each system. `python -m benchmarks.gpu` "
+        "measures one GPU."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -122,9 +122,9 @@ SAID = {
     "not store, and excludes weights.",
     "processes": "A small model, trained over gloo on one machine with two cores. With four processes, each step waits "
     "for a core. These figures do not show the speed of a cluster.",
-    "store": "Opening a store reads only its index. To find a split, and to make a loader, the texts of each record are "
-    "parsed and tokenised once, so time and memory grow with the number of records. At most 200,000 samples stay in "
-    "memory. Most samples of a larger store are parsed again when they are read, so its rate is a quarter lower. The "
+    "store": "Opening a store reads only its index. To find a split, and to make a loader, the texts of each record "
+    "are parsed and tokenised once, so time and memory grow with the number of records. At most 200,000 samples stay "
+    "in memory. Most samples of a larger store are parsed again when they are read, so its rate is a quarter lower. The "
     "rate at 1,000 records is higher, because they fit in the processor's caches. Only the first 10,000 records are "
     "written; the others are links to their files.",
     "gallery": "The query is multiplied with every vector, in memory. [Results](results/gallery.md) has faiss and "

@@ -43,7 +43,7 @@ from diptych.training.trainer import OnLog
 AnyPath = str | os.PathLike[str]
 Data = AnyPath | Dataset | Store
 FINISHED = "finished.json"  # in a run's folder: a digest of the recipe, data and first weights of the run that ended
-MOST_STEPS = 10**9  # of a plan that only counts the steps of an epoch
+MOST_STEPS = 10**9  # limit for a plan that only counts the steps of an epoch
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,8 @@ class Record:
     image_id: int | None = field(default=None, repr=False)
     # The names that the data set gave the captions, in their order; "": none. Captions after the last have none.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
-    # Content hash of the image, difference hash, and that of its mirrored copy, which stores made before 0.1 lack
-    # (diptych.vision.fingerprints), once it was opened for extraction.
+    # Content hash, difference hash, and difference hash of the mirrored image (diptych.vision.fingerprints). Set when
+    # the image is opened for extraction; stores made before 0.1 lack the third.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)

@@ -165,7 +165,7 @@ def _registered(entry: EntryPoint) -> Plugin:
 
 
 def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
-    """Raise DiptychError if the verb of an added task is that of another task, or one of Diptych's own."""
+    """Raise DiptychError if an added task has the verb of another task or of Diptych."""
     verbs = {name: task.interface.verb for name, task in tasks.items() if task.interface is not None}
     for name in added:
         verb = verbs.get(name)

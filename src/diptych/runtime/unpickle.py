@@ -124,7 +124,7 @@ def _scalar(dtype: object, raw: object) -> object:
 
 
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
-    """Bytes as Python 3 writes them for Python 2."""
+    """Return the bytes that Python 3 pickles as this text for Python 2."""
     if encoding != "latin1":
         raise PickleRefused(f"needs the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")

@@ -142,7 +142,7 @@ class Recipe(BaseModel):
 
     @property
     def wants_init(self) -> bool:
-        """True if `init` names the weights that the paper starts from, and no file yet."""
+        """True if `init` is the name of the paper's initial weights and not yet a file."""
         return self.init is not None and self.init.startswith(OF_PAPER)
 
     @property

@@ -278,7 +278,7 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
     return Baselines(classifier if better else rule, {}, (*notes, f"learnt on {counted(learnt, 'questions')}"))
 
 
-Picker = Callable[[str, Sequence[str]], int]  # of a question and its candidates: the number of the chosen one
+Picker = Callable[[str, Sequence[str]], int]  # (question, candidates) -> index of the chosen candidate
 
 
 def _pickers(learnt: Sequence[Choices]) -> list[tuple[Picker, Picker | None]]:

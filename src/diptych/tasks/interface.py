@@ -22,7 +22,7 @@ from diptych.runtime.errors import ServingError
 from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # of a million wrong items one is named
+Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # an error names one wrong item
 PixelBox = tuple[int, int, int, int]  # COCO's left, top, width, height
 
 

@@ -72,7 +72,7 @@ class Scores:
 
     @property
     def warning(self) -> str:
-        """A sentence where too few items were scored, else an empty text."""
+        """A warning if too few items were scored, else an empty text."""
         return f"only {self.items} scored: too few for a reliable score" if self.few else ""
 
     def __repr__(self) -> str:

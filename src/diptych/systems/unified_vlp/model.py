@@ -206,7 +206,7 @@ class UnifiedVLP(SystemModel):
     def _embed_regions(
         self, batch: Batch, attention: list[Attention] | None = None
     ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
-        """[CLS], regions and [SEP] before the norm; which of them are no padding; features and places."""
+        """[CLS], regions and [SEP] before the norm; a mask without padding; features and geometry."""
         count, device = batch.boxes.shape[1], batch.boxes.device
         refuse_more_regions(batch, self.config.max_regions)
         if self.config.whole_region:

@@ -336,7 +336,7 @@ class VisualFeatures(nn.Module):
         return mean
 
     def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
-        """Corners, or centre and size, of the whole image and of each region, times 100."""
+        """Boxes of the whole image and of each region, times 100: as corners, or as centre and size."""
         whole = to_device([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)
