@@ -42,7 +42,7 @@ MEASURED = PictureRules(small_file=None, large_file=None, sides=None, ratio=None
 
 
 class Reader:
-    """Features of pairs. A detector adds the objects it sees, a model how well text and image match; both optional."""
+    """Features of pairs. An optional detector adds the objects that it finds, an optional model the matching score."""
 
     def __init__(self, detector: Detector | None = None, model: ModelFolder | None = None) -> None:
         self.detector, self.model = detector, model

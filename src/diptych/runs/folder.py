@@ -181,7 +181,7 @@ class ModelFolder:
 
     @property
     def calibration(self) -> str | None:
-        """The calibration error of its answers on the records that chose its weights, as a note; None without one."""
+        """A note of the calibration error of its answers on the records that chose its weights, if it was measured."""
         errors = self.validation or {}
         if CALIBRATED not in errors or UNCALIBRATED not in errors:
             return None

@@ -151,7 +151,7 @@ class Recipe(BaseModel):
         return self.wants_init and "/" in str(self.init)
 
     def check_begun(self) -> None:
-        """Raise RecipeError if the paper starts from weights and the user has given none."""
+        """Raise RecipeError if the paper starts from pre-trained weights and the recipe names no file for them."""
         if not self.wants_init:
             return
         what = str(self.init).removeprefix(OF_PAPER)

@@ -120,7 +120,7 @@ class _Logits(Vqa):
 
 
 def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibration | None:
-    """Fit the temperature of answers to records, whose predictions `predict` returns; None for under 100 questions."""
+    """Fit the temperature of answers to the predictions for records; None for fewer than 100 questions."""
     assert isinstance(task, Vqa)
     if len(questions := {one.key: one for one in answered_questions(records)}) < FEWEST:
         return None

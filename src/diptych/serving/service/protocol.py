@@ -39,7 +39,7 @@ class Patient(HttpToolsProtocol):
 
     @property
     def is_answered_soon(self) -> bool:
-        """True between a request and its answer."""
+        """True while a request has arrived and its answer has not been sent."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
