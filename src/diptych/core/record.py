@@ -61,7 +61,7 @@ class Choices:
 
     @property
     def named(self) -> list[int]:
-        """The numbers of the objects that the texts name, ascending, each once."""
+        """The indices of the objects that the texts name, in ascending order, each once."""
         texts = (self.question, *self.answers, *self.rationales)
         return sorted({int(number) for text in texts for number in TAG.findall(text)})
 

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, and are on the disk as soon as they have their name.
+"""Files and folders that are written completely or not at all, and are on the disk as soon as they have their name.
 
 .NAME.diptych-PID.partial     the new NAME while it is written, in the same folder
 .NAME.diptych-PID.old         the old folder NAME while the new one takes its place

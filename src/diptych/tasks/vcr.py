@@ -267,7 +267,7 @@ class Choice(interface.TaskAnswer):
 
 @dataclass(frozen=True)
 class ChoiceScores:
-    """The numbers of the best answer and of the best rationale for it, and the probabilities of all."""
+    """The indices of the best answer and of the best rationale for it, and the probabilities of all."""
 
     answer: int
     answers: tuple[float, ...]
