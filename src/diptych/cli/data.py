@@ -62,7 +62,7 @@ def storybook_write(
     processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."),
     seed: Seed = 0,
 ) -> None:
-    """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
+    """Draw scenes and write their texts in the formats of COCO, VQA v2, RefCOCO, VCR and NLVR."""
     from diptych.runtime.progress import bar
     from diptych.storybook.files import write
 

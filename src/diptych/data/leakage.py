@@ -61,7 +61,7 @@ class Leakage:
 
     @property
     def text(self) -> str:
-        """Return the one sentence that is shown next to scores."""
+        """Return the sentence that is shown next to scores."""
         if self.exact is None:
             return "; ".join(self.gaps)
         copies = "1 near copy" if self.near == 1 else f"{self.near} near copies"

@@ -180,7 +180,7 @@ def sync(path: Path) -> None:
 
 
 def _in_use(path: Path, pid: int) -> bool:
-    """True if the process that made the path is alive. A younger process may have its id; a zombie keeps it."""
+    """True if the process that made the path is alive. A later process may have its id; a zombie still has it."""
     try:
         maker = psutil.Process(pid)
         return maker.status() != psutil.STATUS_ZOMBIE and maker.create_time() <= path.lstat().st_mtime + 1

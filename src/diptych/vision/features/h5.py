@@ -2,8 +2,8 @@
 
 HDF5 itself follows external links, external storage and virtual datasets to any file of the user, and its gzip filter
 takes as much memory as the compressed bytes ask for, whatever the header states. All of these are refused before a
-dataset is opened or read. What is not foreseen costs a process of its own (`python -m diptych.vision.features.h5`,
-vision/limited.py), and not the command's: a fault of the library, a loop without end, too much memory.
+dataset is opened or read. Other faults (of the library, an endless loop, too much memory) end a process of its own
+(`python -m diptych.vision.features.h5`, vision/limited.py), and not the command.
 """
 
 import atexit

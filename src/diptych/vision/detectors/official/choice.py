@@ -37,7 +37,7 @@ class ByClass:
     convention: BoxConvention
 
     def choose(self, boxes: Float[Tensor, "N *C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
-        """Choose among `boxes`: one for all classes, or one for each. Class 0 is the background.
+        """Choose among proposals; `boxes` has one box for all classes, or one per class. Class 0 is the background.
 
         Only more probable boxes can drop a box, so probabilities below a floor need no search. The floor is lowered
         until enough are left; the result equals that of a full search.
