@@ -62,7 +62,7 @@ def of_part(of: Mapping[str, Any], first: str) -> str:
 
 
 def paper(samples_a_process: float | None) -> str:
-    """What 3.3 million pictures cost, from what is known and what is assumed."""
+    """What 3.3 million images cost, from known and assumed figures."""
     sample = REGIONS * (2 * (2048 + 1601) + 4 * 5)
     positions = REGIONS + WORDS + 2
     weights = BASE.layers * (4 * BASE.width**2 + 2 * BASE.width * BASE.ffn)
@@ -71,21 +71,21 @@ def paper(samples_a_process: float | None) -> str:
     hours = EPOCHS * PICTURES / rate / 3600
     step, sent = BATCH / rate, 2 * (GPUS - 1) / GPUS * WEIGHTS * 4
     rows = [
-        ["a picture on the disk", f"{sample / 1e3:.0f} kB", "features and classes of 100 regions in half precision"],
-        ["all of them", f"{PICTURES * sample / 1e12:.2f} TB", ""],
-        ["operations of a sample, forward and back", f"{each / 1e9:.1f} GFLOP", "12 layers, 123 positions"],
-        ["samples a second of eight GPUs", f"{rate:,.0f}", f"assumed: {SHARE:.0%} of {PEAK / 1e12:.0f} TFLOP/s each"],
-        ["hours of eight GPUs", f"{hours:.2f}", f"{EPOCHS} epochs; so long as they are fed"],
-        ["read to feed them", f"{rate * sample / 1e9:.0f} GB/s", "from memory: disks seldom give as much"],
-        ["hours at 6 GB/s", f"{EPOCHS * PICTURES * sample / 6e9 / 3600:.1f}", "assumed: what two NVMe disks read"],
-        ["sent by each GPU a step", f"{sent / 1e9:.2f} GB", "gradients of 115 million weights in fp32, a ring (DDP)"],
-        ["network that this wants", f"{sent / step / 1e9:.0f} GB/s", f"batch {BATCH}, if none of it is hidden behind "
-         f"backward; NVLink has {NVLINK / 1e9:.0f} each way, between machines accumulate or raise the batch"],
+        ["an image on disk", f"{sample / 1e3:.0f} kB", "features and classes of 100 regions in half precision"],
+        ["all 3.3 million images on disk", f"{PICTURES * sample / 1e12:.2f} TB", ""],
+        ["operations per sample, forward and backward", f"{each / 1e9:.1f} GFLOP", "12 layers, 123 positions"],
+        ["samples per second on eight GPUs", f"{rate:,.0f}", f"assumed: {SHARE:.0%} of {PEAK / 1e12:.0f} TFLOP/s each"],
+        ["hours on eight GPUs", f"{hours:.2f}", f"{EPOCHS} epochs, if reading data never delays them"],
+        ["data read for this", f"{rate * sample / 1e9:.0f} GB/s", "only memory is this fast: few disks are"],
+        ["hours if data is read at 6 GB/s", f"{EPOCHS * PICTURES * sample / 6e9 / 3600:.1f}", "assumed: two NVMe"],
+        ["sent by each GPU per step", f"{sent / 1e9:.2f} GB", "gradients of 115 million fp32 weights, ring all-reduce"],
+        ["network speed needed", f"{sent / step / 1e9:.0f} GB/s", f"batch {BATCH}, if sending does not overlap with "
+         f"backward. NVLink has {NVLINK / 1e9:.0f} GB/s each way. Between machines, use a larger batch or accumulate"],
     ]  # fmt: skip
     if samples_a_process is not None:
         rows.insert(6, ["processes that make batches", f"{rate / samples_a_process:.0f}",
-                        f"{samples_a_process:,.0f} samples a second each, measured here (loader, `wide`), if N "
-                        "do not wait for each other"])  # fmt: skip
+                        f"{samples_a_process:,.0f} samples per second each (measured on this machine: loader, `wide`), "
+                        "if more processes are faster in proportion"])  # fmt: skip
     return table(["what", "figure", "from"], rows)
 
 
@@ -101,32 +101,34 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
         parts.append(fill(SAID[name], 120, break_on_hyphens=False))
     if missing := sorted(TITLES.keys() - charts(figures).keys()):
         parts.append(f"Not measured yet: {', '.join(missing)} (`python -m benchmarks.scale {' '.join(missing)}`).")
-    parts += ["## 3.3 million pictures with 100 regions on eight H200, on paper", paper(rates.get("1 process"))]
+    parts += ["## 3.3 million images with 100 regions on eight H200, calculated", paper(rates.get("1 process"))]
     parts.append(
-        "The command on several machines, for each system: `examples/nodes.sh`. A GPU's own figures: "
-        "`python -m benchmarks.gpu`."
+        "`examples/nodes.sh` has the command for several machines, for each system. `python -m benchmarks.gpu` "
+        "measures one GPU."
     )
     return "\n\n".join(parts) + "\n"
 
 
 HEAD = """# How cost grows
 
-Made by `python -m benchmarks.scale page` of `benchmarks/results/scale.json`; the machine is shared, so CPU seconds and
-ratios count. Figures of GPUs are computed, with their assumptions; [one GPU](results/gpu.md) was measured."""
+`python -m benchmarks.scale page` makes this page from `benchmarks/results/scale.json`. Other programs ran on the same
+machine, so rely on CPU seconds and ratios more than on times. The figures for eight GPUs are calculated from stated
+assumptions; [one GPU](results/gpu.md) was measured."""
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}
 SAID = {
-    "step": "Unified VLP of the published width, 2 layers, one thread, fp32, forward and backward. The activations "
-    "that forward keeps for backward are counted tensor by tensor, with attention scores (absent on a GPU), without "
-    "weights.",
-    "processes": "A small model over gloo, on the two cores of one machine: more processes than cores wait for each "
-    "other in every step. It does not show the speed of a cluster.",
-    "store": "A store opens by its index alone. To find a split and to make a loader, the words of each record are "
-    "parsed and tokenised once: that grows with the records, and so does the memory. 200,000 samples stay parsed. Most "
-    "samples of a larger store are parsed again when they are read, so the last rate is a quarter below the others "
-    "(10% were allowed). A thousand records fit in the processor's caches. Only the first 10,000 records are written; "
-    "the others are links to their files.",
-    "gallery": "Products with every vector, in memory; faiss and pgvector are in [results](results/gallery.md).",
+    "step": "One forward and backward pass of Unified VLP: the published width but 2 layers, in fp32, on one thread. "
+    "`MiB kept` is the memory of the activations that backward needs. It includes attention scores, which a GPU does "
+    "not store, and excludes weights.",
+    "processes": "A small model, trained over gloo on one machine with two cores. With four processes, each step waits "
+    "for a core. These figures do not show the speed of a cluster.",
+    "store": "Opening a store reads only its index. To find a split, and to make a loader, the texts of each record "
+    "are parsed and tokenised once, so time and memory grow with the number of records. At most 200,000 samples stay "
+    "in memory. Most samples of a larger store are parsed again when they are read, so its rate is a quarter lower. "
+    "The rate at 1,000 records is higher, because they fit in the processor's caches. Only the first 10,000 records "
+    "are written; the others are links to their files.",
+    "gallery": "The query is multiplied with every vector, in memory. [Results](results/gallery.md) has faiss and "
+    "pgvector.",
 }
 
 

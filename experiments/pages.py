@@ -23,17 +23,18 @@ HEAD = f"""# Results
 
 Made by `make docs` from `experiments/results/` (scores) and `benchmarks/results/` (speed): no figure is typed by hand.
 Scores are multiplied by 100. **Bold** marks the best of the scores that are compared. {AT_CHANCE} marks chance: the 95%
-interval reaches the blind baseline. Where no interval was kept, the score is less than {NEAR:.0f} points above it.
+interval reaches the blind baseline; if there is no interval, the score is less than {NEAR:.0f} points above it.
 Blind is the score without the image. The ceiling is the score of one annotator against the others. Each title links to
 all figures of the study, with command, machine, date and commit.
 """
 SPEED_HEAD = """## Speed
 
-The machine is shared and noisy, so compare ratios within one file: all its figures are from one run. In a step each
-system runs as it ships: Diptych keeps freed memory, the other returns it after each step. A second figure is of the
-other with its memory kept. The goals of steps and beam 5 were set for a processor with AVX512-BF16 and without AMX;
-each file names its processor. [The log](../experiments/LOG.md) has the figures of the last one without AMX (below the
-goals except for beam 5). Figures of one GPU are in a file of their own (`python -m benchmarks.gpu`).
+Other programs ran on the same machine, so compare only ratios within one file: all its figures are from one run. Each
+system runs with its default settings: Diptych keeps freed memory, and the other system returns it after each step. A
+second figure shows the other system with its memory kept. The goals for steps and beam 5 were set for a processor with
+AVX512-BF16 and without AMX. Each file names its processor. [The log](../experiments/LOG.md) has the figures of the last
+processor without AMX; they miss the goals except for beam 5. `python -m benchmarks.gpu` writes the figures of one GPU
+to a file of its own.
 """
 
 

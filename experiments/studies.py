@@ -34,11 +34,12 @@ def _named(*names: str) -> tuple[Column, ...]:
 
 SYSTEMS = Study(
     "Five systems, every task that each can",
-    "Storybook's test scenes, detected regions. Each system is pre-trained on the web scenes for {pre-training steps} "
-    "steps, then trained on each task with all 6,000 scenes of train. Steps and rate are the same for all. Val chose "
-    "the weights, test was scored once. Means of three seeds, in brackets the least and the most. The systems "
-    "are not tuned against each other. R@10 among 600 pictures or captions after fine-tuning, of 100 queries each "
-    "way, TDEN's of all.",
+    "Scores on Storybook's test scenes, with detected regions. Each system is pre-trained on the web scenes for "
+    "{pre-training steps} steps, then trained on each task with all 6,000 training scenes. All systems have the "
+    "same steps and learning rate, and are not tuned against each other. The validation split chose the weights, "
+    "and the test split was scored once. Figures are means of three seeds; brackets show the lowest and the "
+    "highest. R@10 is measured after fine-tuning, among 600 images or captions, with 100 queries each way (TDEN: "
+    "all).",
     {"": "systems"},
     ("system",),
     (1,),
@@ -60,8 +61,8 @@ STUDIES: dict[str, Study] = {
     "systems": SYSTEMS,
     "thorough": Study(
         "What pre-training is worth, by labelled scenes",
-        "Unified VLP, `experiments.thorough`: three seeds, in brackets the least and the most. The third arm has one "
-        "seed: it trains from scratch for the steps of both phases.",
+        "Unified VLP, `experiments.thorough`. Brackets show the lowest and the highest of three seeds. The arm `steps "
+        "of both phases` has one seed: it trains from scratch for the steps of pre-training and fine-tuning together.",
         {"": "thorough"},
         ("labelled", "arm"),
         (1, 2),
@@ -90,9 +91,9 @@ STUDIES: dict[str, Study] = {
     ),
     "flickr8k": Study(
         "Captions of photographs (Flickr8k)",
-        "{pictures / train} photographs are labelled, pre-training reads the {pictures / web} others of train; "
-        "test has {pictures / test}. Regions and features are those of {detector}. {seeds} seeds, in brackets the "
-        "least and the most.",
+        "{pictures / train} training photographs are labelled; pre-training reads the {pictures / web} others. The "
+        "test split has {pictures / test}. Regions and features are those of {detector}. Brackets show the lowest "
+        "and the highest of {seeds} seeds.",
         {"": "flickr8k"},
         ("begun",),
         (0,),
@@ -100,8 +101,8 @@ STUDIES: dict[str, Study] = {
     ),
     "scst": Study(
         "Self-critical training (SCST)",
-        "{tden / taught_steps} steps of cross-entropy, then {tden / steps} of either; {tden / seeds} seeds, in "
-        "brackets the least and the most.",
+        "{tden / taught_steps} steps of cross-entropy, then {tden / steps} of the arm. Brackets show the lowest and "
+        "the highest of {tden / seeds} seeds.",
         {"tden": "scst_tden", "unified-vlp": "scst_unified_vlp", "xgpt": "scst_xgpt"},
         ("system", "arm"),
         (0, 1),
@@ -114,9 +115,9 @@ STUDIES: dict[str, Study] = {
     ),
     "captions_as_data": Study(
         "Captions as data (XGPT 6.1)",
-        "Retrieval, trained with {asked / captions} caption per picture of {asked / pictures}, and with those and "
-        "{written / new captions} that {written / captioner} wrote. The model is {asked / retriever}, with {asked / "
-        "seeds} seeds; in brackets 95% intervals over pictures.",
+        "Retrieval, trained on {asked / pictures} images with {asked / captions} caption each, or also on {written / "
+        "new captions} captions that {written / captioner} generated. The model is {asked / retriever}, with {asked / "
+        "seeds} seeds. Brackets show 95% intervals over images.",
         {"": "captions_as_data"},
         ("taught by",),
         (0,),
@@ -125,13 +126,13 @@ STUDIES: dict[str, Study] = {
     "mining": Study(
         "What mining is worth (ImageBERT's LAIT)",
         "Retrieval, trained with {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training "
-        "on a drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training. Raw: every picture over 300 pixels "
-        "with its first text. Fewer: as many raw pictures as are mined. Rules: what `diptych mine` keeps without a "
-        "scorer. Mined: what it keeps with a scorer trained on {TDEN / asked / scorer_pictures} pictures. Oracle: the "
-        "mined pictures with true captions. Mixed, raw-mixed: mined or raw pictures and the scenes in one stage, not "
-        "two. {TDEN / asked / seeds} seeds. TDEN ranks for {TDEN / asked / queries} pictures, ImageBERT for "
-        "{ImageBERT / asked / queries}; so short a training leaves ImageBERT at chance. In brackets 95% intervals "
-        "over pictures.",
+        "on a drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training. Raw: every image over 300 pixels "
+        "with its first text. Fewer: as many raw images as are mined. Rules: what `diptych mine` keeps without a "
+        "scorer. Mined: what it keeps with a scorer trained on {TDEN / asked / scorer_pictures} images. Oracle: the "
+        "mined images with true captions. Mixed and raw-mixed: one stage on mined or raw images and the scenes "
+        "together, not two. There are {TDEN / asked / seeds} seeds. TDEN has {TDEN / asked / queries} queries, "
+        "ImageBERT {ImageBERT / asked / queries}. After this short training, ImageBERT is at chance. Brackets show "
+        "95% intervals over images.",
         {"TDEN": "mining_tden", "ImageBERT": "mining_image_bert"},
         ("system", "pre-trained on"),
         (0, 2),
@@ -142,7 +143,7 @@ STUDIES: dict[str, Study] = {
     ),
     "end_to_end": Study(
         "VL-BERT from pixels, its network trained or frozen",
-        "Referring expressions; {seeds} seeds, in brackets the least and the most.",
+        "Referring expressions. Brackets show the lowest and the highest of {seeds} seeds.",
         {"": "end_to_end"},
         ("network",),
         (0,),
@@ -164,7 +165,7 @@ STUDIES: dict[str, Study] = {
     ),
     "rates": Study(
         "Learning rates of the demo's arms",
-        "The best score on val (CIDEr, accuracy), 100 labelled scenes, a seed that the demo does not use.",
+        "The best validation score (CIDEr or accuracy) with 100 labelled scenes and a seed that the demo does not use.",
         {"": "rates_100"},
         ("rate",),
         (1,),
@@ -175,9 +176,10 @@ STUDIES: dict[str, Study] = {
     ),
     "photographs": Study(
         "The recipes for photographs",
-        "The recipes of docs/photographs.md, to their end (TDEN: a third of the steps), on one thread. They train on "
-        "drawn scenes that are made as hard as photographs: two captions of a scene are joined, features and classes "
-        "have noise. {asked / pictures} pictures, {asked / test} of test, one seed, with 95% intervals.",
+        "The complete recipes of docs/photographs.md (TDEN: a third of the steps), on one thread. They train on drawn "
+        "scenes that are made as hard as photographs: two captions of a scene are joined, and features and classes "
+        "are noisy. There are {asked / pictures} images, {asked / test} test images and one seed; brackets show 95% "
+        "intervals.",
         {"": "photographs"},
         ("system",),
         (1,),
@@ -195,10 +197,11 @@ STUDIES: dict[str, Study] = {
     ),
     "looping": Study(
         "Captions that repeat themselves",
-        "What helps against “a red shirt and a black shirt”. Unified VLP is trained on drawn scenes that are made as "
-        "hard as photographs: two captions of a scene are joined, features and classes have noise. {asked / pictures} "
-        "pictures, {asked / steps} steps of {asked / batch}, one seed; {asked / test} pictures of test, in brackets "
-        "95% intervals. A caption made of two captions of one scene repeats words in any case (see the first row).",
+        "What prevents captions such as “a red shirt and a black shirt”. Unified VLP is trained on drawn scenes that "
+        "are made as hard as photographs: two captions of a scene are joined, and features and classes are noisy. It "
+        "reads {asked / pictures} images in {asked / steps} steps of {asked / batch}, with one seed. Brackets show "
+        "95% intervals on {asked / test} test images. A caption that joins two captions of one scene always repeats "
+        "some words (see the first row).",
         {"": "looping"},
         ("learnt", "search"),
         (1, 2),

@@ -191,10 +191,10 @@ def test_what_is_passed_over_is_warned_of_once_and_many_are_an_error_unless_skip
             (coco, lambda **more: Dataset.from_coco(coco, folder, split="val", **more)),
         ):
             if is_wrong:
-                with pytest.raises(DataError, match=r"11 of 12 entries make no sense.*skip_bad=True"):
+                with pytest.raises(DataError, match=r"11 of 12 entries are invalid.*skip_bad=True"):
                     made()
             with pytest.warns(
-                UserWarning, match=f"{path.name}: skipped or corrected: entries that make no sense: {bad}"
+                UserWarning, match=f"{path.name}: skipped or corrected: invalid entries: {bad}"
             ) as caught:
                 data = made(skip_bad=True) if is_wrong else made()
             assert ([one.captions for one in data], len(caught)) == ([("a dog",)], 1)

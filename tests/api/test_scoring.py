@@ -54,7 +54,7 @@ def test_data_with_many_bad_entries_is_scored_only_where_that_is_allowed(caption
     bad = [{"image": lines[0]["image"], "captions": 5}] * 11
     (folder / "own.jsonl").write_text("\n".join(map(json.dumps, [*lines, *bad])))
     for score in (partial(evaluate, captioner.folder), partial(compare, captioner.folder, captioner.folder)):
-        with pytest.raises(DataError, match=r"11 of 17 entries make no sense.*skip_bad=True"):
+        with pytest.raises(DataError, match=r"11 of 17 entries are invalid.*skip_bad=True"):
             score(folder / "own.jsonl")
         score(folder / "own.jsonl", skip_bad=True)
 

@@ -144,7 +144,7 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         submit(captioner, store, "test", "coca", path)
     with pytest.raises(RecipeError, match="was not trained for vqa: diptych finetune vqa"):
         submit(captioner, store, "test", "vqa", path)
-    with pytest.raises(DataError, match=r"does not end with the number that COCO gave the picture, .* \(record p0\)"):
+    with pytest.raises(DataError, match=r"does not end with the number that COCO gave the image, .* \(record p0\)"):
         submit(captioner, store, "train", "coco", path)
     folder = tmp_path / "twice"
     with StoreWriter(folder, CONTRACT) as writer:

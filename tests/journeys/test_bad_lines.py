@@ -251,7 +251,7 @@ def test_one_that_is_wrong_is_left_out_by_name(
     clean(result, folder)
 
 
-# one entry makes no sense: it is passed over by name, and N images are extracted
+# one entry is invalid: it is skipped and named, and N images are extracted
 PASSED_OVER: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("no JSON", lines(GOOD[0], "{image: 1}"), SEEN, 1, "mine.jsonl line 2: found no JSON"),
     ("half a line", lines(GOOD[0], '{"image": "1.png", "capt'), SEEN, 1, "mine.jsonl line 2: found no JSON"),
@@ -266,11 +266,11 @@ PASSED_OVER: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("split no text", line(split=1), SEEN, 2, "line 2: split: found a number"),
     ("two splits", lines(GOOD[0], {**GOOD[0], "split": "val"}), SEEN, 1, "line 2: split: found `val`, expected `train`"),
     ("missing picture", line(image="no.png"), SEEN, 2, "mine.jsonl line 2: found no image no.png"),
-    ("picture elsewhere", line(image="../0.png"), SEEN, 2, "line 2: found the picture name '../0.png', expected one inside"),
-    ("absolute name", line(image="/etc/passwd"), SEEN, 2, "line 2: found the picture name '/etc/passwd'"),
+    ("picture elsewhere", line(image="../0.png"), SEEN, 2, "line 2: found the image name '../0.png', expected one inside"),
+    ("absolute name", line(image="/etc/passwd"), SEEN, 2, "line 2: found the image name '/etc/passwd'"),
     ("a folder as picture", line(image="features"), SEEN, 2, "line 2: found no image features"),
     ("a name of 5,000 letters", line(image="a" * 5000), SEEN, 2, "line 2: found no image"),
-    ("a name with a zero byte", line(image="0\0.png"), SEEN, 2, "line 2: found the picture name"),
+    ("a name with a zero byte", line(image="0\0.png"), SEEN, 2, "line 2: found the image name"),
     ("COCO id twice", coco(images=IMAGES * 2), COCO, 1, "found the image id 0 a second time"),
 ]  # fmt: skip
 
@@ -284,7 +284,7 @@ def test_an_entry_that_makes_no_sense_costs_itself(
     wrong()
     result = run(*command.split())
     assert (result.code, result.out) == (0, f"{count} extracted; out\n"), result.error
-    assert "entries that make no sense: 1 (the first: " in " ".join(result.error.split())
+    assert "invalid entries: 1 (the first: " in " ".join(result.error.split())
     assert wanted in " ".join(result.error.split()), result.error
     clean(result, folder)
 
@@ -294,12 +294,12 @@ def test_many_that_make_no_sense_are_an_error_unless_they_may_be_skipped(
 ) -> None:
     lines(*["{"] * 11, *GOOD)()
     result = run(*SEEN.split())
-    assert (result.code, "11 of 14 entries make no sense" in result.error) == (1, True), result.error
+    assert (result.code, "11 of 14 entries are invalid" in result.error) == (1, True), result.error
     assert run(*SEEN.split(), "--skip-bad").out == "3 extracted; out\n"
     scoring = ["evaluate", "--model", "demo", "--data", "mine.jsonl", "--split", "tset"]
-    assert "11 of 14 entries make no sense" in run(*scoring).error
+    assert "11 of 14 entries are invalid" in run(*scoring).error
     result = run(*scoring, "--skip-bad")
-    assert "entries that make no sense: 11" in " ".join(result.error.split())
+    assert "invalid entries: 11" in " ".join(result.error.split())
     assert "no records in split 'tset'; it has train (3)" in " ".join(result.error.split())
 
 

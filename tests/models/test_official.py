@@ -102,7 +102,7 @@ def test_wrong_files_are_refused_with_a_way_out(tmp_path, vocabulary):
     refused({name: value for name, value in theirs.items() if name != key}, f"lacks {key}")
     refused({n: v for n, v in theirs.items() if "position_emb" not in n}, "lacks bert.embeddings.position_embeddings")
     torch.save(theirs, path)
-    with pytest.raises(CheckpointError, match=r"24 positions for 100 regions; pass max"):
+    with pytest.raises(CheckpointError, match=r"24 positions, too few for 100 regions; pass its max"):
         import_unified_vlp(path, vocabulary)
     vocabulary.write_text(vocabulary.read_text() + "\none-more")
     with pytest.raises(CheckpointError, match=r"has 20 words, the vocabulary file 21; .* bert-base-cased"):

@@ -242,7 +242,7 @@ def test_folds_are_galleries_of_their_own(tmp_path, captioned, detector):
     assert any("in 2 galleries" in note for note in scores.notes)
     with pytest.raises(RecipeError, match="leave out --queries and --shortlist"):
         retrieve(pairs, store, "test", Extent(folds=2, queries=1))
-    with pytest.raises(RecipeError, match="the gallery has 5 pictures; pass fewer folds"):
+    with pytest.raises(RecipeError, match="the gallery has 5 images; pass fewer folds"):
         retrieve(pairs, store, "test", Extent(folds=6))
 
 

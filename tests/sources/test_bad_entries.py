@@ -282,7 +282,7 @@ def test_more_than_ten_and_one_in_a_hundred_are_an_error_unless_allowed(tmp_path
         content = "\n".join(["{"] * bad + lines[bad:total])
         if is_wrong:
             with pytest.raises(
-                DataError, match=r"11 of 1,000 entries make no sense.*line 1: .* \| f.jsonl line 2.*--skip-bad"
+                DataError, match=r"11 of 1,000 entries are invalid.*line 1: .* \| f.jsonl line 2.*--skip-bad"
             ):
                 read(tmp_path / "f.jsonl", content)
         records, skips = read(tmp_path / "f.jsonl", content, allowed=is_wrong)

@@ -93,7 +93,7 @@ def test_folders(folder: Path) -> None:
     ):
         read(folder / "Sentences")
     (folder / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no pictures in .*empty; expected some, .*diptych data formats"):
+    with pytest.raises(DataError, match=r"no images in .*empty; expected some, .*diptych data formats"):
         read(folder / "empty")
 
 
@@ -193,7 +193,7 @@ def test_sets_of_their_own_splits_and_pictures_that_are_not_there(folder: Path) 
     (folder / "elsewhere").mkdir()
     with pytest.raises(
         DataError,
-        match=r"m.json: found none of its 2 pictures .*expected them; fetch them, or name their folder as `images`",
+        match=r"m.json: found none of its 2 images .*expected them; fetch them, or name their folder as `images`",
     ):
         read(manifest(folder, karpathy="k.json", images="elsewhere"))
     (one,) = read(manifest(folder, karpathy="k.json", images="elsewhere"), folder)

@@ -120,13 +120,13 @@ def test_a_score_of_zero_counts_as_scored_and_nan_is_refused():
     put(table, gallery, rows, rows, np.array([0.0, -3.0], dtype=np.float32))
     assert table[0, 0] > 0
     assert table[1, 1] == -3
-    first = rf"1 of 2 scores are not finite.*picture {gallery.keys[0]}, caption {gallery.captions[0].key}"
+    first = rf"1 of 2 scores are not finite.*image {gallery.keys[0]}, caption {gallery.captions[0].key}"
     with pytest.raises(DataError, match=first):
         put(table, gallery, rows, rows, np.array([np.nan, 1], dtype=np.float32))
 
 
 def test_an_empty_gallery_is_refused():
-    with pytest.raises(DataError, match="none of 2 pictures has a caption"):
+    with pytest.raises(DataError, match="none of 2 images has a caption"):
         RetrievalGallery.of([record(0), record(1, " ")])
     assert RetrievalGallery.of([record(0), RECORDS[1]]).keys == ("p1",)
 

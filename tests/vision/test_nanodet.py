@@ -146,7 +146,7 @@ WRONG: dict[Callable[[Described], None], str] = {
     unknown: "add33 is the operation PyFunc, which NanoDet does not have",
     outside: r"names the shard '../../etc/passwd'; expected a file of its own folder",
     missing: "has no other.bin; expected other.bin in one folder",
-    longer: r"nanodet.bin of .* hold \d+ bytes, expected \d+; get the package again",
+    longer: r"nanodet.bin of .* hold \d+ bytes, expected \d+; download the package again",
     endless: "expected",
     turned: r"convolution_1 has kernel and stride \(\(4, 4, 1, 9\), 1\), expected \(\(4, 4, 3, 3\), 1\)",
     scaled: r"cannot be read as a graph model .*quantization.dtype: Input should be 'float16'",

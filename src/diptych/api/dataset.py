@@ -115,8 +115,8 @@ class Dataset(Sequence[Example]):
         """Read a store, or a file or folder of any format that `diptych extract` reads.
 
         images: the folder that image names start from, by default that of the data. split: of records whose files name
-        none; by default `seed` draws 80% train, 10% val and 10% test by the image's name. Entries that make no sense
-        are passed over with a warning; more than 10 and 1% are an error, unless `skip_bad`. Raises DataError.
+        none; by default `seed` draws 80% train, 10% val and 10% test by the image's name. Invalid entries
+        are skipped with a warning; more than 10 that are over 1% are an error, unless `skip_bad`. Raises DataError.
         """
         check_path("path", path, "a store, or a file or folder of a known format", DataError)
         if images is not None:

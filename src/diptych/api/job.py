@@ -43,7 +43,7 @@ from diptych.training.trainer import OnLog
 AnyPath = str | os.PathLike[str]
 Data = AnyPath | Dataset | Store
 FINISHED = "finished.json"  # in a run's folder: a digest of the recipe, data and first weights of the run that ended
-MOST_STEPS = 10**9  # of a plan that only counts the steps of an epoch
+MOST_STEPS = 10**9  # limit for a plan that only counts the steps of an epoch
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Options:
     detector: str | None = None
     features: AnyPath | None = None
     split_seed: int = 0  # divides data that names no splits
-    skip_bad: bool = field(default=False, repr=False)  # reads data in which many entries make no sense
+    skip_bad: bool = field(default=False, repr=False)  # reads data in which many entries are invalid
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,7 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
         return (data.source, Store(data.source)) if data.source is not None else (Path(data.name), list(data.records))
     if not isinstance(data, str | os.PathLike):
         raise DataError(
-            f"data: found {type(data).__name__}, expected a path, store or Dataset: Dataset.from_rows(data) makes one "
-            "of rows"
+            f"data: found {type(data).__name__}, expected a path, store or Dataset (for rows: Dataset.from_rows(data))"
         )
     path = Path(data)
     features = None if options.features is None else Path(options.features)

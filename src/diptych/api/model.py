@@ -97,7 +97,7 @@ class Model(Mapped):
         Args:
             images: one or several, in any form.
             captions: of each image, 1 to 16; the further ones are `.others` (beams, or drawn captions).
-            beams: of beam search, 1 to 16; 1 is greedy. What is None is as in the model's recipe.
+            beams: of beam search, 1 to 16; 1 is greedy. None: as in the model's recipe.
             min_words, max_words: of a caption, its end counted as one.
             length_bonus, length_penalty: what length adds to a beam's score, and the power that divides it.
             no_repeat_ngram: number of words in a row that no caption repeats.

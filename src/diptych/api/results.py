@@ -128,7 +128,7 @@ class Hits(tuple["Hit", ...]):
 
 
 def warn_unfamiliar(looked: Iterable[tuple[Record, dict[str, object]]]) -> bool:
-    """Warn the caller's caller's caller of images unlike the training, if there are any; return whether there are."""
+    """Warn, at the line of the user's call, if images are unlike the training images; return True if any are."""
     strange = {one.image or f"image {one.key}": None for one, fields in looked if fields["familiar"] is False}
     if strange:
         warnings.warn(UnfamiliarWarning.of(list(strange)), stacklevel=5)

@@ -62,7 +62,7 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the run; of several stages the last that began."""
+        """The recipe of the run; if it has several stages, that of the last one that began."""
         return Recipe.load(max([self.folder, *self.folder.glob("stage-*")], key=lambda one: (one / FILE).exists()))
 
     @property

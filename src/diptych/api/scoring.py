@@ -40,7 +40,7 @@ def evaluate(
         split: whose records are scored; several joined by +.
         task: default: the one that the model was trained for.
         features: file or folder of region features, for a model that was trained on given ones.
-        skip_bad: read data in which more than 10 and 1% of the entries make no sense.
+        skip_bad: read data in which more than 10, and more than 1%, of the entries are invalid.
         without_images: score with blank regions, and the paired gain of the same model with images.
 
     Raises RecipeError, DataError and CheckpointError.

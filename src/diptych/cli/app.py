@@ -106,7 +106,7 @@ SplitSeed = Annotated[
     int, Option(min=0, max=LARGEST_SEED, help="Seed that divides data without splits into train, val and test.")
 ]
 SkipBad = Annotated[
-    bool, Option("--skip-bad", help="Pass over entries that make no sense however many; default: at most 10 or 1%.")
+    bool, Option("--skip-bad", help="Skip any number of invalid entries; default: an error if over 10 and over 1%.")
 ]
 Features = Annotated[Path | None, Option(help="File or folder of region features made elsewhere, in any known format.")]
 Out = Annotated[Path, OutFolder("run"), Option(help="Folder of the run; the same command resumes an interrupted run.")]

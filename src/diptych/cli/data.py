@@ -62,7 +62,7 @@ def storybook_write(
     processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."),
     seed: Seed = 0,
 ) -> None:
-    """Draw scenes and write their words in the forms of COCO, VQA v2, RefCOCO, VCR and NLVR."""
+    """Draw scenes and write their texts in the formats of COCO, VQA v2, RefCOCO, VCR and NLVR."""
     from diptych.runtime.progress import bar
     from diptych.storybook.files import write
 
@@ -83,7 +83,7 @@ def storybook_show(
     detector: str | None = Option(None, help="Detector folder, to show its regions instead of the true ones."),
     seed: Seed = 0,
 ) -> None:
-    """Draw a sheet of scenes with their boxes and words, or with the regions that a detector finds."""
+    """Draw a sheet of scenes with their boxes and texts, or with the regions that a detector finds."""
     from diptych.storybook.book import Storybook
     from diptych.storybook.sheet import show
     from diptych.storybook.world import SPLITS

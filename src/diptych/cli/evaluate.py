@@ -98,7 +98,7 @@ class SubmittedOptions(ScoredOptions):
 
 
 class EvaluateVerb(Verb):
-    """`evaluate`, which names the verbs that have its former options."""
+    """The verb `evaluate`. For an option that moved to another verb, the error names that verb."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         if former := next((name for word in args if (name := word.partition("=")[0]) in FORMER), None):

@@ -34,7 +34,7 @@ def _setting(name: str) -> Any:
 
 @dataclass(frozen=True)
 class WritingOptions:
-    """Options of decoding captions; the recipe sets what is not given. docs/own-data-reference.md has examples."""
+    """Options for decoding captions; the recipe sets the others. docs/own-data-reference.md has examples."""
 
     panel: ClassVar[str] = DECODING
     beams: int | None = _setting("beams")

@@ -85,7 +85,7 @@ def _instead(folder: Path) -> str:
 
 
 def find_images(names: list[str], refuse: Refuse) -> list[Path]:
-    """Return each image once, in order; `refuse` gets what has no images. Raises DataError if there are none at all."""
+    """Return each image once, in order; `refuse` receives arguments without images. Raises DataError if none has."""
     from diptych.vision.image_files import find_pictures, is_named_image
 
     paths: dict[Path, None] = {}

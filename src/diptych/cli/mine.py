@@ -293,4 +293,4 @@ def mine_forget(
     if not run.is_dir():
         raise RecipeError(f"no finished run in {run}; pass the --out of `diptych mine run`")
     hold(run, "mined")
-    print(f"{forget(run, lists)} pictures forgotten in {run}")
+    print(f"{forget(run, lists)} images forgotten in {run}")

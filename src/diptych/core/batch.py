@@ -128,7 +128,7 @@ class Batch:
         return replace(self, **changed, places=places)
 
     def where(self, name: str, request: Callable[[Batch], StateRequest]) -> Places:
-        """Places that the objective `name` requests: found by the loader, else computed from the mask of `request`."""
+        """Positions that the objective `name` requests: as found by the loader, or else as in the mask of `request`."""
         known = self.places.get(name)
         return request(self).mask.nonzero(as_tuple=True) if known is None else known
 

@@ -61,7 +61,7 @@ class Choices:
 
     @property
     def named(self) -> list[int]:
-        """The numbers of the objects that the texts name, ascending, each once."""
+        """The indices of the objects that the texts name, in ascending order, each once."""
         texts = (self.question, *self.answers, *self.rationales)
         return sorted({int(number) for text in texts for number in TAG.findall(text)})
 
@@ -129,8 +129,8 @@ class Record:
     image_id: int | None = field(default=None, repr=False)
     # The names that the data set gave the captions, in their order; "": none. Captions after the last have none.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
-    # Content hash of the image, difference hash, and that of its mirrored copy, which stores made before 0.1 lack
-    # (diptych.vision.fingerprints), once it was opened for extraction.
+    # Content hash, difference hash, and difference hash of the mirrored image (diptych.vision.fingerprints). Set when
+    # the image is opened for extraction; stores made before 0.1 lack the third.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks, by the task's name.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
@@ -168,7 +168,7 @@ class Record:
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
-        """Merge two records of one image: texts are concatenated; of other fields, this record's value wins."""
+        """Merge two records of one image: texts are concatenated; other fields are this record's, where it has them."""
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:

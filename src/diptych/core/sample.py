@@ -49,7 +49,7 @@ class Sample:
         return self.picture if self.content is None else f"{self.content:016x}"
 
     def __len__(self) -> int:
-        """Number of positions without special tokens, by which the loader buckets samples."""
+        """Number of positions without special tokens; the loader buckets samples by it."""
         return sum(len(x) for x in (self.regions, self.text, self.target) if x is not None)
 
 

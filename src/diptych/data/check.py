@@ -204,7 +204,7 @@ class _Checker:
             self.add("no words", record.key)
 
     def _pointing(self, record: Record, regions: Regions) -> None:
-        """Report texts about a place in the image where no region is."""
+        """Report texts about a box that no region overlaps enough."""
         for expression in record.expressions:
             x1, y1, x2, y2 = expression.box
             if x1 < x2 and y1 < y2 and not (regions.overlaps(expression.box) >= HALF).any():

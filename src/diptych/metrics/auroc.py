@@ -18,9 +18,9 @@ def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
 
 
 def class_auroc(probabilities: NDArray[np.float64], right: NDArray[np.int64]) -> float:
-    """Return the AUROC of the second of two classes; of several, the mean over the classes that items have.
+    """Return the AUROC of the second of two classes; for more classes, the mean over those that items have.
 
-    `probabilities` (items, classes); `right`: the number of the class of each item. NaN if all are of one class.
+    `probabilities` (items, classes); `right`: the class index of each item. NaN if all are of one class.
     """
     if probabilities.shape[1] == 2:
         return auroc(probabilities[:, 1], right == 1)

@@ -86,8 +86,8 @@ def resampled_interval(
 ) -> Interval:
     """Return the interval of a score that is not a function of sums, such as AUROC: each draw computes it again.
 
-    `pictures` names the image of each item. `score` gets the numbers of the items of a draw, those of an image that is
-    drawn twice occurring twice. Draws without a score (NaN) are left out. Raises DataError as `bootstrap_interval`.
+    `pictures` names the image of each item. `score` receives the indices of the drawn items; those of an image
+    that is drawn twice occur twice. Draws without a score (NaN) are left out. Raises DataError as `bootstrap_interval`.
     """
     places: dict[str, int] = {}
     owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)

@@ -68,7 +68,7 @@ class DocumentFrequencies:
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DataError(f"{wanted}; {type(error).__name__}: {error}") from error
         if type(pictures) is not int or wrong:
-            raise DataError(f"{wanted}; found counts that are not whole numbers from 1 to the number of pictures")
+            raise DataError(f"{wanted}; found counts that are not whole numbers from 1 to the number of images")
         return cls(pictures, {tuple(gram.split(" ")): count for gram, count in counts.items()}, name)
 
 

@@ -43,9 +43,9 @@ _CONTRACTIONS["somebody'd"] = "somebodyd"
 def normalise_answer(answer: str) -> str:
     """Return the official normal form: `Two  dogs.` equals `2 dogs`, and `the cat` equals `cat`.
 
-    A punctuation sign is removed if the answer has it next to a space, or has a comma between digits; otherwise it
-    becomes a space. A full stop is removed unless a digit follows. Unlike the official form, an answer of articles or
-    signs alone (`A`, `?`) is never emptied: it keeps its words, or its signs, in lower case.
+    A punctuation sign is removed if it occurs next to a space, or if the answer has a comma between digits; otherwise
+    it becomes a space. A full stop is removed unless a digit follows. Unlike the official form, an answer that has
+    only articles or signs (`A`, `?`) does not become empty: it is kept, in lower case.
     """
     answer = _one_line(answer)
     in_number = re.search(r"\d,\d", answer) is not None

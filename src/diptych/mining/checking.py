@@ -157,7 +157,7 @@ def _faults_of_texts(texts: Any) -> Iterator[str]:
 
 
 def _missing(table: Any, present: set[str], kind: str) -> Iterator[str]:
-    """Rows that no rule drops, and yet lack what their record holds; and kept texts that do not exist."""
+    """Yield the faults of rows: a kept row lacks a value of its record, or its kept text does not exist."""
     import pyarrow.compute as pc
 
     if kind == "joined":

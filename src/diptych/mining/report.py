@@ -45,7 +45,7 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
     """Write OUT/report.html, and OUT/card.md: the origin of the data, its licences, judges and limits.
 
-    Each is written whole or not at all. Returns the path of the report.
+    Each is written completely or not at all. Returns the path of the report.
     """
     run = read_json(layout.settings, RunSettings)
     card = environment().get_template("mined_card.md.jinja").render(numbers=numbers, run=run)

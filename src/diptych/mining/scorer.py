@@ -42,7 +42,7 @@ MEASURED = PictureRules(small_file=None, large_file=None, sides=None, ratio=None
 
 
 class Reader:
-    """Features of pairs. A detector adds the objects it sees, a model how well text and image match; both optional."""
+    """Features of pairs. An optional detector adds the objects that it finds, an optional model the matching score."""
 
     def __init__(self, detector: Detector | None = None, model: ModelFolder | None = None) -> None:
         self.detector, self.model = detector, model
@@ -209,7 +209,7 @@ def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
     try:
         body = bytes_of(path)
     except OSError as error:
-        raise DataError(f"{where}: no picture {path}: {error.strerror}; correct the line, or leave it out") from error
+        raise DataError(f"{where}: no image {path}: {error.strerror}; correct the line, or leave it out") from error
     row, fails, _ = measure(body, MEASURED)
     if fails:
         raise DataError(f"{where}: {path} is not a readable image ({row['why']}); correct the line, or leave it out")

@@ -1,4 +1,4 @@
-"""The tables that stages leave on disk: Parquet, written whole or not at all, the same bytes for the same rows."""
+"""The tables that stages leave on disk: Parquet, written completely or not at all, the same bytes for the same rows."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

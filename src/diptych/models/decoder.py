@@ -77,7 +77,7 @@ class SharedLayer(Layer):
         return self.attention
 
     def look_up(self, encoded: Float[Tensor, "B P D"]) -> KeysValues:
-        """Keys and values of the encoder's states, with the learnt signal."""
+        """Keys and values of the encoder's states, with the learned embedding added."""
         keys, values = self.attention.keys_values(encoded)
         if self.signal is None:
             return keys, values

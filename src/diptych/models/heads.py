@@ -39,7 +39,7 @@ class HeadSizes:
     tied: bool = True  # whether the word head shares its last matrix with the word embeddings
     similarity: int = 1024  # S, size of the vectors by which images and texts are compared
     region_layers: int = 1  # number of last region layers that the similarity reads
-    batch_norm: bool = False  # of the vectors of the similarity
+    batch_norm: bool = False  # normalise the vectors that the similarity compares
     answer_width: int = 0  # size of the pooled vectors from which answers are predicted
     class_layers: int = 2  # layers of the head "region_class", 1 or 2
     class_norm: bool = True  # layer norm between them

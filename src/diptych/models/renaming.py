@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 def layer_table(
     theirs: str, ours: str, modules: Mapping[str, str], attentions: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the table of numbered layers `theirs.#` and `ours.#`; of `attentions`, query, key and value are joined."""
+    """Return the table of numbered layers `theirs.#` and `ours.#`; `attentions` have query, key and value joined."""
     joint = {f"{there}.{part}": f"{here}.qkv" for there, here in (attentions or {}).items() for part in QKV}
     return {f"{theirs}.#.{there}": f"{ours}.#.{here}" for there, here in {**modules, **joint}.items()}
 

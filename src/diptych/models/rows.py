@@ -81,7 +81,7 @@ class Rows:
         return _laid(rows, self.home, self.batch, self.length)
 
     def own(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "n D"]:
-        """Of the rows that a layer reads, those that it returns."""
+        """The rows that a layer returns, as indices into those that it reads."""
         return _rows_of(rows, self.which)
 
     def spread(self, rows: Shaped[Tensor, "n *D"]) -> Shaped[Tensor, "B K *D"]:

@@ -24,7 +24,7 @@ class TextConfig(ModelConfig):
     """A config whose positions are those of the words and of `reserved` other tokens."""
 
     reserved: ClassVar[int]  # positions that no word takes
-    fewest: ClassVar[int] = 2  # of the others, needed for a word and its [SEP]
+    fewest: ClassVar[int] = 2  # positions besides the reserved ones: a word and its [SEP]
 
     @model_validator(mode="after")
     def _has_room(self) -> TextConfig:

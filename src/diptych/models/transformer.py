@@ -225,7 +225,7 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """The final states of the requested positions (None: of all present ones); other states are undefined.
 
-        On a CPU padding passes no layer if there is much of it, and the last layer runs for the request only.
+        On a CPU, layers skip padding if there is much of it, and the last layer computes only the requested positions.
         """
         if whole(x):
             return self.forward(x, allowed)[-1]

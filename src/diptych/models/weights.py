@@ -22,7 +22,7 @@ class ImportReport:
     left: dict[str, str] = field(default_factory=dict)  # the file's names that were not used -> why
 
     def lines(self) -> list[str]:
-        """The report as text: a line per renamed, missing or unused key, then the numbers."""
+        """The report as text: a line per renamed, missing or unused key, then their counts."""
         return [
             *(f"renamed  {theirs} -> {ours}" for theirs, ours in self.renamed.items()),
             *(f"missing  {name}: starts fresh" for name in self.missing),

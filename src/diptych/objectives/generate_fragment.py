@@ -53,5 +53,5 @@ class GenerateFragment(TargetWords):
 
 
 def fragment_length(words: int, share: float) -> int:
-    """Words of the fragment of a sentence of `words` words: its share, rounded, and at least one if there is one."""
+    """Length of the fragment of a sentence with N words: its share of N, rounded; at least 1 unless N is 0."""
     return min(words, max(1, round(share * words)))

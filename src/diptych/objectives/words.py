@@ -44,7 +44,7 @@ def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int
 
 
 def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tensor, "N"]:
-    """Choose others at random until `least` are chosen, or all are."""
+    """Choose further positions at random until `least`, or all, are chosen."""
     if (missing := least - int(chosen.sum())) <= 0:
         return chosen
     others = (~chosen).nonzero()[:, 0].tolist()
@@ -56,7 +56,7 @@ def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tenso
 def mean_by_sample(losses: Float[Tensor, "n"], chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
     """Sum over samples of each sample's mean loss; the matching count is the number of samples with targets.
 
-    VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py), with its 1e-4 in both denominators.
+    As VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py): both means add 1e-4 to the divisor.
     `losses` has the losses of the chosen positions, row by row.
     """
     counts = chosen.sum(1)

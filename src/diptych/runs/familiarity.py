@@ -1,8 +1,8 @@
 """Whether an image is like those that a model was trained on, by what the detector finds in it.
 
-One number an image, with a threshold from training images: the log-odds of the mean score of its regions, minus the log
-of the distance of their mean feature to the nearest of 256 centres of such means. docs/results/familiar.md has what it
-catches.
+One number per image, with a threshold from training images: the log-odds of the mean score of its regions, minus the
+log of the distance of their mean feature to the nearest of 256 centres of such means. docs/results/familiar.md has its
+hits and false alarms.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def described(regions: Regions) -> tuple[Float[Tensor, "F"], Float[Tensor, ""]]:
 
 
 def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity | None = None) -> Familiarity | None:
-    """Measure the best `most` regions of the images of these splits.
+    """Measure the familiarity of the images of these splits, by the best `most` regions of each.
 
-    Fewer than 300 images are not measured: `before`, of the model that training began from, is kept if it knows them.
-    None where it does not, and for detectors whose signals were not measured.
+    With fewer than 300 images, return `before` (the measure of the model that training started from) if it knows at
+    least 95% of them, else None. Return None for other detectors than Storybook's too.
     """
     if store.contract.extractor != KIND:
         return None

@@ -176,12 +176,12 @@ class ModelFolder:
 
     @property
     def decoding(self) -> DecodingOptions:
-        """How its recipe decodes; greedily without a recipe."""
+        """The decoding of the run's recipe; greedy without a recipe."""
         return DecodingOptions() if self.recipe is None else self.recipe.decoding
 
     @property
     def calibration(self) -> str | None:
-        """The calibration error of its answers on the records that chose its weights, as a note; None without one."""
+        """A note of the calibration error of its answers on the records that chose its weights, if it was measured."""
         errors = self.validation or {}
         if CALIBRATED not in errors or UNCALIBRATED not in errors:
             return None

@@ -81,7 +81,7 @@ def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
 def _recipe_name(made: ModelFolder) -> str:
     """Return the name of the recipe whose heads are most like the model's.
 
-    Of equals, a task's recipe precedes pre-training, and the official code's precedes the paper's.
+    On ties, a task's recipe precedes pre-training, and the official code's precedes the paper's.
     """
     system, heads = made.architecture.system, set(made.architecture.heads)
     tasks = [spec.name for spec in sorted(TASKS.values(), key=lambda spec: spec.pretrains)]
@@ -93,7 +93,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
     """Raise RecipeError if the model cannot read the detector's features. `wanted`: prefix of its name; None: any."""
     system, config, contract = made.architecture.system, made.architecture.config, detector.contract
     if not detector.needs_pictures:
-        raise RecipeError(f"{contract.extractor} finds no regions in new pictures; pass a detector's folder")
+        raise RecipeError(f"{contract.extractor} finds no regions in new images; pass a detector's folder")
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
             f"the features of {system}'s released models were made by {wanted}..., and this detector is "

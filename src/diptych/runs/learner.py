@@ -76,8 +76,8 @@ class Learner:
             )
         elif pictured := recipe.objectives.of_pictures:
             raise RecipeError(
-                f"{recipe.name} has objectives that need images ({', '.join(pictured)}), each with batches of its "
-                "own; train on data.text in a separate stage (xgpt/text), and start from its model with --model"
+                f"data.text has no images, which objectives of {recipe.name} need ({', '.join(pictured)}). Train on "
+                "data.text in a stage of its own (xgpt/text) first, and start from its model with --model"
             )
         return self.architecture
 

@@ -129,7 +129,7 @@ def _csv(runs: Mapping[str, Path]) -> str:
 
 
 def _settings(runs: Mapping[str, Path]) -> dict[str, str]:
-    """Return the recipe of each run, with its differences from the first one's."""
+    """Return, for each run, its recipe and how it differs from the first run's."""
     recipes = {name: Recipe.load(run) for name, run in runs.items() if (run / RECIPE).is_file()}
     first = next(iter(recipes.values()), None)
     settings: dict[str, str] = {}

@@ -74,7 +74,7 @@ def shown_to(recipe: Recipe | None, store: Store) -> Store:
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:
-    """Return the numbers of the records of one or more splits. Raises DataError for an empty one.
+    """Return the indices of the records of one or more splits. Raises DataError for an empty one.
 
     `option`: command-line option that chooses the split, for the error.
     """

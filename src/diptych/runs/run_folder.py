@@ -28,7 +28,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path, recipe: Recipe) -> RunFolder:
-        """Read the recipe that the folder was begun with, if any."""
+        """Open a folder, and read its recipe if a run has begun in it."""
         before = Recipe.load(path) if (path / FILE).exists() else None
         return cls(path, recipe, before, tuple(_longer(path, recipe, before)) if before is not None else ())
 

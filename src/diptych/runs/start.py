@@ -58,7 +58,7 @@ class Start:
         return Weights(recipe) if recipe.init is not None or recipe.network_init is not None else self
 
     def recipe_name(self, spec: TaskSpec) -> str:
-        """Return the name of the recipe that learns a task from here. Raises RecipeError."""
+        """Return the name of the recipe that trains this task from this start. Raises RecipeError."""
         raise RecipeError(
             f"Missing --recipe: --from-scratch starts from random weights, and a recipe names the system, such as "
             f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"

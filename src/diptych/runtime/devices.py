@@ -79,9 +79,9 @@ def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Pr
 
 
 def choose_prediction(wanted: str, device: torch.device, width: int) -> tuple[Precision, int]:
-    """The precision of predictions, and the least samples of a batch for it; smaller batches are computed in fp32.
+    """The precision of predictions, and the smallest batch for it; smaller batches are computed in fp32.
 
-    For `auto` on a CPU, products have to be large to gain by bf16. Raises RecipeError.
+    With `auto` on a CPU, bf16 is faster only for large matrix products. Raises RecipeError.
     """
     precision = choose_precision(wanted, device)
     if precision == "fp32" or device.type != "cpu" or wanted != "auto" or os.environ.get(VARIABLE):

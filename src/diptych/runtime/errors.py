@@ -38,7 +38,7 @@ class RecipeError(DiptychError):
 
 
 class OutputError(RecipeError):
-    """An output that holds what Diptych did not write, or that is an input."""
+    """An output path has files that Diptych did not write, or is also an input."""
 
 
 class DataError(DiptychError):
@@ -84,7 +84,7 @@ class ServingError(DiptychError):
 
 
 class UnsupportedError(ServingError):
-    """A request for what this kind of model cannot do."""
+    """This kind of model does not support the request."""
 
 
 class GalleryError(ServingError):

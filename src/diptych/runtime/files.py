@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, and are on the disk as soon as they have their name.
+"""Files and folders that are written completely or not at all, and are on the disk as soon as they have their name.
 
 .NAME.diptych-PID.partial     the new NAME while it is written, in the same folder
 .NAME.diptych-PID.old         the old folder NAME while the new one takes its place
@@ -136,7 +136,7 @@ def sha256_of_json(value: Any) -> str:
 
 
 def aside(path: Path, what: str = "partial") -> Path:
-    """The name under which this process writes a path before it is renamed."""
+    """The temporary name under which this process writes a file before it renames it to `path`."""
     return path.with_name(f".{path.name}.diptych-{os.getpid()}.{what}")
 
 
@@ -180,7 +180,7 @@ def sync(path: Path) -> None:
 
 
 def _in_use(path: Path, pid: int) -> bool:
-    """True if the process that made the path is alive. A younger process may have its id; a zombie keeps it."""
+    """True if the process that made the path is alive. A later process may have its id; a zombie still has it."""
     try:
         maker = psutil.Process(pid)
         return maker.status() != psutil.STATUS_ZOMBIE and maker.create_time() <= path.lstat().st_mtime + 1

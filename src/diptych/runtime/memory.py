@@ -31,8 +31,8 @@ def keep_freed_memory() -> bool:
 def keep_some_freed_memory() -> bool:
     """Let glibc keep up to 64 MiB of freed memory, in blocks below 32 MiB. Returns True if it does.
 
-    For a process that decodes images one after another: a JPEG of 640 x 640 takes 1.3 ms and not 2.1 ms. What a large
-    image took is returned.
+    For a process that decodes images one after another: a JPEG of 640 x 640 takes 1.3 ms instead of 2.1 ms. The
+    memory of a large image is returned.
     """
     return _set_malloc(((MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 64 << 20)))
 

@@ -76,7 +76,7 @@ def claim(folder: Path, kind: Kind) -> list[Path]:
     refuse_folder(folder, kind)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / MARKER).exists():  # whole or not at all: a rank that comes later reads it
+    if not (folder / MARKER).exists():  # completely or not at all: a rank that comes later reads it
         write_atomically(folder / MARKER, f"diptych {kind}\n".encode())
     return made
 
@@ -155,7 +155,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
 
 
 def copy_folder(source: Path, target: Path, kind: Kind) -> None:
-    """Copy a folder with all files below it, whole or not at all.
+    """Copy a folder with all files below it, completely or not at all.
 
     Raises DiptychError, also for links that lead out of the source: in a foreign folder they may lead to private files.
     """

@@ -83,7 +83,7 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def raise_failed(needed: str) -> None:
-    """Raise PluginError if a plugin failed: `needed`, an error about an unknown name, may be about one of its names."""
+    """Raise PluginError if a plugin failed: it might have added the name that the error `needed` calls unknown."""
     failed = [plugin for plugin in _loaded if plugin.error is not None]
     for plugin in sorted(failed, key=lambda one: one.package not in needed):
         raise PluginError(plugin, needed) from plugin.error
@@ -165,7 +165,7 @@ def _registered(entry: EntryPoint) -> Plugin:
 
 
 def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
-    """Raise DiptychError if the verb of an added task is that of another task, or one of Diptych's own."""
+    """Raise DiptychError if an added task has the verb of another task or of Diptych."""
     verbs = {name: task.interface.verb for name, task in tasks.items() if task.interface is not None}
     for name in added:
         verb = verbs.get(name)

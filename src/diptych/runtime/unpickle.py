@@ -58,7 +58,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
     except Exception as error:  # the opcodes of a damaged pickle can raise any
         raise DataError(
             f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), expected one; it "
-            "may be cut short: get the file again"
+            "may be cut short: download the file again"
         ) from None
 
 
@@ -93,7 +93,7 @@ def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool
     if not isinstance(content, list if native.hasobject else bytes | bytearray):
         raise PickleRefused("needs an array from something else than its bytes, or its list of objects")
     if math.prod(shape) * (1 if native.hasobject else native.itemsize) != len(content):
-        raise PickleRefused(f"needs an array {shape} of {native} from {len(content)} bytes")
+        raise PickleRefused(f"needs an array of shape {shape} and type {native}, and has {len(content)} bytes for it")
     if native != dtype.dtype:
         content = np.frombuffer(bytes(content), dtype.dtype).astype(native).tobytes()
     array.__setstate__((1, shape, native, fortran, content if native.hasobject else bytes(content)))
@@ -124,7 +124,7 @@ def _scalar(dtype: object, raw: object) -> object:
 
 
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
-    """Bytes as Python 3 writes them for Python 2."""
+    """Return the bytes that Python 3 pickles as this text for Python 2."""
     if encoding != "latin1":
         raise PickleRefused(f"needs the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")

@@ -123,7 +123,7 @@ class Predictor:
         )
 
     def _task(self, spec: TaskSpec) -> Task:
-        """Raises ServingError if the model was not trained for the task."""
+        """Return the task of this name. Raises ServingError if the model was not trained for it."""
         try:
             return self.folder.task(spec.name)
         except RecipeError as error:

@@ -53,7 +53,7 @@ def single_out_any(rng: Random, facts: Facts, numbers: Sequence[int], without: s
     return None if words is None else (number, words)
 
 
-# A detail returns words before the noun, words after it, and all objects of the kind of which they are true.
+# A detail returns words before the noun, words after it, and all objects of this kind that they describe.
 DrawDetail = Callable[[Random, Facts, int], tuple[str, str, set[int]] | None]
 
 

@@ -43,9 +43,9 @@ def write(
 ) -> None:
     """Write the first N scenes of each split in `splits` (split -> N). `progress` gets the number of scenes just done.
 
-    The bytes do not depend on `processes`. Every file is written whole or not at all. A second call resumes a stopped
-    one: it draws only what is missing, and a larger N adds scenes. Raises DataError for a wrong split or number, a
-    folder that cannot be written, and a folder with another world or seed.
+    The bytes do not depend on `processes`. Every file is written completely or not at all. A second call resumes a
+    stopped one: it draws only what is missing, and a larger N adds scenes. Raises DataError for a wrong split or
+    number, a folder that cannot be written, and a folder with another world or seed.
     """
     for split, number in splits.items():
         if split not in SPLITS:
@@ -131,7 +131,7 @@ def _save_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _save(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all. Unlike `write_atomically`, do not flush each of some 12,000 small files."""
+    """Write a file completely or not at all. Unlike `write_atomically`, do not flush each of 12,000 small files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = aside(path)
     unfinished.write_bytes(content)

@@ -11,7 +11,7 @@ from diptych.storybook.world import Thing
 
 @dataclass(frozen=True)
 class PlacePart(Thing):
-    """One thing of a group; `x` and `y` are the middle of its feet, in pixels from the group's own."""
+    """One thing of a group; `x` and `y` are the middle of its feet, in pixels from the middle of the group's feet."""
 
     x: float = 0.0
     y: float = 0.0

@@ -72,7 +72,7 @@ def _yes_no(rng: Random, facts: Facts) -> TopicQuestion | None:
 
 
 def _how_many(rng: Random, facts: Facts) -> TopicQuestion | None:
-    """Draw a counting question. The answer is drawn first, so that no number is the safe guess."""
+    """Draw a counting question. The answer is drawn first, so that no number is the likeliest guess."""
     count = rng.choices((0, 1, 2, 3, 4), (1, 1, 5, 12, 20))[0]
     what = rng.choice(("kind", "kind", "colour", "family"))
     words = ""

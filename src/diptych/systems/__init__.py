@@ -73,7 +73,7 @@ def add_task(spec: TaskSpec) -> None:
 
 
 def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
-    """Note the module that calls `add_system` or `add_task`. Raises RecipeError if another one's entry has a name."""
+    """Record the module that calls `add_system` or `add_task`. Raises RecipeError if another module added a name."""
     module = sys._getframe(2).f_globals["__name__"]
     for name in names:
         if name in taken and (owner := _ADDED_BY.get((word, name), __name__)) != module:

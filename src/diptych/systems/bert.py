@@ -166,7 +166,7 @@ def bert_name(name: str) -> str:
 
 
 def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, ImportReport]:
-    """The tensors of a BERT, UniLM or Unified VLP under our names, and a report in the names of the file."""
+    """The tensors of a BERT, UniLM or Unified VLP by Diptych's names, and a report that uses the file's names."""
     return rename(theirs, names_there, TABLE, UNUSED)
 
 

@@ -142,7 +142,7 @@ class Recipe(BaseModel):
 
     @property
     def wants_init(self) -> bool:
-        """True if `init` names the weights that the paper starts from, and no file yet."""
+        """True if `init` is the name of the paper's initial weights and not yet a file."""
         return self.init is not None and self.init.startswith(OF_PAPER)
 
     @property
@@ -151,7 +151,7 @@ class Recipe(BaseModel):
         return self.wants_init and "/" in str(self.init)
 
     def check_begun(self) -> None:
-        """Raise RecipeError if the paper starts from weights and the user has given none."""
+        """Raise RecipeError if the paper starts from pre-trained weights and the recipe names no file for them."""
         if not self.wants_init:
             return
         what = str(self.init).removeprefix(OF_PAPER)

@@ -16,7 +16,7 @@ FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages take t
 
 @dataclass(frozen=True, repr=False)
 class Stages:
-    """One recipe, which is an ordinary run, or several that start from the model of the stage before.
+    """A list of recipes, each of which starts from the model of the one before. A single recipe is an ordinary run.
 
     Raises RecipeError if there is none, or if systems or models differ between stages.
     """

@@ -32,7 +32,7 @@ CAUTION = (1, 2, 3, 5, 10, 20, 50)  # candidates for `BlindAnswers.at_least`
 
 
 def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
-    """Return the caption that most images have, as lower-case words; of equals the first in the alphabet."""
+    """Return the caption that most images have, as lower-case words; on ties, the first in the alphabet."""
     counts = Counter(chain.from_iterable({" ".join(tokens_of(text)) for text in captions} for captions in training))
     if not counts:
         raise DataError("there are no training captions, so there is no blind baseline")
@@ -225,7 +225,7 @@ class BlindChoice:
         return cls({w: float(np.log((right[w] + 1) / rights) - np.log((wrong[w] + 1) / wrongs)) for w in words})
 
     def pick(self, texts: Sequence[str]) -> int:
-        """Return the number of the chosen text; of equals, the first."""
+        """Return the index of the chosen text; on ties, the first."""
         worth = [sum(self.odds.get(word, 0.0) for word in sorted(set(tokens_of(text)))) for text in texts]
         return int(np.argmax(worth))
 
@@ -278,7 +278,7 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
     return Baselines(classifier if better else rule, {}, (*notes, f"learnt on {counted(learnt, 'questions')}"))
 
 
-Picker = Callable[[str, Sequence[str]], int]  # of a question and its candidates: the number of the chosen one
+Picker = Callable[[str, Sequence[str]], int]  # (question, candidates) -> index of the chosen candidate
 
 
 def _pickers(learnt: Sequence[Choices]) -> list[tuple[Picker, Picker | None]]:

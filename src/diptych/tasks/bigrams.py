@@ -77,7 +77,7 @@ class BigramClassifier:
         return made
 
     def _train(self, items: Sequence[tuple[Sequence[str], Mapping[int, float]]]) -> None:
-        """Train, and keep the weights of the epoch that does best on the texts that are held out."""
+        """Train the classifier; keep the weights of the epoch with the best score on held-out texts."""
         drawn = [items[at] for at in torch.randperm(len(items)).tolist()]
         held, learnt = drawn[::HELD_OUT], [one for at, one in enumerate(drawn) if at % HELD_OUT]
         learnt = learnt or list(held)

@@ -38,7 +38,7 @@ def calibration_error(probabilities: Float[Tensor, "N"], right: Float[Tensor, "N
 
 
 def fit_temperature(probable: Callable[[float], Float[Tensor, "N"]], right: Float[Tensor, "N"]) -> Calibration:
-    """Choose the temperature whose probabilities of the given answers have the least cross-entropy.
+    """Choose the temperature whose probabilities of the given answers have the lowest cross-entropy.
 
     `probable` returns them for a temperature; `right` is the accuracy of each answer, 0 to 1.
     """

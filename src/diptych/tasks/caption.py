@@ -91,7 +91,7 @@ def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequenc
         best, frequent = best_blind_caption(training), most_frequent_caption(training)
         blind = caption_items(dict.fromkeys(references, best), references).scores()
         cider = caption_items(dict.fromkeys(references, frequent), references).scores()["CIDEr"]
-        notes.append(f"blind: the training caption with the best CIDEr on training, given to every picture: “{best}”")
+        notes.append(f"blind: the training caption with the best CIDEr on training, given to every image: “{best}”")
         notes.append(
             f"learnt on {counted(training, 'pictures')}; the most frequent training caption, “{frequent}”, gets "
             f"CIDEr {100 * cider:.1f}"
@@ -117,7 +117,7 @@ def score_captions(
     first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
     notes = [first]
     if len(references) == 1:
-        notes.append("CIDEr is 0 for one picture whatever its caption: words are weighed by the pictures without them")
+        notes.append("CIDEr is 0 for one image, whatever its caption: words are weighed by the images without them")
     if any(UNSPACED.search(caption) for captions in references.values() for caption in captions):
         notes.append("words of scripts without spaces (Chinese, Japanese, Thai) are single characters")
     return Scores("caption", tuple(scores), len(references), len(references), coverage, (*notes, *baselines.notes))
@@ -178,7 +178,7 @@ class CaptionRequest(interface.TaskRequest):
     captions: Annotated[
         int, interface.Form("How many captions", more=True, option="num_captions"), Field(ge=1, le=16)
     ] = 1
-    """Captions of each picture, at most 16, the likeliest first."""
+    """Captions of each image, at most 16, the likeliest first."""
     beams: Annotated[int | None, interface.Form(
         "Captions followed at once (beams); empty: the recipe's", more=True,
         help="Beams of the search, 1 being greedy, at most 16: each takes memory and time; default: the recipe's.",
@@ -359,7 +359,7 @@ CAPTION = TaskSpec(
 
 @dataclass(frozen=True)
 class Pretraining(Captioning):
-    """One training sample per caption; of an image without captions, one per answered question."""
+    """One training sample per caption; for an image without captions, one per answered question."""
 
     def samples(self, record: Record) -> list[Sample]:
         return super().samples(record if record.captions else replace(record, captions=pretraining_texts(record)))

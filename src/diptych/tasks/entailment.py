@@ -41,7 +41,7 @@ _VERDICTS = Verdicts(
 class EntailRequest(interface.TaskRequest):
     hypothesis: Annotated[
         interface.Text, interface.Form("Sentence", "a dog sleeps", argument="hypotheses", each=True)
-    ] = Field(description="Sentence that the picture may entail, such as 'a dog sleeps'.")
+    ] = Field(description="Sentence that the image may entail, such as 'a dog sleeps'.")
 
 
 class Entailed(interface.TaskAnswer):

@@ -64,7 +64,7 @@ class RetrievalGallery:
         read = read or worded.__getitem__
         kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]
         if not kept:
-            raise DataError(f"none of {len(worded)} pictures has a caption to search with; choose another --split")
+            raise DataError(f"none of {len(worded)} images has a caption to search with; choose another --split")
         captions = [
             GalleryCaption(f"{worded[row].key}#{number}", text, at, worded[row].caption_id(number))
             for at, row in enumerate(kept)
@@ -155,7 +155,7 @@ def put(
     if len(broken):
         caption = gallery.captions[columns[broken[0]]]
         raise DataError(
-            f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: picture "
+            f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: image "
             f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). `diptych check` finds such "
             "features; if there are none, the weights are not finite: use an earlier checkpoint"
         )

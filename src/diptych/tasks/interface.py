@@ -22,7 +22,7 @@ from diptych.runtime.errors import ServingError
 from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # of a million wrong items one is named
+Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # an error names one wrong item
 PixelBox = tuple[int, int, int, int]  # COCO's left, top, width, height
 
 
@@ -48,7 +48,7 @@ class TaskRequest(Message):
 class TaskAnswer(Message):
     """Base class of a task's answer about one image. Some tasks add `shown` (a file) and `explanation`."""
 
-    picture: str = Field(description="The picture's name, as it was given.")
+    picture: str = Field(description="The image's name, as it was given.")
     precision: Precision | None = Field(default=None, description="Precision in which the model computed the answer.")
     familiar: bool | None = Field(
         default=None, description="False: the picture is unlike what this model was trained on. Absent: not known."
@@ -278,7 +278,7 @@ class TaskInterface:
         return derive(answer, picture=picture) if self.message is None else self.message(answer, request, picture)
 
     def build_view(self, request: TaskRequest, message: Any) -> PageView:
-        """Build what the page shows of a message."""
+        """Build what the web page shows for an answer."""
         if self.view is not None:
             view = self.view(request, message)
         else:

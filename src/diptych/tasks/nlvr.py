@@ -37,7 +37,7 @@ class NlvrObjectives(Objectives):
 class VerifyRequest(interface.TaskRequest):
     statement: Annotated[
         interface.Text, interface.Form("Statement", "there are two dogs", argument="statements", each=True)
-    ] = Field(description="Statement about the picture, such as 'there are two dogs'.")
+    ] = Field(description="Statement about the image, such as 'there are two dogs'.")
 
 
 class Verified(interface.TaskAnswer):

@@ -36,7 +36,7 @@ class Score:
 
     @property
     def mark(self) -> str:
-        """Where the score is suspicious: "below blind", "above ceiling" or ""."""
+        """Why the score is suspicious: "below blind", "above ceiling", or "" if it is not."""
         if self.blind is not None and self.value < self.blind:
             return "below blind"
         return "above ceiling" if self.ceiling is not None and self.value > self.ceiling else ""
@@ -72,7 +72,7 @@ class Scores:
 
     @property
     def warning(self) -> str:
-        """A sentence where too few items were scored, else an empty text."""
+        """A warning if too few items were scored, else an empty text."""
         return f"only {self.items} scored: too few for a reliable score" if self.few else ""
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class Baselines:
     predicted: Mapping[str, Any] | None = None  # by the blind baseline, by key: for the paired gain over it
 
     def score(self, name: str, interval: Interval, key: str | None = None) -> Score:
-        """Build the score of this name, next to the baseline and ceiling of `key` (default: of the name)."""
+        """Build the score `name`, with the baseline and ceiling stored under `key` (default: under `name`)."""
         return score_of(name, interval, self.blind.get(key or name), self.ceiling.get(key or name))
 
 

@@ -85,7 +85,7 @@ class TrainingRecords:
 
 @runtime_checkable
 class LeavesOut(Protocol):
-    """A task that skips captions all of whose words are out of vocabulary."""
+    """A task that skips captions if all their words are out of vocabulary."""
 
     unknown: dict[str, str]  # by key
 

@@ -92,7 +92,7 @@ class TowerGallery:
             raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode it again") from error
         if vectors is None or len(vectors) != len(keys):
             raise CheckpointError(
-                f"{folder} has {len(keys)} keys, which do not belong to its vectors; encode the gallery again"
+                f"{folder} has {len(keys)} keys for another number of vectors; encode the gallery again"
             )
         return cls(keys, vectors)
 

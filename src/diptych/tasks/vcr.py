@@ -147,7 +147,7 @@ def names_of(objects: Sequence[Object]) -> list[str]:
 
 
 def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the number of the best candidate of each group; of equals, the first."""
+    """Return the index of the best candidate of each group; on ties, the first."""
     best: dict[str, tuple[float, int]] = {}
     for prediction in predictions:
         score, choice = prediction["score"], prediction["choice"]
@@ -243,7 +243,7 @@ RATIONALE_HELP = "Rationale to choose from; pass the option twice or more often;
 
 class ChooseRequest(interface.TaskRequest):
     question: Annotated[interface.Text, interface.Form("Question", "what is [0] doing?", argument="question")] = Field(
-        description="Question about the picture; [0] in it is the region of the highest score, [1] the next."
+        description="Question about the image; [0] in it is the region of the highest score, [1] the next."
     )
     answers: Annotated[
         interface.Texts,
@@ -267,7 +267,7 @@ class Choice(interface.TaskAnswer):
 
 @dataclass(frozen=True)
 class ChoiceScores:
-    """The numbers of the best answer and of the best rationale for it, and the probabilities of all."""
+    """The indices of the best answer and of the best rationale for it, and the probabilities of all."""
 
     answer: int
     answers: tuple[float, ...]

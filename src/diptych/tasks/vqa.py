@@ -120,7 +120,7 @@ class _Logits(Vqa):
 
 
 def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibration | None:
-    """Fit the temperature of answers to records, whose predictions `predict` returns; None for under 100 questions."""
+    """Fit the temperature of answers to the predictions for records; None for fewer than 100 questions."""
     assert isinstance(task, Vqa)
     if len(questions := {one.key: one for one in answered_questions(records)}) < FEWEST:
         return None
@@ -278,7 +278,7 @@ class VqaObjectives(SeenClasses):
 class AskRequest(interface.TaskRequest):
     question: Annotated[
         interface.Text, interface.Form("Question", "what colour is the kite?", argument="questions", each=True)
-    ] = Field(description="Question about the picture, such as 'what colour is the kite?'.")
+    ] = Field(description="Question about the image, such as 'what colour is the kite?'.")
     explain: bool = Field(default=False, description="Also return the regions, with their influence on the answer.")
 
 

@@ -91,7 +91,7 @@ def uncut(run: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
 
 
 def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States, int]:
-    """Return the states with rubbish in the rows and special tokens that no request names, and their number.
+    """Return the states with RUBBISH in the rows and special tokens that no request names, and their number.
 
     All are kept if nothing was requested, or if a requested head has no `reads` and so may read any.
     """

@@ -39,7 +39,7 @@ class DamagedError(CheckpointError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in memory: groups of named tensors, one file each, and the rest of the state."""
+    """A checkpoint in memory: groups of named tensors (one file each), and the other state."""
 
     step: int
     state: dict[str, Any]

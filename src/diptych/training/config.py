@@ -10,7 +10,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class OptimizerConfig(BaseModel):
-    """The optimizer, its gradient clipping and its schedule; the learning rate is the highest, after warm-up."""
+    """The optimizer, its gradient clipping and its schedule. `lr` is the highest learning rate, after warm-up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 

@@ -158,7 +158,7 @@ class _TouchingPass(Pass):
         leaves = _leaves(total)
         for name, parameter in self.named_parameters():
             if is_sharded(parameter) or not parameter.requires_grad:
-                continue  # a layer with its own group runs as a whole or not at all
+                continue  # a layer with its own group runs as a completely or not at all
             if id(parameter) in leaves:
                 self.used.add(name)
             else:

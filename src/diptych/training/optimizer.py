@@ -21,7 +21,7 @@ class BertAdam(torch.optim.Optimizer):
     """Adam as in BERT's code: no bias correction, eps outside the root, decoupled decay.
 
     Without bias correction the first steps are larger than Adam's (about 3 times with betas .9 and .999), which is why
-    BERT needs its warm-up. It runs torch's fused AdamW at a step number (LATE) whose correction is 1.
+    BERT needs its warm-up. It runs torch's fused AdamW at a step number (LATE) at which the correction is 1.
     """
 
     def __init__(

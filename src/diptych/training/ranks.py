@@ -37,7 +37,7 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Sum host numbers over ranks. With gloo, as `join_ranks` sets it up, no GPU is waited for."""
+        """Sum host numbers over ranks. `join_ranks` sets up gloo for this, so it does not wait for a GPU."""
         if self.world == 1:
             return list(numbers)
         device = "cpu" if "gloo" in str(distributed.get_backend_config()) else self.device

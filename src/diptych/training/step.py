@@ -104,7 +104,7 @@ class Stepper:
 
     @property
     def parts(self) -> int:
-        """Number of micro-batches of the global batch."""
+        """Number of micro-batches in the global batch, over all ranks."""
         return self.training.accumulation(self.ranks.world) * self.ranks.world
 
     @property

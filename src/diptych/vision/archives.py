@@ -62,7 +62,7 @@ def content(path: Path) -> Path | io.BytesIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of an image file; of two side by side those of both."""
+    """Return the bytes of an image file, or of both files of a pair."""
     if (two := beside(path)) is not None:
         return b"".join(read_bytes(one) for one in two)
     source = content(path)
@@ -102,16 +102,16 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
         try:
             for one in tar:
                 if one.offset_data + one.size > size:
-                    damaged.append(f"{archive}: found {one.name} cut short, expected all of it; get the archive again")
+                    damaged.append(f"{archive}: found {one.name} cut short, expected all of it; download it again")
                 elif one.isreg():
                     entries[one.name.removeprefix("./")] = one.offset_data, one.size
         except tarfile.ReadError as error:
             if not entries:
                 raise
-            damaged = damaged or [f"{archive}: found no more members after {tar.offset} bytes ({error}); get it again"]
+            damaged = damaged or [f"{archive}: no more members after {tar.offset} bytes ({error}); download it again"]
         file.seek(tar.offset)
         if not damaged and any(file.read(tarfile.BLOCKSIZE)):
-            damaged.append(f"{archive}: found no member at {tar.offset} bytes, expected one; get the archive again")
+            damaged.append(f"{archive}: found no member at {tar.offset} bytes, expected one; download it again")
     return entries, damaged
 
 

@@ -307,7 +307,7 @@ def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iter
 
 
 def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
-    """Cut into windows of `most` records, counted from the first record of all, and where MOST_BYTES are exceeded."""
+    """Cut records into windows of at most `most` records and MOST_BYTES. `most` counts from the first record of all."""
     window: list[Opened] = []
     waiting = 0
     for number, one in enumerate(opened, start=1):

@@ -104,7 +104,7 @@ def store_of(
     opened: Store | Sequence[Record], data: Path, folder: Path, detector: str | None, console: Console,
     features: Path | None = None, skip_bad: bool = False,
 ) -> Store:  # fmt: skip
-    """Return a store; of records extract the regions into a store in `folder` first.
+    """Return a store. If `opened` has records, extract their regions into a store in `folder` first.
 
     `opened`: what `open_data` returned for `data`. `features`: a file or folder of precomputed regions; `detector` is
     then `given`, or the folder of a model that was trained on such. Called again, it resumes. Raises DataError and

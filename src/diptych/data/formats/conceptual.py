@@ -21,7 +21,7 @@ def fits(source: Source) -> bool:
 
 
 def _columns(table: Source) -> tuple[int, int] | None:
-    """Return the columns of captions and addresses by the names in the first line; None if it does not name both."""
+    """Return the numbers of the caption and URL columns by the names in the first line; None if one is missing."""
     names = [name.lower() for name in table.names]
     at = next((at for at, name in enumerate(names) if name in _ADDRESSES), None)
     other = None if at is None or len(names) != 2 else 1 - at

@@ -21,7 +21,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption`, or both with tabs.
 
     One record per image, in the order of its first caption. Splits come from the lists of names in the same folder;
-    images on no list are counted in `wanted.skips` and left out. Raises DataError where no caption is left.
+    images on no list are counted in `wanted.skips` and left out. Raises DataError if no caption is left.
     """
     path, skips, once = table.path, wanted.skips, Once("picture")
     splits, captions, from_kaggle = _listed(path.parent), ByImage[tuple[str, str]](), _is_kaggles(table)
@@ -51,7 +51,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     each_line(path, skips, take)
     skips.every(splits, check_listed, "listed image")
     if not len(captions):
-        raise DataError(f"{path}: found no caption of any picture, expected lines of {_WANTED[from_kaggle]}; {skips}")
+        raise DataError(f"{path}: found no caption of any image, expected lines of {_WANTED[from_kaggle]}; {skips}")
     return captions.records(
         wanted,
         lambda name, texts, where: wanted.record(name, where, split=splits.get(name), **named_captions(texts)),
@@ -76,7 +76,7 @@ def _listed(folder: Path) -> dict[str, str]:
         if (folder / name).is_file():
             for image in read_text(folder / name).split():
                 if (other := splits.setdefault(image, split)) != split:
-                    raise DataError(f"{folder / name}: found {image}, which is in {other} too; fetch it again")
+                    raise DataError(f"{folder / name}: found {image}, which is in {other} too; download it again")
     return splits
 
 

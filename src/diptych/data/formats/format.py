@@ -98,7 +98,7 @@ class Source:
 
     @cached_property
     def is_lines(self) -> bool:
-        """True for one JSON value a line, as in some files named .json too."""
+        """True for JSON lines, which some files named .json have too."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file():
             return False
         line, more = first_line(self.path)
@@ -106,7 +106,7 @@ class Source:
 
     @cached_property
     def json(self) -> JsonValue:
-        """The value of a JSON file, which is read once; of JSON lines the first."""
+        """The value of a JSON file, or of the first line of JSON lines. The file is read once."""
         return parsed_line(self.path) if self.is_lines else read_json(self.path)
 
     @cached_property
@@ -116,7 +116,7 @@ class Source:
 
     @cached_property
     def names(self) -> dict[str, None]:
-        """The names in a JSON value and in the first entries of its lists, in order; of other texts the columns."""
+        """The names in a JSON value and in the first entries of its lists, in order; for other texts, the columns."""
         if self.path.suffix.lower() in JSON:
             value = self.json.value
             inner = value.values() if isinstance(value, dict) else [value]
@@ -146,7 +146,7 @@ class Source:
         return _is_object(self._value(ending), names)
 
     def values_have(self, *names: str) -> bool:
-        """Return True for a JSON object one of whose first values is an object with these names."""
+        """True for a JSON object that has, among its first values, an object with these names."""
         value = self._value()
         return isinstance(value, dict) and _any_has(value.values(), names)
 
@@ -209,7 +209,7 @@ def _packed(path: Path) -> str | None:
     with path.open("rb") as file:
         head = file.readline(10_000)
     if not head:
-        return f"{path} is empty; write it anew, or fetch it again"
+        return f"{path} is empty; write it anew, or download it again"
     for mark, name in ((b";", "semicolons"), (b"|", "bars (|)")):
         if path.suffix.lower() == ".csv" and mark in head and b"," not in head:
             return f"{path} has columns separated by {name}; expected commas: export it anew, or replace them"

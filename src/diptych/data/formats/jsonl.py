@@ -124,8 +124,8 @@ KINDS = ("captions", "question", "expression", "statement", "label", "objects", 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
     """Read one record per image, in the order of their first lines; a key is the image's name.
 
-    Empty captions and answers, lines without words and lines that make no sense are counted in `wanted.skips` and left
-    out. Raises DataError where nothing remains.
+    Empty captions and answers, lines without words and invalid lines are counted in `wanted.skips` and left
+    out. Raises DataError if nothing is left.
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
     records, splits, ids = dict[str, Record](), dict[str, str](), dict[str, int]()
@@ -162,7 +162,7 @@ class _LineReader:
 
     skips: Skips
     folder: Path  # of the lines
-    lost: set[str] = field(default_factory=set)  # images with objects that make no sense: their numbers do not count
+    lost: set[str] = field(default_factory=set)  # images with invalid objects: their numbers do not count
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
     choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with choices
 
@@ -291,7 +291,7 @@ class _LineReader:
                     if tag >= count:
                         raise DataError(
                             f"{file}: found [{tag}] in “{text}”, expected one of the {count} objects of {record.key}, "
-                            "counted from 0; add it to the `objects` of a line with that picture"
+                            "counted from 0; add it to the `objects` of a line with that image"
                         )
             return choices
 

@@ -161,7 +161,7 @@ def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record
             skips.add("pictures that are not there", str(record.image))
     if records and not there:
         raise DataError(
-            f"{path}: found none of its {len(records)} pictures (the first: {records[0].image}), expected them; fetch "
+            f"{path}: found none of its {len(records)} images (the first: {records[0].image}), expected them; fetch "
             f"them, or name their folder as `{IMAGES}`"
         )
     return there

@@ -38,7 +38,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
 
 
 def read_pairs(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read NLVR2: one record a pair of images, joined side by side, since statements speak of left and right.
+    """Read NLVR2: one record per pair of images, joined side by side, since statements name left and right.
 
     `dev-850-0-1` is about `dev-850-0-img0.png` and `dev-850-0-img1.png`; images of `train` are in a `directory`.
     """

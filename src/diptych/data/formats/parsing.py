@@ -20,7 +20,7 @@ from diptych.vision.archives import is_there
 T = TypeVar("T")
 V = TypeVar("V")
 _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
-BAD = "entries that make no sense"
+BAD = "invalid entries"
 MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
 NAMED, SEPARATOR = 3, " | "
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
@@ -30,7 +30,7 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 class Skips:
     """Counts of entries that were left out, each with its first places.
 
-    An entry that makes no sense costs that entry alone. `allowed` (--skip-bad) accepts any number of them.
+    An invalid entry is skipped, and the others are read. `allowed` (--skip-bad) accepts any number of them.
     """
 
     allowed: bool = False
@@ -79,7 +79,7 @@ class Skips:
         return self.every(range(len(value.read(list))), one, getattr(kind, "__name__", "text"))
 
     def check(self) -> None:
-        """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, make no sense."""
+        """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, are invalid."""
         for bad, number in self._read.values():
             if not self.allowed:
                 refuse_many(bad, number, self.places.get(BAD, []))
@@ -121,10 +121,10 @@ def are_many(bad: int, number: int) -> bool:
 
 
 def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> None:
-    """Raise DataError if `are_many` entries make no sense."""
+    """Raise DataError if `are_many` invalid entries were counted."""
     if are_many(bad, number):
         raise DataError(
-            f"{where}{bad:,} of {number:,} entries make no sense, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
+            f"{where}{bad:,} of {number:,} entries are invalid, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
             f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or read the others with --skip-bad (Python: "
             "skip_bad=True)"
         )
@@ -156,7 +156,7 @@ def _parse(text: str, where: str, whole: bool) -> JsonValue:
         line = f"line {error.lineno}, " if whole else ""
         raise DataError(
             f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), expected JSON; correct the file there, "
-            "or fetch it again"
+            "or download it again"
         ) from None
     except (ValueError, RecursionError) as error:
         problem = error if isinstance(error, ValueError) else "JSON nested too deep"
@@ -221,7 +221,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take` of the value of each line; of a line that begins inside one cut by a crash, that of the later."""
+    """Return `take(value)` for each line. If a crash cut a line and another follows in it, the second one is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -295,7 +295,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
         return None
     if name.startswith("/") or "\0" in name or (".." in name and ".." in name.split("/")):
         inside = folder.folders[0] if isinstance(folder, Pictures) else folder
-        raise DataError(f"{where}: found the picture name {name!r}, expected one inside {inside}; correct it")
+        raise DataError(f"{where}: found the image name {name!r}, expected one inside {inside}; correct it")
     folders = folder.folders if isinstance(folder, Pictures) else (folder,)
     for form in chain((name,), _spellings(name)):
         for one in folders:
@@ -334,7 +334,7 @@ class Once:
 
     @contextmanager
     def of(self, value: object, where: str) -> Iterator[None]:
-        """Check a value, and forget it if its entry turns out to make no sense: a later one may be whole."""
+        """Check a value, and forget it if its entry turns out to be invalid: a later entry may be complete."""
         self.check(value, where)
         try:
             yield
@@ -381,7 +381,7 @@ def answer_kind(answers: tuple[str, ...]) -> str:
 
 
 def combined(*sources: Iterable[Record]) -> list[Record]:
-    """Join the records of each image from several readers; of single values, the first source's count.
+    """Join the records of each image from several readers; single values are those of the first source.
 
     Texts are joined in the order of the sources. Raises DataError for an image in two splits.
     """

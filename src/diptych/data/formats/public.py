@@ -1,7 +1,7 @@
 """Public data sets as they are downloaded: their files, their homes, and a manifest of the files that are there.
 
-`public.json` lists them. Paths start from the folder of the set; of several names the first that exists is taken. Sizes
-and counts are those stated on the pages named here.
+`public.json` lists them. Paths start from the folder of the set. Of several names, the first that exists is used.
+Sizes and counts are those stated on the pages named here.
 """
 
 from __future__ import annotations

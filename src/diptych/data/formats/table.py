@@ -55,7 +55,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
 def _pictures(_: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
     if not images:
-        raise DataError(f"no pictures in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
+        raise DataError(f"no images in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
     # A key is text, and a file name need not be: its bytes that are not UTF-8 are escaped.
     names = (os.fsencode(image.relative_to(folder.path)).decode("utf-8", "backslashreplace") for image in images)
     return [Record(name, image=image) for name, image in zip(names, images, strict=True)]
@@ -143,8 +143,8 @@ def read(
     - pictures: the folder that image names start from, by default that of the file. Images must exist, unless
       `need_pictures` is False and no folder is given; a record then has an image where there is one.
     - split: of records whose files name none; by default one that the seed draws.
-    - skips: counts and names entries that are left out: those that make no sense, those without anything to learn
-      from, and missing images of a manifest's files. More than 10 and 1% that make no sense are an error.
+    - skips: counts and names entries that are left out: invalid ones, those without anything to learn
+      from, and missing images of a manifest's files. More than 10 invalid ones that are over 1% are an error.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; expected a file or folder of a known format; {LIST_THEM}")

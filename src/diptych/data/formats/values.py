@@ -20,7 +20,7 @@ LONGEST = 1_000_000  # pixels of an image's side
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
 LOOKED_AT = 20  # first entries that are searched for one that shows the format
-CORRECT = "; correct the file there, or fetch it again"
+CORRECT = "; correct the file there, or download it again"
 
 # Types of the fields of readers' structs. `Text` and `Words` must not be in a union with a list or dict: see vcr.py.
 Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # may be empty

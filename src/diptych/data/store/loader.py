@@ -96,7 +96,7 @@ class Loader(PickledWithoutCaches):
         )
 
     def __len__(self) -> int:
-        """Samples in an epoch: those with images, or, where there are none, those of the corpus."""
+        """Number of samples in an epoch: those with images, or those of the corpus if none has an image."""
         return len(self._items) or len(self.corpus or ())
 
     @property

@@ -28,7 +28,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def record_from_json(written: bytes) -> Record:
-    """Raise ValueError for anything that `record_to_json` does not write."""
+    """Return the record. Raises ValueError for anything that `record_to_json` does not write."""
     image: dict[str, Any] = {}
     try:
         written.decode()

@@ -7,7 +7,7 @@
                                  checks, word_checks: a CRC-32 per record. The CRC-32 of these tables is in store.json
       failures.jsonl             images that could not be extracted, with reasons
 
-A shard is written whole or not at all; it is the unit of resuming.
+A shard is written completely or not at all; it is the unit of resuming.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _check_parts(values: Any) -> None:
 
 
 def _types(part: Mapping[str, Any]) -> set[str]:
-    """Return the types of a part of a tokenizer.json; of a sequence of normalizers those of its steps."""
+    """Return the types of a part of a tokenizer.json; for a sequence of normalizers, the types of its steps."""
     return {step["type"] for step in part.get("normalizers", [part])}
 
 

@@ -77,7 +77,7 @@ def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
         place = next((place for pattern, place, _ in places if fnmatch.fnmatchcase(name, pattern)), host)
         if not settings.contact and not place.startswith(LOOPBACK):
             way_out = "pass --contact with a page or an address by which you can be reached, or --offline"
-            raise RecipeError(f"fetching pictures of {host} needs a contact: {way_out}")
+            raise RecipeError(f"fetching images of {host} needs a contact: {way_out}")
 
 
 class Fetcher:

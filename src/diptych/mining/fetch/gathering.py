@@ -29,7 +29,7 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
 
-HOSTS = 64  # of a bucket, so that slow ones do not leave a worker idle
+HOSTS = 64  # in a bucket, so that a slow host does not leave a worker idle
 ADDRESSES = 1_000  # of a shard
 CHECKPOINT = 15.0  # seconds of fetching that a kill may cost
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
@@ -38,7 +38,7 @@ _ANSWER = ("address", "reason", "moved", "hops")
 
 @dataclass(frozen=True)
 class FetchStage:
-    """From shards of pages to indexes of their images, which an input holds or a host sends."""
+    """Make indexes of the images of shards of pages. Images are in an input, or fetched from their hosts."""
 
     job: MiningJob
     retry_failed: bool

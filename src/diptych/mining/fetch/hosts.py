@@ -59,7 +59,7 @@ class Host:
         self.next_at = max(self.next_at, self.sent_at + self.every)
 
     def slower(self, every: float) -> None:
-        """Leave at least `every` seconds between requests, from the last one on."""
+        """Wait at least `every` seconds after each request, counted from the last one."""
         self.every = max(self.every, every)
         self.next_at = max(self.next_at, self.sent_at + self.every)
 

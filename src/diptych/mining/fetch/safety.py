@@ -88,7 +88,7 @@ def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
 
 
 class Resolver:
-    """aiohttp's resolver protocol: the given places of names, and `otherwise` for all others."""
+    """aiohttp's resolver protocol: the given addresses for their host names, and `otherwise` for all others."""
 
     def __init__(self, places: list[tuple[str, str, int | None]], otherwise: Any) -> None:
         self.places, self.otherwise = places, otherwise

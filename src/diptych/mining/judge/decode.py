@@ -33,7 +33,7 @@ MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour"
 
 @dataclass(frozen=True)
 class DecodeStage:
-    """From indexes of images to shards of their measures, one for each index. `judges`: names of judges by rule."""
+    """Measure the images of each index and write one shard of measures per index. `judges`: names of judges by rule."""
 
     job: MiningJob
     judges: Mapping[str, str]

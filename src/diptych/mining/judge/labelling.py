@@ -12,7 +12,7 @@ from diptych.mining.tables import lines_of
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-PARTS = 20  # of the range of scores
+PARTS = 20  # equal parts of the range of scores
 
 
 def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:

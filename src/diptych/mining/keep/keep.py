@@ -94,10 +94,10 @@ def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
 
 
 def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of hashes that differ in at most `bits` bits, as two arrays of their numbers; each hash occurs once.
+    """Pairs of hashes that differ in at most `bits` bits, as two arrays of indices; each hash occurs once.
 
-    Of `bits + 3` bands, two such hashes have at least three in common. So hashes are sorted by every three bands, and
-    only those with equal bands are compared.
+    Hashes are cut into `bits + 3` bands, of which two such hashes share at least three. So hashes are sorted by every
+    three bands, and only those with equal bands are compared.
     """
     if bits == 0 or len(hashes) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -121,7 +121,7 @@ def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def _connected(count: int, edges: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """For each of `count` nodes the least number of its connected component."""
+    """Return, for each of `count` nodes, the smallest node number of its connected component."""
     label = np.arange(count)
     a, b = edges
     while len(a):

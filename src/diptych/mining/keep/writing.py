@@ -35,13 +35,13 @@ _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "
 
 @dataclass(frozen=True)
 class KeepStage:
-    """From joined shards to records, verdicts and the funnel."""
+    """Write records, verdicts and the funnel from joined shards."""
 
     job: MiningJob
     write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None
 
     def run(self, pages: Sequence[str], indexes: Sequence[str], joined: Sequence[str]) -> dict[str, Any]:
-        """Return the funnel."""
+        """Write all files of the result; return the funnel."""
         layout, rules, begun = self.job.layout, self.job.settings.keep, self.job.about
         pairs, places = pairs_of(layout, joined)
         verdict = choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs)

@@ -146,7 +146,7 @@ def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, st
 
 
 def _address(name: str, value: str, source: str) -> str:
-    """The address in an attribute, maybe in JSON; empty without one, and for what may be a link if `source` is good."""
+    """The URL in an attribute, maybe in JSON. Empty if there is none, or if it may be a link and `source` is good."""
     value = (largest(value) or "") if "set" in name else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")

@@ -8,7 +8,7 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 
-HEAD = 4_096  # bytes in which a page names its encoding; a browser that finds it later starts again
+HEAD = 4_096  # first bytes of a page, in which its encoding is looked for
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.S)
 _META = re.compile(rb"""<meta[\s/](?:[^>"']++|"[^"]*+"|'[^']*+')*+>""", re.I)

@@ -175,7 +175,7 @@ def row_of(
     page: Page, place: int, address: str, seen: Features | None = None, score: float | None = None,
     fails: Iterable[str] = (), texts: Iterable[Row] = (),
 ) -> Row:  # fmt: skip
-    """The row of an image, the `place`-th of its page."""
+    """The row of an image, which is number `place` on its page."""
     width, height = seen.declared if seen is not None else (None, None)
     return {
         "page": page.address, "address": _plain(address), "place": place, "title": page.title,

@@ -26,7 +26,7 @@ MOST_WAITING = 16 * 2**20  # bytes of pages
 
 @dataclass(frozen=True)
 class PagesStage:
-    """From inputs to shards of pages. Pages that an input only lists are fetched first."""
+    """Read inputs into shards of pages. Pages that an input only lists are fetched first."""
 
     job: MiningJob
     fetch: Callable[[Iterable[str]], list[str]]  # addresses; it returns the names of indexes of answers

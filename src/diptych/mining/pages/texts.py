@@ -136,7 +136,7 @@ def english() -> Callable[[str], tuple[str, float, float]]:
 
 
 def clean(text: str) -> str:
-    """The text in NFKC without tags, addresses, e-mail, telephone numbers and control characters; single spaces."""
+    """The text in NFKC, without tags, URLs, e-mails, telephone numbers, control characters and double spaces."""
     if not (text.isascii() and text.isprintable()):
         text = unicodedata.normalize("NFKC", text[:LONGEST])
         text = text.encode("utf-8", "replace").decode()  # half surrogates

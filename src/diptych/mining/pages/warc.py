@@ -193,7 +193,7 @@ def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
 
 
 def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
-    """True if the length in a record's header fits, and the length of header and block together."""
+    """True if the length in a record's header is right; also the length of header and block together."""
     start = position
     while text[position : position + 2] == b"\r\n" and position < limit:  # the end of the record before
         position += 2

@@ -71,7 +71,7 @@ class DecodingOptions(BaseModel):
         return (self.captions or 1) if self.sample else self.beams
 
     def fit(self, words: int) -> DecodingOptions:
-        """Return the options. Raise RecipeError if there are more beams or candidates than words in the vocabulary."""
+        """Return the options. Raises RecipeError for more beams or candidates than the vocabulary has words."""
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"

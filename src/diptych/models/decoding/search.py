@@ -80,7 +80,7 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
 def _refuse(
     logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions
 ) -> Float[Tensor, "B J V"]:
-    """Refuse [SEP] before `min_words`, and words that would repeat a run of the beam."""
+    """Refuse [SEP] before `min_words`, and words that would repeat an n-gram of the beam."""
     if len(frames) < options.min_words:
         logs[..., vocabulary.sep] = REFUSED
     if options.no_repeat_ngram is not None and frames.written is not None:

@@ -130,7 +130,7 @@ class FasterRCNNRecipe(DetectorRecipe):
     training: TrainingConfig = TrainingConfig(steps=300, batch=6, ema=0.98, checkpoint_every=50, log_every=10)
 
     proposals: PositiveInt = 200  # of a picture, in training; torchvision's 2,000 take four times as long
-    regions: PositiveInt = 64  # of those, what the box head learns from at a step; torchvision's 512 are for 80 kinds
+    regions: PositiveInt = 64  # proposals that train the box head in a step; torchvision's 512 are for 80 kinds
 
     def network(self) -> tuple[nn.Module, Updates]:
         built = self._shape.build()

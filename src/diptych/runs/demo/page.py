@@ -28,7 +28,7 @@ def demo_report(
     notes: Mapping[str, Mapping[str, str]],
     title: str = TITLE,
 ) -> Report:
-    """Return the contents of the page; `write_report(folder, ...)` writes it. Images show the last arm.
+    """Return the contents of the page; `write_report(folder, ...)` writes it. The images show results of the last arm.
 
     `runs`: task, "detector" or "pretrain" -> arm -> folder of the run. `notes`: task -> arm -> how it was trained.
     `seconds` and `memory_mib`: of each stage.

@@ -88,10 +88,10 @@ def check_scored(
     limited: bool = False,
     without_images: bool = False,
 ) -> tuple[TaskSpec | None, bool]:
-    """Check, before any image is opened, that a model can be scored so; return its task and if it ranks a gallery.
+    """Check, before any image is opened, that a model can be scored with these options.
 
-    `limited`: part of a gallery is chosen. The others are those of `score_model`. Raises RecipeError, also for a task
-    that is unknown or that the model has not learnt.
+    Returns its task, and True if it ranks a gallery. `limited`: only a part of the gallery is ranked. The other
+    arguments are those of `score_model`. Raises RecipeError, also for a task that is unknown or not the model's.
     """
     if without_images and model.recipe is None:
         raise RecipeError(f"{model.name} was imported and has no task yet; fine-tune it, or evaluate with images")
@@ -147,7 +147,7 @@ def _gain_by_images(
     model: ModelFolder, blind: Predicted, records: Sequence[Record], store: Store, split: str, task: str | None,
     decoding: DecodingOptions | None, spec: TaskSpec,
 ) -> Iterator[Score]:  # fmt: skip
-    """Yield the paired difference of a model with images to its own predictions without."""
+    """Yield the paired difference between a model's predictions with images and without."""
     if spec.scoring.gain is not None:
         seen = spec.by_key(predict(model, store, split, task, decoding).predictions)
         gain = spec.scoring.gain(blind, seen, records)

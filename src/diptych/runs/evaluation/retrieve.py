@@ -154,7 +154,7 @@ def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
         return None
     pictures = len(gallery.keys)
     if folds > pictures:
-        raise RecipeError(f"--folds {folds}: the gallery has {pictures} pictures; pass fewer folds")
+        raise RecipeError(f"--folds {folds}: the gallery has {pictures} images; pass fewer folds")
     fold_of = np.concatenate([np.full(len(fold), at) for at, fold in enumerate(np.array_split(range(pictures), folds))])
     owners = fold_of[gallery.owners]
     of_captions = [np.flatnonzero(owners == fold) for fold in range(folds)]

@@ -133,7 +133,7 @@ def _image_id(prediction: Mapping[str, Any]) -> int:
     if number is None:
         wanted = "as COCO_test2014_000000000001 does, and its data gave it no `image_id`"
         key = prediction["key"]
-        raise DataError(f"its name does not end with the number that COCO gave the picture, {wanted}", key=key)
+        raise DataError(f"its name does not end with the number that COCO gave the image, {wanted}", key=key)
     return int(number)
 
 

@@ -1,8 +1,8 @@
 """Apply a function to the names of shards: in processes of this machine, or on a Ray cluster.
 
-The function writes its shard's result itself, whole or not at all, and returns its counts. The caller leaves out shards
-that exist. So a kill costs only unfinished shards on every engine, and making a shard twice (Ray does so when a worker
-dies) is harmless.
+The function writes its shard's result itself, completely or not at all, and returns its counts. The caller leaves out
+shards that exist. So a kill costs only unfinished shards on every engine. Making a shard twice, as Ray does when a
+worker dies, is harmless.
 """
 
 import os

@@ -39,7 +39,7 @@ class Patient(HttpToolsProtocol):
 
     @property
     def is_answered_soon(self) -> bool:
-        """True between a request and its answer."""
+        """True while a request has arrived and its answer has not been sent."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,7 +103,7 @@ class Patient(HttpToolsProtocol):
         return sum(min(count, PER_CLIENT) for count in by_address.values()) > CONNECTIONS
 
     def _own(self) -> "list[Patient]":
-        """The open connections of the same address, if there may be too many of them."""
+        """The open connections from the same address; none while there are at most PER_CLIENT from all addresses."""
         if len(self.connections) <= PER_CLIENT:
             return []
         ours = (one for one in self.connections if isinstance(one, Patient) and one.address == self.address)

@@ -79,7 +79,7 @@ class Detection(DetectionUpdate):
         yield losses | self._described(detector, maps, batch)
 
     def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
-        """Return the losses on features of jittered true boxes and of the detector's own, and of the whole picture."""
+        """Return the losses on jittered true boxes, on the detector's own boxes, and on the whole picture."""
         present = batch.kinds != IGNORE
         sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, self.copies, 2)
         moved = batch.boxes.repeat(1, self.copies, 1) + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes

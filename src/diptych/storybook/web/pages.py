@@ -1,4 +1,4 @@
-"""Pages of the test web as HTML, and the addresses of their pictures."""
+"""Pages of the test web as HTML, and the URLs of their pictures."""
 
 from html import escape
 from posixpath import dirname, relpath

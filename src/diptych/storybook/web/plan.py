@@ -63,7 +63,7 @@ class PageCase:
 
 
 def plan(seed: int, number: int) -> PageCase:
-    """Return the page of this number."""
+    """Return the plan of page `number`."""
     rng = Random(f"web {seed} {number}")
     page = _drawn(rng, _PLAN["pages"])
     language = rng.choice(("de", "fr", "es", "nl")) if page == "foreign" else "en"

@@ -10,8 +10,8 @@ decoder, and no released code: docs/fidelity.md lists what the paper leaves open
     block     text                         regions
 
 [SEP] is the last of `Sample.text`; the model adds [CLS]. A region is the sum of its feature, its box as five numbers,
-its segment and the one position that all regions share, normed (section 4.1). [whole] is one region more: the feature
-of the whole image, of any backbone ("w global feature", Table 4).
+its segment and a position that all regions share, then layer norm (section 4.1). [whole] is an additional region:
+the feature of the whole image, by any backbone ("w global feature", Table 4).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ImageBert(SystemModel):
         return requested_mask(batch, self.heads, regions + text, blocks, special)
 
     def _words(self, batch: Batch) -> tuple[Float[Tensor, "B K D"], Bool[Tensor, "B K"]]:
-        """Embeddings of [CLS] and the words, normed, and which of them are no padding."""
+        """Embeddings of [CLS] and the words after layer norm, and a mask without padding."""
         refuse_more_words(batch.text.shape[1], self.config.max_text)
         cls = batch.text.new_full((len(batch), 1), self.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
@@ -125,7 +125,7 @@ class ImageBert(SystemModel):
         return self.text.finish(embedded), torch.cat([cls_present, batch.text_present], 1)
 
     def _regions(self, batch: Batch) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """Embeddings of the regions (with whole_region also of the image), normed, and which of them are no padding."""
+        """Embeddings of regions (and, with whole_region, of the image) after layer norm, and a mask without padding."""
         refuse_more_regions(batch, self.config.max_regions)
         device = batch.boxes.device
         shared = self.text.segments(to_device(REGIONS, device)) + self.text.positions(

@@ -29,7 +29,7 @@ def import_unified_vlp(
     heads = bert.heads_for(path, width, heads)
     if positions < max_regions + 3:
         raise CheckpointError(
-            f"{path} has {positions} positions for {max_regions} regions; pass max_regions as trained"
+            f"{path} has {positions} positions, too few for {max_regions} regions; pass its max_regions"
         )
     ours, report = bert.renamed(theirs, names_there)
     bert.narrow_word_head(ours, width, report)

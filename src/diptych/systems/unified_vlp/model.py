@@ -105,7 +105,7 @@ class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
 
 
 class UnifiedVLP(SystemModel):
-    """One encoder that, by its attention mask, reads in both directions or writes after the regions."""
+    """One encoder: its attention mask makes it read in both directions, or generate text after the regions."""
 
     config: UnifiedVLPResolvedConfig
     provides: frozenset[Capability] = frozenset(
@@ -206,7 +206,7 @@ class UnifiedVLP(SystemModel):
     def _embed_regions(
         self, batch: Batch, attention: list[Attention] | None = None
     ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
-        """[CLS], regions and [SEP] before the norm; which of them are no padding; features and places."""
+        """[CLS], regions and [SEP] before the norm; a mask without padding; features and geometry."""
         count, device = batch.boxes.shape[1], batch.boxes.device
         refuse_more_regions(batch, self.config.max_regions)
         if self.config.whole_region:

@@ -42,7 +42,7 @@ PRETRAIN = preset(
     ),
     training=TrainingConfig(steps=175_000, batch=512, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=5),
-    data=DataConfig(lowercase=False, split_words=True),  # as UniLM's vocabulary, and as the code scores
+    data=DataConfig(lowercase=False, split_words=True),  # cased as UniLM's vocabulary; scored as in the authors' code
 )
 CAPTION = PRETRAIN.but(
     "unified-vlp/caption",

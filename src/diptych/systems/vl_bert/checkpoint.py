@@ -115,7 +115,7 @@ def import_vl_bert(
 def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport:
     """Initialise words, encoder, word head and poolers from BERT: a file, a folder, or a hub id.
 
-    All else stays as it is; so does the segment of the regions, as BERT has two segments
+    All other weights stay as they are, as does the segment of the regions, because BERT has only two segments
     (common/visual_linguistic_bert.py).
     """
     path, ours, report = bert.read_bert(source)

@@ -87,7 +87,7 @@ class VLBertConfig(TextConfig):
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Regions that are read with a text; official: text and regions share 64 places, of which regions have 30."""
+        """Number of regions read with a text; official: text and regions share 64 positions, 30 of them for regions."""
         if self.region_budget == "paper":
             return self.max_regions
         return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
@@ -315,7 +315,7 @@ class VisualFeatures(nn.Module):
         return visual
 
     def _masks(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
-        """Instance masks: the cells of each box that show the object; of the whole image all."""
+        """Instance masks: the cells of each box that show the object; all cells for the whole image."""
         if batch.masks is None:
             return None
         if batch.masks.shape[-2:] != (CELLS, CELLS):
@@ -336,7 +336,7 @@ class VisualFeatures(nn.Module):
         return mean
 
     def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
-        """Corners, or centre and size, of the whole image and of each region, times 100."""
+        """Boxes of the whole image and of each region, times 100: as corners, or as centre and size."""
         whole = to_device([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)

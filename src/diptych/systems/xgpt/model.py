@@ -179,7 +179,7 @@ class Xgpt(DecoderModel):
         return requested_mask(batch, self.heads, x.shape[1], blocks, special)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
-        """Regions and text before the encoder; which of them are no padding; how many of the positions are regions."""
+        """Regions and text before the encoder; a mask without padding; the number of positions that are regions."""
         refuse_more_regions(batch, self.config.max_regions)
         words, text_present = batch.text, batch.text_present
         if not with_text:

@@ -77,7 +77,7 @@ class Graph(nn.Module):
 
     @property
     def outputs(self) -> dict[str, tuple[Axis, ...]]:
-        """Axes of each output."""
+        """The axes of each output."""
         return {one.name: _axes(one.shape) for one in self.open().get_outputs()}
 
     @property

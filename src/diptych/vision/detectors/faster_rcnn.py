@@ -186,7 +186,7 @@ def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
 
 
 class FasterRCNNDetection(DetectionUpdate):
-    """The training update of Faster R-CNN, like `Detection` of the small one. Class 0 is the background."""
+    """The training update of Faster R-CNN, like `Detection` for the small detector. Class 0 is the background."""
 
     def counts(self, batch: DetectionBatch) -> Losses:
         return {name: torch.tensor(len(batch)) for name in LOSSES}

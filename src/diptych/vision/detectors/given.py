@@ -63,7 +63,7 @@ class GivenRegions:
         self.feature_size, self.class_names, self.folder = feature_size, tuple(class_names), folder
         self.whole_boxes = whole_boxes
         self.bytes_read = 0
-        self.damaged: dict[str, str] = {}  # images whose features make no sense, with the reasons
+        self.damaged: dict[str, str] = {}  # images with invalid features -> the reasons
         self.name: str | None = None if folder is None else name_of(folder)
         self.known: FeatureProfile | None = None  # the saved profile, where there is no folder
 

@@ -60,6 +60,6 @@ class WithImageFeature(NetworkDetector[nn.ModuleList]):
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
-    """Average the cells that show some of the image; the rest of the square is grey."""
+    """Average the cells that show a part of the image; the other cells are grey."""
     columns, rows = (share.cpu() * torch.tensor([cells.shape[2], cells.shape[1]])).ceil().int().tolist()
     return cells[:, :rows, :columns].mean((1, 2)).cpu()

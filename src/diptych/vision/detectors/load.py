@@ -97,9 +97,9 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
 def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int | None = None) -> Detector:
     """Open a folder that `Detector.save` wrote; it is self-contained, so it may be moved.
 
-    `selection` replaces the rule that it was saved with, also in its contract; a number keeps the rule and changes how
-    many it chooses, a mapping changes these values of it. Raises CheckpointError for a damaged folder, RecipeError
-    where the detector takes no rule.
+    `selection` replaces the rule that it was saved with, also in its contract; a number changes only how
+    many regions it chooses, a mapping changes the settings that it names. Raises CheckpointError for a
+    damaged folder, RecipeError if the detector takes no rule.
     """
     described = read_detector(folder)
     kind = DETECTORS.get(str(described["kind"]))

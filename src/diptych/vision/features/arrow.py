@@ -15,7 +15,7 @@ from diptych.runtime.errors import DataError
 from diptych.vision.features.raw import Array, Listing, Raw, Unit, each_whole, needed, numbered, read_as_data, refuse
 
 COLUMNS = ("img_id", "roi_features", "boxes", "preds_per_image")
-AGAIN = "get the file again"
+AGAIN = "download the file again"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class NoFeatures(DataError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where the regions of an image are: a unit, and the name in it."""
+    """The place of an image's regions: a unit (such as a file), and a name in it."""
 
     unit: Unit
     name: str
@@ -161,7 +161,7 @@ def state_of(path: Path) -> str:
 
 
 def open_features(path: Path) -> FeatureFiles:
-    """Open the features at a path; of several formats there, the one with the most images.
+    """Open the features at a path; if several formats fit, the one with the most images.
 
     Raises DataError where no file has a known format.
     """

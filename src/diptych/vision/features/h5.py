@@ -2,8 +2,8 @@
 
 HDF5 itself follows external links, external storage and virtual datasets to any file of the user, and its gzip filter
 takes as much memory as the compressed bytes ask for, whatever the header states. All of these are refused before a
-dataset is opened or read. What is not foreseen costs a process of its own (`python -m diptych.vision.features.h5`,
-vision/limited.py), and not the command's: a fault of the library, a loop without end, too much memory.
+dataset is opened or read. Other faults (of the library, an endless loop, too much memory) end a process of its own
+(`python -m diptych.vision.features.h5`, vision/limited.py), and not the command.
 """
 
 import atexit
@@ -69,7 +69,7 @@ class OpenFiles:
     def _ask(self, what: str, paths: Sequence[Path], name: str, where: str) -> Arrays:
         path = paths[0]
         needed("h5py", f"{path.name}, an h5,")
-        damaged, remedy = f"data in {path} with which HDF5", "get the file again, or leave it out"
+        damaged, remedy = f"data in {path} with which HDF5", "download the file again, or leave it out"
         if self._ended[path] == MOST_ENDED:
             refuse(where, f"{damaged} ended {MOST_ENDED} processes", "a file that it can read", remedy)
         folder = "/" if path.is_absolute() else os.getcwd()

@@ -27,7 +27,7 @@ from diptych.vision.features.raw import NAMED, Array, Listing, Raw, Unit, needed
 
 LISTS = (b"__keys__", b"keys")
 ZIP, PICKLE = b"PK", b"\x80"
-AGAIN = "get the folder again"
+AGAIN = "download the folder again"
 
 
 class OpenDatabase:
@@ -64,7 +64,7 @@ class OpenDatabase:
 @dataclass(frozen=True)
 class Database:
     path: Path  # the folder of data.mdb
-    problems: list[str] = field(default_factory=list, compare=False)  # names that make no sense
+    problems: list[str] = field(default_factory=list, compare=False)  # invalid names
 
     @cached_property
     def _open(self) -> OpenDatabase:

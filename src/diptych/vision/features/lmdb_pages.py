@@ -21,7 +21,7 @@ ELSEWHERE, OF_A_TREE = 0x01, 0x06  # of nodes: data is in overflow pages; data i
 
 @dataclass(frozen=True)
 class CutDatabase:
-    """The entries of `data.mdb` that are whole; of a key that is there several times, that of the last page."""
+    """The complete entries of `data.mdb`; if a key occurs several times, the entry of the last page."""
 
     path: Path
     page: int  # bytes of a page
@@ -82,5 +82,5 @@ class CutDatabase:
         return [key for key in self._places[0] if b"\0" not in key]
 
     def cut(self) -> list[bytes]:
-        """Return the keys that are there without their data."""
+        """Return the keys whose data is missing."""
         return sorted(key for key in self._places[1] if b"\0" not in key)

