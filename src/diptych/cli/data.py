@@ -139,7 +139,7 @@ def public_data(
     skip_bad: SkipBad = False,
 ) -> None:
     """List the files of a public data set, and write a manifest of those that are there."""
-    from diptych.data.formats.public import list_files, list_sets
+    from diptych.data.formats.public import describe_folder, list_files, list_sets
 
     if name == "formats":
         from diptych.data.formats.table import list_formats
@@ -149,12 +149,12 @@ def public_data(
     if name is None or root is None:
         print(list_sets() if name is None else list_files(name))
         return
-    from diptych.data.formats.public_set import describe_folder, write_set
-
     if out is None:
         print(describe_folder(name, root))
-    else:
-        print(write_set(name, root, out, console(), skip_bad))
+        return
+    from diptych.data.formats.public_set import write_set
+
+    print(write_set(name, root, out, console(), skip_bad))
 
 
 @app.command(rich_help_panel=DATA)
