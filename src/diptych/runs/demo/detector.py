@@ -76,8 +76,7 @@ class DetectorRecipe(BaseModel):
     def of(cls, steps: int | None, seed: int, **others: Any) -> Self:
         """Return the recipe with a seed and, unless None, a number of steps."""
         default = cls(**others)
-        changed = {"seed": seed} | ({"steps": steps} if steps is not None else {})
-        return derive(default, seed=seed, training=changed)
+        return derive(default, seed=seed, training={"seed": seed} | ({"steps": steps} if steps is not None else {}))
 
     def network(self) -> tuple[nn.Module, Updates]:
         """Build the network, with random weights, and its updates."""
