@@ -111,6 +111,11 @@ def test_what_is_missing_is_named_before_torch_is_imported(words: str, wanted: s
     assert (done.returncode, wanted in done.stderr) == (2 if wanted else 0, True), done.stderr
 
 
+def test_what_load_refuses_is_named_as_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(["caption", "a.png", "--model", "sample", "--device", "quantum"], debug=False) == 2
+    assert capsys.readouterr().err.startswith("diptych: --device: 'quantum' is not a device")
+
+
 def options(verb: str) -> set[str]:
     """The options of a verb, as its help lists them."""
     given = {name for one in VERBS[verb].params for name in (*one.opts, *one.secondary_opts)}

@@ -28,7 +28,7 @@ from diptych.cli.app import (
     storybook,
 )
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError, counted, nearest
 from diptych.runtime.processes import PROCESSES
 
 ImageFolder = Annotated[Path | None, Option(help="Folder that image names are relative to; default: that of the data.")]
@@ -71,7 +71,7 @@ def storybook_write(
     with bar("scenes") as progress:
         drawing = progress.add_task("drawing", total=sum(splits.values()))
         write(out, splits, seed, lambda done: progress.advance(drawing, done), processes)
-    print(f"{sum(splits.values())} scenes in {out}")
+    print(f"{counted(sum(splits.values()), 'scenes')} in {out}")
 
 
 @storybook.command("show")
@@ -101,7 +101,7 @@ def storybook_show(
         pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
         opened = open_detector(detector, records)
         detection_sheet(pictures, opened.detect(pictures, records), opened.contract.class_names, out)
-    print(f"{count} scenes in {out}")
+    print(f"{counted(count, 'scenes')} in {out}")
 
 
 @storybook.command("detector")

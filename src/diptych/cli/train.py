@@ -52,7 +52,7 @@ class TrainingOptions:
     split_seed: SplitSeed = 0
     skip_bad: SkipBad = False
     epochs: float | None = Option(None, help="Passes over the training records, instead of --steps.")
-    steps: int | None = Option(None, min=1, help="Steps to train for: training.steps; default: the recipe's.")
+    steps: int | None = Option(None, min=1, max=10**12, help="Steps to run: training.steps; default: the recipe's.")
     batch_size: int | None = Option(None, min=1, help="Samples of a step: training.batch; default: the recipe's.")
     lr: float | None = Option(None, help="Highest learning rate: optimizer.lr; default: the recipe's.")
     patience: int | None = Option(None, min=1, help="Validations without a rise that end it: training.patience.")
