@@ -37,8 +37,7 @@ SCENE = {"place": PLACES, "time": ("day", "night"), "weather": ("clear", "rain",
 
 def storybook_shape() -> DetectorConfig:
     """Return the classes and attributes of the drawn world."""
-    attributes = {"colour": COLOURS, "size": tuple(SIZES), "pose": POSES}
-    return DetectorConfig(tuple(KINDS), attributes, SCENE)
+    return DetectorConfig(tuple(KINDS), {"colour": COLOURS, "size": tuple(SIZES), "pose": POSES}, SCENE)
 
 
 class DetectorRecipe(BaseModel):
