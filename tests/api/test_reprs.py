@@ -43,3 +43,7 @@ def test_every_public_object_has_a_short_repr(tmp_path: Path) -> None:
         *(score, Scores("caption", (score,) * 30, 4, 20)),
     ]
     assert {type(one).__name__: repr(one) for one in objects if len(repr(one)) > MOST} == {}
+
+
+def test_one_is_counted_in_the_singular() -> None:
+    assert ", 1 step of 64, lr " in repr(find_recipe("unified-vlp/small/caption").override(["training.steps=1"]))

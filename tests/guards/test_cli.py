@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,10 @@ def test_verbs_are_listed_by_group_with_exit_codes() -> None:
      ("evaluate", "Missing option"),
      ("finetune caption --data a --out b", "--from-scratch"), ("tokenizer train --out a", "Missing --data"),
      ("score a", "--references"), ("extract a --out b", "Missing option '--detector'"), 
-     ("push a b/c --out d", "needs --dry-run"), ("data", "")],
+     ("push a b/c --out d", "needs --dry-run"), ("data", ""), ("data coco .", ""), ("completion bash", ""),
+     ("completion b", "'shell': 'b' is not one of"), ("export a --out b --format c", "'--format': 'c' is not one of"),
+     ("finetune caption --data a --model b --out c --lr -1", "--lr: found -1, expected a number above 0"),
+     ("finetune caption --data a --model b --out c --epochs nan", "--epochs: found nan")],
 )  # fmt: skip
 def test_what_is_missing_is_named_before_torch_is_imported(words: str, wanted: str) -> None:
     code = "import sys\nfrom diptych.cli import run_verb\ncode = run_verb(sys.argv[1:], False)\n"
@@ -105,6 +109,11 @@ def test_what_is_missing_is_named_before_torch_is_imported(words: str, wanted: s
     # an interpreter: what is imported when
     done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=False)
     assert (done.returncode, wanted in done.stderr) == (2 if wanted else 0, True), done.stderr
+
+
+def test_what_load_refuses_is_named_as_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(["caption", "a.png", "--model", "sample", "--device", "quantum"], debug=False) == 2
+    assert capsys.readouterr().err.startswith("diptych: --device: 'quantum' is not a device")
 
 
 def options(verb: str) -> set[str]:
@@ -134,7 +143,9 @@ def test_completion_knows_every_verb_and_option() -> None:
         "ground",
         "verify",
     }
-    assert {"--model", "--num-captions", "--server"} <= found["/caption"][1]
+    for verb in TASK_VERBS:
+        made = [one.opts for one in make_verb(verb).params if one.param_type_name == "option"]
+        assert found[f"/{verb}"] == (set(), {*chain(*made), "-h", "--help"})
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

@@ -142,3 +142,6 @@ def test_the_headline_is_the_paired_gain() -> None:
     made = demo_report(measured, [], runs={}, seconds={}, memory_mib={}, configuration={}, notes={})
     assert made.headlines[0].figure == "+72 CIDEr"
     assert made.headlines[0].text.endswith(": y 92.4, x 20.0, 95% interval +60.0 to +85.0")
+    small = replace(measured, gains={"caption": Score("CIDEr", -0.4)})
+    (headline,) = demo_report(small, [], {}, {}, {}, {}, {}).headlines
+    assert headline.figure == "-0.4 CIDEr", "not -0"

@@ -141,6 +141,40 @@ def test_the_answer_its_json_and_its_command_are_copied(page, served, tmp_path):
     del answer["explanation"]
     assert json.loads(received) == answer
     assert answer["question"] == question
+    page.locator("#examples button").first.click()  # it is no file of the user's
+    sync_api.expect(page.locator(".answer pre").first).not_to_contain_text('a\\"b.png')
+    done(page)
+    command = copied("Copy as curl")
+    received = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert json.loads(received)["question"] == question
+
+
+def test_a_pasted_address_and_a_service_that_is_gone_are_refused_in_words(browser, served):
+    paste = """(text) => { const data = new DataTransfer(); data.setData("text/plain", text);
+        document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true })); }"""
+    for page in opened(browser, served[0]):
+        page.evaluate(paste, "https://example.org/a.png")
+        assert page.inner_text("#error").startswith("This page fetches no addresses; copy the image itself")
+        page.route("**/v1/forms", lambda route: route.abort())
+        page.reload()
+        sync_api.expect(page.locator("#error")).to_contain_text("is the service still running?")
+        assert page.locator("#go:visible").count() == 0, "a button without an act"
+
+
+def test_labels_do_not_cover_each_other(browser, served):
+    labels = """() => [...document.querySelectorAll("#boxes i")].map((one) => one.getBoundingClientRect().toJSON())"""
+    for page in opened(browser, served[0], viewport=PHONE):
+        choose_picture(page)
+        page.click("#go")
+        done(page)
+        seen = [one for one in page.evaluate(labels) if one["width"]]
+        assert seen
+        for number, one in enumerate(seen):
+            assert not any(
+                one["left"] < other["right"] and other["left"] < one["right"]
+                and one["top"] < other["bottom"] and other["top"] < one["bottom"]
+                for other in seen[:number]
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["button", "Escape"])

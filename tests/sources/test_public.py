@@ -23,8 +23,8 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.core.entailment import LABELS
 from diptych.data.formats.parsing import Skips
-from diptych.data.formats.public import SETS_KNOWN, PublicLayout, list_files, list_sets
-from diptych.data.formats.public_set import describe_folder, write_set
+from diptych.data.formats.public import SETS_KNOWN, PublicLayout, describe_folder, list_files, list_sets
+from diptych.data.formats.public_set import write_set
 from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.image_files import picture_size
@@ -164,18 +164,18 @@ def flickr8k(folder: Path) -> None:
 SETS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "flickr8k": (flickr8k, "train 1, val 1|1 of 2 pictures|3 captions|on no list: 1 .*called as no picture: 1"),
     "coco": (lambda folder: karpathy(folder, "coco", f"val2014/{NAME}.jpg"), "train 1, test 1|1 of 2 pictures|2 captions|empty captions: 1"),
-    "flickr30k": (lambda folder: karpathy(folder, "flickr30k", "flickr30k-images/9.jpg"), "train 1|1 of 1 pictures|1 captions"),
-    "flickr30k-entities": (entities, "train 1|1 of 1 pictures|1 captions, 2 expressions"),
+    "flickr30k": (lambda folder: karpathy(folder, "flickr30k", "flickr30k-images/9.jpg"), "train 1|1 of 1 pictures|1 caption"),
+    "flickr30k-entities": (entities, "train 1|1 of 1 pictures|1 caption, 2 expressions"),
     "cc3m": (web, "train 2|2 of 2 pictures|2 captions|pictures without a caption: 1 .*empty captions: 1 .*captions without a picture: 1"),
     "cc12m": (web, "train 2|2 of 2 pictures|2 captions"),
     "sbu": (web, "train 2|2 of 2 pictures|2 captions"),
     "vqa2": (vqa2, "train 1, test 1|1 of 2 pictures|2 questions"),
     "gqa": (gqa, "train 2|1 of 2 pictures|2 questions"),
-    "vcr": (vcr, "train 1|1 of 1 pictures|1 choices"),
-    "refcoco": (lambda folder: refs(folder, "refcoco", "unc"), "testA 1|1 of 1 pictures|1 expressions"),
-    "refcoco+": (lambda folder: refs(folder, "refcoco+", "unc"), "testA 1|1 of 1 pictures|1 expressions"),
-    "refcocog": (lambda folder: refs(folder, "refcocog", "umd"), "testA 1|1 of 1 pictures|1 expressions"),
-    "visual-genome": (visual_genome, "train 2|1 of 2 pictures|1 captions, 1 questions"),
+    "vcr": (vcr, "train 1|1 of 1 pictures|1 choice"),
+    "refcoco": (lambda folder: refs(folder, "refcoco", "unc"), "testA 1|1 of 1 pictures|1 expression"),
+    "refcoco+": (lambda folder: refs(folder, "refcoco+", "unc"), "testA 1|1 of 1 pictures|1 expression"),
+    "refcocog": (lambda folder: refs(folder, "refcocog", "umd"), "testA 1|1 of 1 pictures|1 expression"),
+    "visual-genome": (visual_genome, "train 2|1 of 2 pictures|1 caption, 1 question"),
     "nlvr2": (nlvr2, "train 1, val 1|2 of 2 pictures|4 statements"),
     "snli-ve": (snli, "val 1|1 of 1 pictures|3 entailment|without an agreed label: 1"),
 }  # fmt: skip

@@ -6,6 +6,7 @@ Heavy imports are inside the verbs, so that `--help` is quick.
 
 import errno
 import os
+import re
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
@@ -38,6 +39,7 @@ app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
 TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower if idle threads sleep
+ARGUMENT = re.compile(r"^(?=(device|precision|features): )")  # of `load`, in its errors: verbs have them as options
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -77,8 +79,8 @@ def run_verb(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        known = isinstance(error, DiptychError)
-        lines = f"diptych: {error if known else _unexpected(error)}".splitlines()
+        known = ARGUMENT.sub("--", str(error)) if isinstance(error, DiptychError) else None
+        lines = f"diptych: {_unexpected(error) if known is None else known}".splitlines()
         print("\n".join(map(printable, lines)), file=sys.stderr)
         return error.exit_code if isinstance(error, DiptychError) else 1
     return 0

@@ -68,6 +68,13 @@ class Verb(TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's, by which typer checks
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         from diptych.runtime.plugins import load_plugins
 

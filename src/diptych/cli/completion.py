@@ -10,6 +10,9 @@ from typer import Argument
 
 from diptych.cli.app import SHARE, app
 from diptych.cli.importing import SYSTEM
+from diptych.cli.predict import TaskVerb
+from diptych.runtime.plugins import plugins
+from diptych.runtime.verbs import OWN_SYSTEMS, SHARED_OPTIONS, TASK_VERBS
 
 BASH = """_diptych() {{
   local path= i word=${{COMP_WORDS[COMP_CWORD]}}
@@ -29,16 +32,17 @@ complete -o default -F _diptych diptych
 
 def completed(group: Any, path: str = "") -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield each command's path (`/storybook/write`), the names of its commands, and its options."""
-    from diptych.systems import SYSTEMS
-
+    added = [name for plugin in plugins() for name in plugin.adds.get("systems", ())]
     context = typer.Context(group, info_name="diptych", help_option_names=["-h", "--help"])
+    if isinstance(group, TaskVerb):
+        yield path, [], [*SHARED_OPTIONS, *TASK_VERBS[path[1:]].options]
+        return
     options = [name for option in group.get_params(context) for name in (*option.opts, *option.secondary_opts)]
     listed = group.list_commands(context) if hasattr(group, "list_commands") else []
-    names = [name for one in listed for name in (SYSTEMS if one == SYSTEM else [one])]
+    names = [name for one in listed for name in ([*OWN_SYSTEMS, *added] if one == SYSTEM else [one])]
     yield path, names, [name for name in options if name.startswith("-")]
     for name in names:
-        command = group.get_command(context, name)
-        yield from completed(getattr(command, "made", lambda command=command: command)(), f"{path}/{name}")
+        yield from completed(group.get_command(context, name), f"{path}/{name}")
 
 
 @app.command(rich_help_panel=SHARE)

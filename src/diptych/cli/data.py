@@ -28,7 +28,7 @@ from diptych.cli.app import (
     storybook,
 )
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError, counted, nearest
 from diptych.runtime.processes import PROCESSES
 
 ImageFolder = Annotated[Path | None, Option(help="Folder that image names are relative to; default: that of the data.")]
@@ -71,7 +71,7 @@ def storybook_write(
     with bar("scenes") as progress:
         drawing = progress.add_task("drawing", total=sum(splits.values()))
         write(out, splits, seed, lambda done: progress.advance(drawing, done), processes)
-    print(f"{sum(splits.values())} scenes in {out}")
+    print(f"{counted(sum(splits.values()), 'scenes')} in {out}")
 
 
 @storybook.command("show")
@@ -101,7 +101,7 @@ def storybook_show(
         pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
         opened = open_detector(detector, records)
         detection_sheet(pictures, opened.detect(pictures, records), opened.contract.class_names, out)
-    print(f"{count} scenes in {out}")
+    print(f"{counted(count, 'scenes')} in {out}")
 
 
 @storybook.command("detector")
@@ -139,7 +139,7 @@ def public_data(
     skip_bad: SkipBad = False,
 ) -> None:
     """List the files of a public data set, and write a manifest of those that are there."""
-    from diptych.data.formats.public import list_files, list_sets
+    from diptych.data.formats.public import describe_folder, list_files, list_sets
 
     if name == "formats":
         from diptych.data.formats.table import list_formats
@@ -149,12 +149,12 @@ def public_data(
     if name is None or root is None:
         print(list_sets() if name is None else list_files(name))
         return
-    from diptych.data.formats.public_set import describe_folder, write_set
-
     if out is None:
         print(describe_folder(name, root))
-    else:
-        print(write_set(name, root, out, console(), skip_bad))
+        return
+    from diptych.data.formats.public_set import write_set
+
+    print(write_set(name, root, out, console(), skip_bad))
 
 
 @app.command(rich_help_panel=DATA)

@@ -152,7 +152,7 @@ def mine_run(
         print(f"{running.until} done in {out}; the same command with a later --until continues")
         return
     summary(counts, console(stderr=False))
-    made = f"{counts['kept']} records in {out / 'records'}, of {counts['pictures']} pictures"
+    made = f"{counted(counts['kept'], 'records')} in {out / 'records'}, of {counted(counts['pictures'], 'pictures')}"
     print(f"{made}; why: {out / 'report.html'}")
 
 
@@ -293,4 +293,4 @@ def mine_forget(
     if not run.is_dir():
         raise RecipeError(f"no finished run in {run}; pass the --out of `diptych mine run`")
     hold(run, "mined")
-    print(f"{forget(run, lists)} images forgotten in {run}")
+    print(f"{counted(forget(run, lists), 'images')} forgotten in {run}")

@@ -15,17 +15,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from diptych.cli.app import (
-    USE,
-    AsJson,
-    Device,
-    Features,
-    MaybeModel,
-    PanelGroup,
-    Precise,
-    Revision,
-    Verbs,
-)
+from diptych.cli.app import USE, AsJson, Device, Features, MaybeModel, PanelGroup, Precise, Revision, Verbs
 from diptych.cli.groups import option, options_named
 from diptych.cli.images import Failures, Refuse, ShownFolder, find_images
 from diptych.cli.outputs import OutFile, OutFolder
@@ -92,12 +82,7 @@ class TaskVerb(TyperCommand):
                 raise RecipeError(f"Missing argument {wanted[len(there)]}; expected {usage}")
             if not given & {"--model", "--server"}:
                 raise RecipeError(NO_MODEL)
-        return self.made().make_context(info_name, args, parent, **extra)
-
-    def made(self) -> Any:
-        """Return the verb with its options, which exist only after the tasks are imported."""
-        assert self.name is not None
-        return make_verb(self.name)
+        return make_verb(self.name).make_context(info_name, args, parent, **extra)
 
 
 class PackageVerb(TyperCommand):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -31,15 +31,13 @@ from diptych.cli.app import (
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped, options_named
 from diptych.cli.outputs import OutFolder
 from diptych.runtime.errors import RecipeError
+from diptych.runtime.verbs import OWN_SYSTEMS
 
 if TYPE_CHECKING:
     from diptych.api.job import Options
     from diptych.api.run import Run
 
-# Each system is a folder of their room, which importing the table of them would load, and torch with it.
-_SYSTEMS = ", ".join(
-    one.name.replace("_", "-") for one in iter_modules([str(Path(__file__).parents[1] / "systems")]) if one.ispkg
-)
+_SYSTEMS = ", ".join(OWN_SYSTEMS)
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class TrainingOptions:
     split_seed: SplitSeed = 0
     skip_bad: SkipBad = False
     epochs: float | None = Option(None, help="Passes over the training records, instead of --steps.")
-    steps: int | None = Option(None, min=1, help="Steps to train for: training.steps; default: the recipe's.")
+    steps: int | None = Option(None, min=1, max=10**12, help="Steps to run: training.steps; default: the recipe's.")
     batch_size: int | None = Option(None, min=1, help="Samples of a step: training.batch; default: the recipe's.")
     lr: float | None = Option(None, help="Highest learning rate: optimizer.lr; default: the recipe's.")
     patience: int | None = Option(None, min=1, help="Validations without a rise that end it: training.patience.")
@@ -70,6 +68,9 @@ class TrainingOptions:
         keys |= {"training.seed": self.seed, "training.steps": self.steps, "training.batch": self.batch_size}
         keys |= {"optimizer.lr": self.lr, "training.patience": self.patience}
         given = {key: value for key, value in keys.items() if value not in (None, "")}
+        for name, value in {"lr": self.lr, "epochs": self.epochs}.items():
+            if value is not None and not 0 < value < math.inf:
+                raise RecipeError(f"--{name}: found {value:g}, expected a number above 0")
         return [*(f"{key}={json.dumps(value)}" for key, value in given.items()), *(self.settings or [])]
 
     def options(self, out: Path, settings: list[str]) -> Options:
@@ -124,10 +125,10 @@ def pretrain(
     given: TrainingOptions,
 ) -> None:
     """Pre-train a model on images and their captions."""
+    settings = given.assignments(init=init, data__vocabulary=vocab)
     from diptych.api.job import pretraining
     from diptych.data.extract.own_data import named_data
 
-    settings = given.assignments(init=init, data__vocabulary=vocab)
     hold(out, "run")
     given.report(pretraining(named_data(data), recipe, given.started(model), given.options(out, settings)).run())
 
@@ -150,9 +151,9 @@ def finetune(
     """Train a pre-trained model on a task, with a store or data of your own."""
     if (model is None) != from_scratch:
         raise RecipeError("finetune needs --model MODEL, or --from-scratch with --recipe NAME: pass one of the two")
+    settings = given.assignments(data__images=None if not without_images else False)
     from diptych.api.job import finetuning
 
-    settings = given.assignments(data__images=None if not without_images else False)
     job = finetuning(task, data, given.started(model), recipe, given.options(out, settings))
     hold(out, "run")
     given.report(job.run())

@@ -99,8 +99,7 @@ def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity
 def _familiarity(
     means: Float[Tensor, "N F"], scores: Float[Tensor, "N"], centres: Float[Tensor, "C F"]
 ) -> Float[Tensor, "N"]:
-    distances = 1 - (means @ centres.T).amax(1)
-    return scores.logit(1e-6) - distances.clamp(min=NEAREST).log()
+    return scores.logit(1e-6) - (1 - (means @ centres.T).amax(1)).clamp(min=NEAREST).log()  # by the nearest centre
 
 
 def _centres(means: Float[Tensor, "N F"]) -> Float[Tensor, "C F"]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from diptych.runtime import outputs
 from diptych.runtime.claims import refuse_other
+from diptych.runtime.errors import counted
 from diptych.systems.recipe import CHANGEABLE, FILE, Recipe
 from diptych.systems.stages import Stages
 from diptych.training.checkpoint import steps_in
@@ -62,11 +63,11 @@ def _longer(path: Path, recipe: Recipe, before: Recipe) -> Iterator[str]:
     """Warn if a resumed run has more steps than before."""
     steps, schedule = recipe.training.steps, recipe.optimizer.schedule
     if steps > before.training.steps:
-        yield f"{path}: resumes up to {steps} steps, was {before.training.steps}; learning rates " + (
+        yield f"{path}: resumes up to {counted(steps, 'steps')}, was {before.training.steps}; learning rates " + (
             "stay as they are"
             if schedule not in ("linear", "cosine")
-            else f"now follow the {schedule} schedule of {steps} steps, so the result is not that of a run that had "
-            "them from the beginning"
+            else f"now follow the {schedule} schedule of {counted(steps, 'steps')}, so the result is not that of a "
+            "run that had them from the beginning"
         )
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.configs import first_problem
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.terminal import printable
 from diptych.serving.model_facts import is_drawn_world, model_facts, offered_tasks
@@ -83,13 +83,14 @@ def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publishe
         "parameters": f"{parameters:,}",
         "weights": imported or (f"trained by the recipe `{_plain(recipe.name)}`" if recipe is not None else NOT_STATED),
         "training": None if recipe is None or imported else (
-            f"task {recipe.task}; up to {recipe.training.steps:,} steps of {recipe.training.batch} samples, seed "
-            f"{recipe.training.seed}, learning rate {recipe.optimizer.lr:g}; all of it in recipe.json"
+            f"task {recipe.task}; up to {counted(recipe.training.steps, 'steps')} of "
+            f"{counted(recipe.training.batch, 'samples')}, "
+            f"seed {recipe.training.seed}, learning rate {recipe.optimizer.lr:g}; all of it in recipe.json"
         ),
         "data": data,
         "splits": None if recipe is None or imported else (
             f"trained on `{_plain(recipe.data.split)}`"
-            + (f" ({recipe.data.records:,} records of it)" if recipe.data.records else "")
+            + (f" ({counted(recipe.data.records, 'records')} of it)" if recipe.data.records else "")
             + f", weights chosen on `{_plain(recipe.data.validation)}`"
         ),
         "detector": f"{_plain(contract.extractor)}; {len(contract.class_names)} classes; "

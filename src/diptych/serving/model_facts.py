@@ -5,6 +5,7 @@ from pathlib import Path
 
 from diptych.runs.folder import VALIDATED, ModelFolder
 from diptych.runtime.devices import Precision
+from diptych.runtime.errors import counted
 from diptych.runtime.files import text_of
 from diptych.serving.hub import CARD
 from diptych.storybook.detector.detector import KIND as STORYBOOK
@@ -51,11 +52,13 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
     recipe, detector, trained = folder.recipe, folder.contract.extractor, None
     if recipe is not None:
         training = recipe.training
-        trained = f"{recipe.task}: up to {training.steps} steps of {training.batch} samples, seed {training.seed}"
+        steps, samples = counted(training.steps, "steps"), counted(training.batch, "samples")
+        trained = f"{recipe.task}: up to {steps} of {samples}, seed {training.seed}"
     validated = dict(folder.validation or {})
     few = validated.pop(VALIDATED, None)
     scores = ", ".join(f"{metric} {score:.1f}" for metric, score in validated.items())
-    scores += "" if few is None or not scores else f" (of {few:.0f} images only: too few for a reliable score)"
+    if few is not None and scores:
+        scores += f" (of {counted(int(few), 'images')} only: too few for a reliable score)"
     return ModelFacts(
         name=name,
         system=folder.architecture.system,

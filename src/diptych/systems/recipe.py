@@ -18,7 +18,7 @@ from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
 from diptych.runtime.claims import differences
 from diptych.runtime.configs import assignment, explain, value_of
-from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.errors import RecipeError, counted, nearest
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.plugins import note_use, unknown_name
 from diptych.systems.system import OBJECTIVES, SYSTEMS, System
@@ -118,7 +118,7 @@ class Recipe(BaseModel):
 
     def __repr__(self) -> str:
         what = f"{self.name[:100]}: {self.system[:30]} for {self.task[:30]}"
-        how = f"{self.training.steps} steps of {self.training.batch}, lr {self.optimizer.lr:g}"
+        how = f"{counted(self.training.steps, 'steps')} of {self.training.batch}, lr {self.optimizer.lr:g}"
         return f"<diptych.Recipe {what}, {how}; .model_dump() has all keys>"
 
     @property

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import RecipeError, counted
 from diptych.systems.recipe import Recipe
 from diptych.tasks import TASKS
 
@@ -40,7 +40,7 @@ class Stages:
 
     def __repr__(self) -> str:
         steps = " + ".join(str(recipe.training.steps) for recipe in self.recipes)[:60]
-        what = f"{self.name[:100]}: {len(self.recipes)} recipes of {self.recipes[0].system[:30]}, {steps} steps"
+        what = f"{self.name[:100]}: {counted(self.recipes, 'recipes')} of {self.recipes[0].system[:30]}, {steps} steps"
         return f"<diptych.Stages {what}; .recipes has them>"
 
     def override(self, assignments: Sequence[str]) -> Stages:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diptych.metrics.bootstrap import bootstrap_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS, recall_by_chance
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, counted
 from diptych.tasks.gallery import Equals, RetrievalGallery
 from diptych.tasks.matching import AT
 from diptych.tasks.scores import Score, Scores, score_of
@@ -43,9 +43,8 @@ def recall_scores(
         of = round(gallery.shape[asks == "captions"] / folds)
         scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
     pictures, captions = gallery.shape
-    first = (
-        f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {pictures} pictures and {captions} captions"
-    )
+    held = f"{counted(pictures, 'pictures')} and {counted(captions, 'captions')}"
+    first = f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {held}"
     second = "blind: pictures and captions in random order"
     copies = equal_notes(gallery.same, gallery.images, gallery.equals, figures)
     return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes))

@@ -142,8 +142,7 @@ def load(folder: Path) -> Checkpoint:
             raise DamagedError(path, f"has {size} bytes where {known['bytes']} were written")
         if sha256_of(path) != known["sha256"]:
             raise DamagedError(path, "is not what was written (sha256 differs)")
-    tensors = {Path(name).stem: load_file(folder / name) for name in files}
-    return Checkpoint(state.pop("step"), state, tensors)
+    return Checkpoint(state.pop("step"), state, {Path(name).stem: load_file(folder / name) for name in files})
 
 
 def read_state(folder: Path) -> dict[str, Any]:

@@ -134,8 +134,7 @@ class _JoinedPass(Pass):
         reached = super().forward(passes, scales)
         if reached is None or (reached[0] is not None and reached[0].requires_grad):
             return reached
-        first = next(p for p in self.parameters() if p.requires_grad)
-        return _nothing_of(first), reached[1]
+        return _nothing_of(next(p for p in self.parameters() if p.requires_grad)), reached[1]
 
 
 class _TouchingPass(Pass):

@@ -88,8 +88,7 @@ class Log:
     def _left(self, step: int) -> str:
         if step >= self.steps:
             return ""
-        a_step = (time.monotonic() - self.began) / (step - self.after)
-        return f"  {time_left((self.steps - step) * a_step)}"
+        return f"  {time_left((self.steps - step) * (time.monotonic() - self.began) / (step - self.after))}"
 
     def say(self, text: str) -> None:
         """Print a line for people."""

@@ -18,7 +18,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from diptych.runtime.devices import Precision, autocast, choose_device, torch_unchanged
-from diptych.runtime.errors import CheckpointError, RecipeError, Stopped, TrainingError, nearest
+from diptych.runtime.errors import CheckpointError, RecipeError, Stopped, TrainingError, counted, nearest
 from diptych.runtime.terminal import make_console
 from diptych.training import checkpoint as checkpoints
 from diptych.training.auto import chosen_precision, with_auto_micro_batch
@@ -286,8 +286,7 @@ class TrainerRun:
             "history": [asdict(v) for v in self.history],
             "losses": self.losses,  # not logged yet
         }
-        checkpoint = Checkpoint(self.step, state, tensors)
-        self._on_first(lambda: self._write(log, checkpoint))
+        self._on_first(lambda: self._write(log, Checkpoint(self.step, state, tensors)))
         self.saved = self.step
 
     def _on_first(self, write: Callable[[], None]) -> None:
@@ -386,9 +385,10 @@ class TrainerRun:
             rate += f" = {config.lr:g} x batch {training.batch}"
         start = "" if resumed_from is None else f", resuming after step {resumed_from}"
         if self._gave_up():
-            start += f", where it gave up ({training.patience} validations without a rise; raise training.patience)"
+            start += f", where it gave up ({counted(training.patience or 0, 'validations')} without a rise; "
+            start += "raise training.patience)"
         parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
         return (
-            f"{config.kind}, {rate}, {config.schedule}; {training.steps} steps of {training.batch} samples{parts}, "
-            f"{self.precision} on {self.ranks.device}{start}"
+            f"{config.kind}, {rate}, {config.schedule}; {counted(training.steps, 'steps')} of "
+            f"{counted(training.batch, 'samples')}{parts}, {self.precision} on {self.ranks.device}{start}"
         )

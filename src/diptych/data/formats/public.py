@@ -114,6 +114,14 @@ def list_files(name: str) -> str:
     return "\n".join([*lines, f"then: diptych data {name} ROOT --out {name}.json"])
 
 
+def describe_folder(name: str, root: Path) -> str:
+    """List the files of a set that are in a folder, and those that are missing."""
+    layout = PublicLayout.of(name, root)
+    lines = [f"there    {path}" for path in layout.there.values()]
+    lines += [f"missing  {root / piece.line}" for piece in layout.missing]
+    return "\n".join([*lines, f"to write a manifest of what is there: --out {name}.json"])
+
+
 def _path_of(piece: Piece, root: Path) -> Path | None:
     """Return the first of a piece's names in the folder of the set, or in a folder of it."""
     folders = [root, *(folder for folder in sorted(root.iterdir()) if folder.is_dir())]

@@ -1,4 +1,4 @@
-"""Texts about the files of a public data set in a folder, and the records of a manifest."""
+"""Writing the manifest of a public data set in a folder, with a count of its records."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,15 +8,7 @@ from rich.console import Console
 from diptych.data.formats.parsing import Skips
 from diptych.data.formats.public import PublicLayout, write_manifest
 from diptych.data.formats.table import read
-from diptych.runtime.errors import DataError
-
-
-def describe_folder(name: str, root: Path) -> str:
-    """List the files of a set that are in a folder, and those that are missing."""
-    layout = PublicLayout.of(name, root)
-    lines = [f"there    {path}" for path in layout.there.values()]
-    lines += [f"missing  {root / piece.line}" for piece in layout.missing]
-    return "\n".join([*lines, f"to write a manifest of what is there: --out {name}.json"])
+from diptych.runtime.errors import DataError, counted
 
 
 def write_set(name: str, root: Path, out: Path, console: Console, skip_bad: bool = False) -> str:
@@ -39,7 +31,7 @@ def write_set(name: str, root: Path, out: Path, console: Console, skip_bad: bool
     words: Counter[str] = Counter()
     for record in records:
         words.update({name: len(items) for name, items in record.words().items()})
-    lines.append(", ".join(f"{count:,} {what}" for what, count in words.items() if count))
+    lines.append(", ".join(counted(count, what) for what, count in words.items() if count))
     if skips.counts:
         lines.append(f"left out: {skips}")
     return "\n".join(line for line in lines if line)

@@ -37,6 +37,7 @@ from diptych.runs.run import run
 from diptych.runtime import outputs
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import choose_ranks
+from diptych.runtime.errors import counted
 from diptych.runtime.files import text_of, write_atomically
 from diptych.runtime.processes import PROCESSES, peak_memory
 from diptych.runtime.progress import bar
@@ -144,8 +145,7 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     with times.stage("draw"):
         _draw(out / "world", config)
     with times.stage("train detector"):
-        recipe = DetectorRecipe.of(config.detector_steps, config.seed)
-        in_process(_train_detector, recipe, out / "detector")
+        in_process(_train_detector, DetectorRecipe.of(config.detector_steps, config.seed), out / "detector")
     with times.stage("extract regions"):
         records = read(out / "world")  # in the public forms, as any other data set
         extract_regions(records, load_detector(out / "detector" / DETECTOR), out / "store", times.console)
@@ -204,7 +204,8 @@ def run_cells(cells: list[Cell], console: Console) -> list[ComparisonRow]:
 
         def done(row: ComparisonRow) -> None:
             progress.advance(running)
-            console.print(f"{row.task} with {row.labels} scenes, {row.arm}: best on val after {row.best_step} steps")
+            best = f"best on val after {counted(row.best_step, 'steps')}"
+            console.print(f"{row.task} with {counted(row.labels, 'scenes')}, {row.arm}: {best}")
 
         return compare(cells, PROCESSES, done)
 
@@ -235,7 +236,8 @@ def _report(
         runs.setdefault(cell.task, {})[cell.arm] = cell.folder
         chosen = "chosen on val beforehand" if system == DEFAULT else "which was chosen for Unified VLP, not for this"
         row_text = (
-            f"{row.labels} labelled scenes; learning rate {row.lr:g}, {chosen}; best on val after {row.best_step} steps"
+            f"{counted(row.labels, 'labelled scenes')}; learning rate {row.lr:g}, {chosen}; best on val after "
+            f"{counted(row.best_step, 'steps')}"
         )
         notes.setdefault(cell.task, {})[cell.arm] = "; ".join(filter(None, [row_text, row.calibration]))
     title = TITLE if system == DEFAULT else f"{TITLE}: {SYSTEMS[system].title}"

@@ -37,8 +37,7 @@ SCENE = {"place": PLACES, "time": ("day", "night"), "weather": ("clear", "rain",
 
 def storybook_shape() -> DetectorConfig:
     """Return the classes and attributes of the drawn world."""
-    attributes = {"colour": COLOURS, "size": tuple(SIZES), "pose": POSES}
-    return DetectorConfig(tuple(KINDS), attributes, SCENE)
+    return DetectorConfig(tuple(KINDS), {"colour": COLOURS, "size": tuple(SIZES), "pose": POSES}, SCENE)
 
 
 class DetectorRecipe(BaseModel):
@@ -76,8 +75,7 @@ class DetectorRecipe(BaseModel):
     def of(cls, steps: int | None, seed: int, **others: Any) -> Self:
         """Return the recipe with a seed and, unless None, a number of steps."""
         default = cls(**others)
-        changed = {"seed": seed} | ({"steps": steps} if steps is not None else {})
-        return derive(default, seed=seed, training=changed)
+        return derive(default, seed=seed, training={"seed": seed} | ({"steps": steps} if steps is not None else {}))
 
     def network(self) -> tuple[nn.Module, Updates]:
         """Build the network, with random weights, and its updates."""

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from diptych.core import Question, Record, iou
 from diptych.metrics.vqa import answer_accuracy, normalise_answer
@@ -152,9 +153,7 @@ def by_detection(
             right = answer_accuracy(answers[question.key], question.answers)
             (missing if about & set(missed[record.key]) else detected).append(right)
     rows = (
-        ReportRow(
-            f"{name} ({len(rights)} questions)", f"{100 * sum(rights) / len(rights):.1f}", sum(rights) / len(rights)
-        )
+        ReportRow(f"{name} ({counted(rights, 'questions')})", f"{100 * fmean(rights):.1f}", fmean(rights))
         for name, rights in groups.items()
         if rights
     )

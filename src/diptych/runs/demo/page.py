@@ -103,7 +103,8 @@ def _headline(task: str, arms: Mapping[str, Scores], gain: Score) -> Headline:
     first, second = list(arms)[:2]
     interval = "" if gain.low is None or gain.high is None else f", 95% interval {gain.low:+.1f} to {gain.high:+.1f}"
     values = ", ".join(f"{arm} {arms[arm][gain.name].value:.1f}" for arm in (second, first))
-    return Headline(f"{gain.value:+.0f} {gain.name}", f"{find_task(task).title}: {values}{interval}")
+    figure = format(gain.value, "+.0f" if abs(gain.value) >= 1 else "+.1f")
+    return Headline(f"{figure} {gain.name}", f"{find_task(task).title}: {values}{interval}")
 
 
 def gain_of(arms: Sequence[str], gain: Score) -> str:

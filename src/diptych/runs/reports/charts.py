@@ -122,8 +122,7 @@ def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     power = 10 ** math.floor(math.log10(span / wanted))
     step = next(power * factor for factor in STEPS if span / (power * factor) <= wanted)
     first = math.floor(low / step + 1e-9)
-    last = math.ceil(high / step - 1e-9)
-    return [round(number * step, 10) for number in range(first, max(last, first + 1) + 1)]
+    return [round(number * step, 10) for number in range(first, max(math.ceil(high / step - 1e-9), first + 1) + 1)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

@@ -1,14 +1,19 @@
 // The page: an image, a task and its fields; the models' answers; earlier answers; a link to the settings.
 // It knows no task by name: /v1/forms lists the fields of each task, and answers arrive arranged for display (PageView).
 import { readHistory, thumbnail, writeHistory } from "/history.js";
-import { byId, element, showPicture, shown } from "/view.js";
+import { byId, element, showPicture, shown, uncover } from "/view.js";
 
 const VIEW = "application/vnd.diptych.page+json";
 const state = { forms: {}, models: [], task: null, picture: null, asking: null, history: [], files: new Map() };
 
 // `unseen` is read aloud only.
 function say(text, unseen = "") { byId("status").replaceChildren(text, element("span", { class: "unseen" }, unseen)); }
-function complain(text) { byId("error").textContent = text; if (text) say(""); }
+function complain(text) {
+  byId("error").textContent = text;
+  if (!text) return;
+  say("");
+  byId("error").scrollIntoView({ block: "nearest" });
+}
 const capable = (task) => state.models.filter((model) => model.tasks.includes(task));
 
 // The image
@@ -19,7 +24,7 @@ function take(file) {
   complain("");
   stop();
   if (state.picture) URL.revokeObjectURL(byId("chosen").src);
-  state.picture = file;
+  [state.picture, state.source] = [file, null];
   showPicture(URL.createObjectURL(file), `The chosen image, ${file.name || "pasted"}`);
   byId("results").replaceChildren();
   markExample(null);
@@ -45,8 +50,9 @@ function markExample(chosen) {
 async function takeExample(button, name, address) {
   let found = null;
   try { found = await fetch(address); } catch { /* the service is gone: the next line reports it */ }
-  if (!found?.ok) { complain("The example could not be loaded."); return; }
+  if (!found?.ok) { complain("The example could not be loaded; is the service still running?"); return; }
   take(new File([await found.blob()], `${name}.${found.headers.get("Content-Type") === "image/jpeg" ? "jpg" : "png"}`));
+  state.source = address;
   markExample(button);
   const missing = missingField();
   if (missing) byId(`field-${missing.name}`).focus(); else await ask();
@@ -61,9 +67,11 @@ function listenForPictures() {
   document.addEventListener("paste", (event) => {
     const file = [...event.clipboardData.files].find((one) => one.type.startsWith("image/"));
     if (file) { event.preventDefault(); take(file); }
+    else if (!event.target.closest?.("input, textarea") && /^(https?|file):/.test(event.clipboardData.getData("text/plain"))) complain("This page fetches no addresses; copy the image itself, or save it and choose the file.");
   });
   byId("chosen").addEventListener("load", ({ target }) => byId("stage").style.setProperty("--ratio", target.naturalWidth / target.naturalHeight));
   byId("chosen").addEventListener("error", () => { if (state.picture) say("This browser cannot show the image; the models may still read it."); });
+  new ResizeObserver(uncover).observe(byId("boxes"));
   byId("remove").addEventListener("click", removePicture);
   byId("regions").addEventListener("click", () => byId("regions").setAttribute("aria-pressed", !byId("stage").classList.toggle("bare")));
 }
@@ -130,6 +138,7 @@ function choose(task, values = {}) {
     if (input.closest("details")) input.closest("details").open = true;
   }
   byId("go").textContent = name;
+  byId("form").hidden = false;
   byId("picture-panel").hidden = !pictured;
   const able = capable(task);
   byId("models").hidden = able.length < 2;
@@ -213,7 +222,7 @@ async function ask(event) {
   if (!answers.length) return;
   const image = byId("chosen");
   if (file) await image.decode().catch(() => null);
-  const entry = { id: crypto.getRandomValues(new Uint32Array(2)).join("-"), task, asked, answers, file: file?.name || "image", size: [image.naturalWidth || 1, image.naturalHeight || 1], thumbnail: file && thumbnail(image) };
+  const entry = { id: crypto.getRandomValues(new Uint32Array(2)).join("-"), task, asked, answers, file: file?.name || "image", source: file && state.source, size: [image.naturalWidth || 1, image.naturalHeight || 1], thumbnail: file && thumbnail(image) };
   if (file) state.files.set(entry.id, file);
   show(entry);
   say("Done", `: ${summary(entry)}`);
@@ -279,7 +288,9 @@ const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 function curl(entry, model) {
   const fields = Object.entries({ model, ...entry.asked }).flatMap(([name, value]) => [value].flat().map((one) => `--form-string ${quoted(`${name}=${one}`)}`));
   const file = `image=@"${entry.file.replace(/(["\\])/g, "\\$1")}"`;
-  return ["curl", ...(state.forms[entry.task].pictured ? ["-F", quoted(file)] : []), ...fields, quoted(`${location.origin}/v1/${entry.task}`)].join(" ");
+  // An example is no file of the user's: it is fetched first.
+  const image = entry.source ? ["-s", quoted(location.origin + entry.source), "| curl -F", quoted(`image=@-;filename=${entry.file}`)] : ["-F", quoted(file)];
+  return ["curl", ...(state.forms[entry.task].pictured ? image : []), ...fields, quoted(`${location.origin}/v1/${entry.task}`)].join(" ");
 }
 
 function tools(entry, model, view) {
@@ -352,8 +363,8 @@ async function start() {
   byId("open-drawer").addEventListener("click", () => byId("drawer").showModal());
   byId("close-drawer").addEventListener("click", () => byId("drawer").close());
   byId("drawer").addEventListener("click", (event) => { if (event.target === byId("drawer")) byId("drawer").close(); });
-  const found = await Promise.all([fetch("/v1/models"), fetch("/v1/forms")]);
-  if (!found.every((one) => one.ok)) { complain("The list of models could not be loaded; reload the page."); return; }
+  const found = await Promise.all([fetch("/v1/models"), fetch("/v1/forms")]).catch(() => [{}]);
+  if (!found.every((one) => one.ok)) { complain("The list of models could not be loaded; is the service still running? Reload the page."); return; }
   const [{ models, examples }, forms] = await Promise.all(found.map((one) => one.json()));
   state.forms = Object.fromEntries(forms.map((one) => [one.task, one]));
   state.models = models;

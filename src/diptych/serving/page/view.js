@@ -33,6 +33,19 @@ function showBoxes(boxes) {
   if (boxes[0]?.parentNode === byId("boxes")) return;
   byId("boxes").replaceChildren(...boxes);
   byId("regions").hidden = !boxes.length;
+  uncover();
+}
+
+// Hide each label that would cover an earlier one; it shows when its region is chosen.
+export function uncover() {
+  const shown = [];
+  for (const label of document.querySelectorAll("#boxes i")) {
+    label.parentNode.classList.remove("covering");
+    const own = label.getBoundingClientRect();
+    const covers = shown.some((one) => own.left < one.right && one.left < own.right && own.top < one.bottom && one.top < own.bottom);
+    label.parentNode.classList.toggle("covering", covers);
+    if (own.width && !covers) shown.push(own);
+  }
 }
 
 // A region as a button over the image; `box` is left, top, width and height in an image of `size` pixels.

@@ -127,8 +127,7 @@ class Service:
         """Turn any error of a request into a refusal; unexpected ones are logged and become 500."""
         if isinstance(error, RequestRefused):
             return error
-        folder = None if self.gallery is None else self.gallery.folder
-        detail = explain_error(error, self.models, folder)
+        detail = explain_error(error, self.models, None if self.gallery is None else self.gallery.folder)
         if isinstance(error, DiptychError):
             return RequestRefused(422, detail)
         request.state.error = type(error).__name__

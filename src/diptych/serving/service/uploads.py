@@ -161,8 +161,7 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
 
 def _named(name: str) -> str:
     """Return the last part of a file name, for messages; the file is never opened."""
-    last = re.split(r"[/\\]", name)[-1]
-    return "".join(letter for letter in last if letter.isprintable())[:200] or UNNAMED
+    return "".join(letter for letter in re.split(r"[/\\]", name)[-1] if letter.isprintable())[:200] or UNNAMED
 
 
 def _wrong(error: ValidationError) -> RequestRefused:
