@@ -24,11 +24,9 @@ from diptych.serving.service.guard import RequestGuard
 from diptych.serving.service.server import bind, make_server
 from diptych.serving.service.service import Service
 from diptych.serving.service.worker import Job
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import UNKNOWN, Answers
-from diptych.vision.detectors.selection import Selection
+from tests import toy
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
 ANSWERS = Answers((UNKNOWN, "red", "blue", "two", "yes", "no", "dog"))
@@ -38,9 +36,7 @@ SIZES = {"width": 32, "heads": 2, "ffn": 64, "positions": 48, "max_regions": 8, 
 
 def make_model(folder: Path, heads: Iterable[str] = HEADS, seed: int = 1) -> Predictor:
     """Unified VLP with a head for each task; its model folder lies in `folder`."""
-    torch.manual_seed(0)
-    shape = DetectorConfig(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
-    detector = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    detector = toy.detector()
     torch.manual_seed(seed)
     classes = len(detector.contract.class_names)
     config = SYSTEMS["unified-vlp"].resolved(

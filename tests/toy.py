@@ -6,13 +6,16 @@ from typing import Any
 import torch
 
 from diptych.core import Sample, Vocabulary
+from diptych.storybook.detector.detector import StorybookDetector
+from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.systems.xgpt.model import Xgpt, XgptResolvedConfig
 from diptych.testing.case import KINDS
 from diptych.testing.case import toy_regions as regions
+from diptych.vision.detectors.selection import Selection
 
-__all__ = ["KINDS", "VOCABULARY", "config", "model", "regions", "sample", "tden", "xgpt"]
+__all__ = ["KINDS", "VOCABULARY", "config", "detector", "model", "regions", "sample", "tden", "xgpt"]
 
 VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
 
@@ -24,6 +27,13 @@ def sample(seed: int, count: int | None = None) -> Sample:
     assert seen.classes is not None
     words = sorted(5 + int(kind) for kind in seen.classes.argmax(1))
     return Sample(f"toy/{seed}", f"picture/{seed}", seen, torch.tensor([*words, 10 + count, VOCABULARY.sep]))
+
+
+def detector(side: int = 32, select: Selection | None = None) -> StorybookDetector:
+    """One that has learnt nothing, and finds something everywhere."""
+    torch.manual_seed(0)
+    shape = DetectorConfig(("dog", "bird"), side=side, feature_size=16, widths=(8, 8, 8))
+    return StorybookDetector(SmallDetector(shape), select or Selection(most=4, least=2))
 
 
 def config(**changes: Any) -> UnifiedVLPResolvedConfig:

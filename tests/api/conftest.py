@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.storybook.files import write
-from diptych.vision.detectors.selection import Selection
+from tests import toy
 
 SPLITS = {"train": 24, "val": 4, "test": 6}
 TINY: dict[str, Any] = {
@@ -30,9 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def detector(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("detector") / "detector"
     with torch.random.fork_rng():
-        torch.manual_seed(0)
-        shape = DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
-        found = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+        found = toy.detector(64)
     folder.mkdir()
     found.save(folder)
     return str(folder)

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from diptych.api.model import Model, load
 from diptych.cli import run_verb
 from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
-from diptych.vision.detectors.selection import Selection
+from tests import toy
 from tests.service import picture
 from tests.serving.test_search import opened
 
@@ -29,9 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def detector() -> StorybookDetector:
-    torch.manual_seed(0)
-    shape = DetectorConfig(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
-    return StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    return toy.detector()
 
 
 def test_vectors_have_unit_length_and_give_the_scores(folder: Path, detector: StorybookDetector) -> None:

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import torch
-
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
-from diptych.vision.detectors.selection import Selection
+from tests import toy
 from tests.attack.forks import attempt
 
 TINY = tuple(
@@ -41,11 +37,8 @@ class Verb:
 
 
 def make_detector(folder: Path) -> None:
-    """One that has learnt nothing, and finds something everywhere."""
-    torch.manual_seed(0)
-    config = DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
     (folder / "detector").mkdir()
-    StorybookDetector(SmallDetector(config), Selection(most=4, least=2)).save(folder / "detector")
+    toy.detector(64).save(folder / "detector")
 
 
 def make_world(folder: Path) -> None:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from diptych.core import TARGET_AFTER_BOTH, TEXT_AFTER_REGIONS, Batch, Objective, Sample, collate
 from diptych.models import SystemModel
+from diptych.models.decoding import DecodingOptions, decode
 from diptych.objectives import GenerateText, MaskedQueries, OneForward
 from tests import toy
 
@@ -40,6 +42,30 @@ def trained(system: str, steps: int = 70) -> SystemModel:
 
 def ragged() -> Batch:
     return collate([toy.sample(10_000 + n, count) for n, count in enumerate(COUNTS)])
+
+
+def check_names_its_regions(model: Any) -> None:
+    batch = ragged()
+    found = decode(model, batch, DecodingOptions(max_words=8))
+    wanted = [row[: row.index(toy.VOCABULARY.sep)] for row in batch.text.tolist()]
+    assert sum(f[0].tokens == w for f, w in zip(found, wanted, strict=True)) >= 4
+    assert len({len(f[0].tokens) for f in found}) > 2, "lengths should be ragged"
+
+
+def check_company_changes_nothing(model: Any) -> None:
+    options = DecodingOptions(beams=3, max_words=9)
+    for row, together in enumerate(decode(model, ragged(), options)):
+        (alone,) = decode(model, collate([toy.sample(10_000 + row, COUNTS[row])]), options)
+        assert alone[0].tokens == together[0].tokens
+        assert alone[0].score == pytest.approx(together[0].score, abs=1e-4)
+
+
+def check_half_precision(model: Any) -> None:
+    options = DecodingOptions(beams=3, max_words=9)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = decode(model, ragged(), options)
+    for ours, wanted in zip(half, decode(model, ragged(), options), strict=True):
+        assert ours[0].score == pytest.approx(wanted[0].score, abs=0.3)
 
 
 class Uncached:

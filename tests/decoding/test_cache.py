@@ -6,12 +6,13 @@ from random import Random
 import pytest
 import torch
 
-from diptych.core import Batch, collate
+from diptych.core import collate
 from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.objectives import MaskedLanguage, MaskedQueries, OneForward
 from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy
-from tests.decoding.generators import Uncached
+from tests.decoding import generators
+from tests.decoding.generators import Uncached, ragged
 
 pytestmark = pytest.mark.learns
 
@@ -32,16 +33,8 @@ def trained() -> UnifiedVLP:
     return model.eval()
 
 
-def ragged() -> Batch:
-    return collate([toy.sample(10_000 + n, count) for n, count in enumerate((5, 1, 3, 2, 4, 1))])
-
-
 def test_the_model_has_learnt_to_name_its_regions(trained):
-    batch = ragged()
-    found = decode(trained, batch, DecodingOptions(max_words=8))
-    wanted = [row[: row.index(toy.VOCABULARY.sep)] for row in batch.text.tolist()]
-    assert sum(f[0].tokens == w for f, w in zip(found, wanted, strict=True)) >= 4
-    assert len({len(f[0].tokens) for f in found}) > 2, "lengths should be ragged"
+    generators.check_names_its_regions(trained)
 
 
 @pytest.mark.parametrize("beams", [1, 2, 5])
@@ -76,11 +69,7 @@ def test_what_is_read_is_read_once(trained):
 
 
 def test_company_changes_nothing(trained):
-    together = decode(trained, ragged(), DecodingOptions(beams=3, max_words=9))
-    for row, count in enumerate((5, 1, 3, 2, 4, 1)):
-        (alone,) = decode(trained, collate([toy.sample(10_000 + row, count)]), DecodingOptions(beams=3, max_words=9))
-        assert alone[0].tokens == together[row][0].tokens
-        assert alone[0].score == pytest.approx(together[row][0].score, abs=1e-4)
+    generators.check_company_changes_nothing(trained)
 
 
 def test_a_question_needs_no_text(trained):
@@ -90,11 +79,7 @@ def test_a_question_needs_no_text(trained):
 
 
 def test_half_precision_writes_the_same(trained):
-    options = DecodingOptions(beams=3, max_words=9)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        half = decode(trained, ragged(), options)
-    for ours, wanted in zip(half, decode(trained, ragged(), options), strict=True):
-        assert ours[0].score == pytest.approx(wanted[0].score, abs=0.3)
+    generators.check_half_precision(trained)
 
 
 @pytest.mark.parametrize(("beams", "copies"), [(1, 0), (3, 4)])

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 from diptych import cli
@@ -22,15 +21,12 @@ from diptych.data.formats.table import read
 from diptych.data.store.store import Store
 from diptych.runs.run import run as train
 from diptych.storybook.book import record
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.storybook.layout import scene
 from diptych.storybook.render import render
 from diptych.storybook.world import SIDE
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych.vision.detectors.selection import Selection
-from tests import zygote
+from tests import toy, zygote
 
 SPLITS = {"train": 40, "val": 8, "test": 12}
 # Two processes of one thread each: more threads than cores would make them crawl.
@@ -74,9 +70,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def with_detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder as `diptych demo` leaves one, of a detector that has learnt nothing and a model that hardly has."""
     folder = tmp_path_factory.mktemp("demo")
-    torch.manual_seed(0)
-    shape = DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))
-    detector = StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    detector = toy.detector(64)
     records = read(drawn_pictures(folder, 12))
     extract_regions(records, detector, folder / "store")
     settings = [

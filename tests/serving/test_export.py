@@ -28,15 +28,13 @@ from diptych.serving import Predictor
 from diptych.serving.export import runner, write
 from diptych.serving.export.programs import REGIONS
 from diptych.serving.export.write import export
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import Answers
 from diptych.tasks.vqa import VQA, AskRequest
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.selection import Selection
-from tests import zygote
+from tests import toy, zygote
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
 ANSWERS = Answers(("[UNKNOWN]", "red", "blue", "two", "yes", "no", "dog"))
@@ -57,9 +55,7 @@ SAMPLES = [
 
 
 def make(folder: Path, system: str) -> Predictor:
-    torch.manual_seed(0)
-    shape = DetectorConfig(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
-    detector: Any = StorybookDetector(SmallDetector(shape), Selection(most=6, least=2, score=0.02))
+    detector: Any = toy.detector(select=Selection(most=6, least=2, score=0.02))
     system, _, of_grid = system.partition(" ")
     if of_grid:
         detector = Grid(Backbone.of("timm/test_resnet", 96, pretrained=False), 2)  # of a map of 3 x 3

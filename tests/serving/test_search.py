@@ -22,10 +22,10 @@ from diptych.runtime.errors import DataError, RecipeError, ServingError
 from diptych.serving import Predictor
 from diptych.serving.contact_sheet import write_sheet
 from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.two_towers import choose
 from diptych.vision.detectors.selection import Selection
+from tests import toy
 
 COLOURS = ("red", "green", "blue", "white", "black")
 TOKENS = Tokens.train(["a red kite over a beach"], 60)
@@ -33,9 +33,7 @@ TOKENS = Tokens.train(["a red kite over a beach"], 60)
 
 @pytest.fixture
 def detector() -> StorybookDetector:
-    torch.manual_seed(0)
-    shape = DetectorConfig(("dog", "bird"), side=32, feature_size=16, widths=(8, 8, 8))
-    return StorybookDetector(SmallDetector(shape), Selection(most=4, least=2))
+    return toy.detector()
 
 
 @pytest.fixture
