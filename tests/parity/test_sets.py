@@ -1,4 +1,4 @@
-"""What is committed of the golden vectors, and whether the folder that was named is one."""
+"""What is committed of the golden vectors, and how their weights are drawn."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from tests.parity.sets import COMMITTED, GIVEN, SETS, weights
+from tests.parity.sets import COMMITTED, weights
 
 pytestmark = pytest.mark.parity
 
@@ -16,11 +16,6 @@ def test_each_system_has_a_committed_set_of_under_1_5_mb() -> None:
     assert systems <= {path.name for path in COMMITTED.iterdir()}
     for folder in (path for path in COMMITTED.iterdir() if path.is_dir()):
         assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1_500_000, folder.name
-
-
-def test_the_folder_that_was_named_is_there() -> None:
-    if GIVEN and "given" not in SETS:
-        pytest.skip(f"DIPTYCH_PARITY names {GIVEN}, which is not a folder: only the committed sets were tried")
 
 
 def test_weights_that_torch_draws_otherwise_are_noticed(tmp_path: Path) -> None:
