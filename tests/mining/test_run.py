@@ -318,6 +318,7 @@ def test_a_picture_of_one_colour_and_a_bomb_are_told_by_hand() -> None:
     rules = MiningSettings().pictures
     assert measure(png(Image.new("RGB", (301, 400), "red")), rules)[1] == ["one_colour"]
     assert measure(png(Image.new("L", (300, 400))), rules)[1] == ["sides"]
+    assert measure(png(Image.new("L", (301, 903))), rules)[1] == ["one_colour"], "of the ratio that is allowed"
     assert measure(png(Image.new("L", (301, 904))), rules)[1] == ["ratio"]
     assert measure(png(Image.new("1", (12_000, 12_000))), rules)[1] == ["pixels"]
     assert measure(b"<html>" * 900, rules)[1] == ["unreadable"]

@@ -86,6 +86,15 @@ def test_pictures_of_other_galleries_are_passed_over(store: Any) -> None:
         assert [name for name, _ in kept.search(query, mine, most)] == [NAMES[row] for row in order]
 
 
+def test_a_list_that_grew_is_searched_whole(tmp_path: Path) -> None:
+    kept, vectors, mine = FileVectors(tmp_path, MODEL), unit(2), NAMES[:1]
+    kept.add(mine, vectors[:1])
+    kept.search(vectors[1], mine, 1)
+    mine.append(NAMES[1])
+    kept.add(mine, vectors)
+    assert kept.search(vectors[1], mine, 1)[0][0] == NAMES[1]
+
+
 def test_vectors_of_another_model_are_refused_and_stay(address: str) -> None:
     open_vectors(address, Path(), MODEL).add(NAMES[:5], unit(5))
     with pytest.raises(ServingError, match=r"holds vectors of another model .*; nothing was changed"):

@@ -9,11 +9,13 @@ import time
 from typing import Any
 
 import pytest
+import torch
 
 from diptych.serving import Predictor
 from diptych.serving.service.limits import Limits
+from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.service import Service
-from diptych.serving.service.worker import Job
+from diptych.serving.service.worker import Job, Worker
 from diptych.vision.decoder import Decoders
 from tests.service import Local, hold, listening, make_model, picture, problem
 
@@ -21,6 +23,19 @@ from tests.service import Local, hold, listening, make_model, picture, problem
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
     return make_model(tmp_path_factory.mktemp("service"))
+
+
+def test_pictures_that_wait_have_so_many_bytes_and_those_that_left_have_none():
+    worker = Worker(lambda jobs: None, Limits(waiting_bytes=24))
+    jobs = [Job("caption", "toy", None, torch.zeros(3, 2, 2, dtype=torch.uint8)) for _ in range(4)]
+    worker.submit(jobs[0])
+    worker._take()
+    worker.submit(jobs[1])
+    worker.submit(jobs[2])
+    with pytest.raises(RequestRefused, match="the queue is full: 2 requests wait"):
+        worker.admit(1)
+    jobs[1].answered.cancel()
+    worker.submit(jobs[3])
 
 
 def test_a_full_queue_is_told_with_when_to_ask_again(model):
@@ -43,19 +58,26 @@ def test_a_full_queue_is_told_with_when_to_ask_again(model):
     local.service.worker.stop()
 
 
-def test_what_waits_longer_than_the_deadline_is_refused_and_not_computed(model):
+def test_what_waits_longer_than_the_deadline_is_refused(model):
     local, held = Local(Service({"toy": model}, limits=Limits(deadline=0.2))), threading.Event()
     hold(local, held)
-    batches: list[int] = []
     begun = time.monotonic()
     late = local.post("/v1/caption", picture())
     assert late.status_code == 503
     assert "deadline" in problem(late)["detail"]
     assert time.monotonic() - begun < 5
-    local.service.worker._seen = batches.append
     held.set()
     local.service.worker.stop()
-    assert batches == []
+
+
+def test_what_is_late_when_its_turn_comes_is_refused_and_not_computed():
+    worker = Worker(lambda jobs: None, Limits())
+    late, job = Job("caption", "toy", None, expires=time.monotonic() - 1), Job("caption", "toy", None)
+    worker.submit(late)
+    worker.submit(job)
+    assert worker._take() == [job]
+    with pytest.raises(RequestRefused, match="deadline"):
+        late.answered.result(0)
 
 
 def test_pictures_that_wait_to_be_opened_are_of_the_queue_and_have_its_deadline(model, monkeypatch):
@@ -97,8 +119,10 @@ def test_a_client_that_is_gone_is_dropped_from_the_queue(model):
     asyncio.run(local.app(scope, receive, send))
     assert sent[0]["status"] == 499
     batches: list[int] = []
-    local.service.worker._seen = batches.append
+    local.service.worker._observe = batches.append
     held.set()
+    while len(local.service.worker):
+        time.sleep(0.01)
     local.service.worker.stop()
     assert batches == [], "nothing is computed for nobody"
 

@@ -67,6 +67,14 @@ def test_a_list_of_wrong_items_costs_one_error(verb: str, item: object) -> None:
         assert (refused.value.status, len(refused.value.detail) < 600) == (422, True)
 
 
+def test_json_has_as_many_signs_as_are_allowed():
+    body, ask = b'{"image": "AAAA", "question": "a"}', interfaces()["ask"]
+    _, image, _ = asyncio.run(parse(ask, "application/json", body, Limits(signs=2)))
+    assert image == bytes(3)
+    with pytest.raises(RequestRefused, match="more than 1 items, keys and commas"):
+        asyncio.run(parse(ask, "application/json", body, Limits(signs=1)))
+
+
 FIELDS = ["image", "question", "model", "explain", "picture"]
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
 
