@@ -13,8 +13,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import h5py
@@ -51,6 +53,22 @@ class Here(OpenFiles):
         return {path: None if one is None else one[()] for path, one in sets.items()}
 
 
+class InTurn:
+    """Submitted work is done at once: a window is written before the next one is read."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def submit(self, work: Callable[..., Any], *given: object) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(work(*given))
+        return done
+
+    def __enter__(self) -> InTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()  # as the command line does
@@ -73,7 +91,7 @@ def _here(own: bool) -> Iterator[None]:
     with ExitStack() as stack:
         if own:
             stack.enter_context(mock.patch.object(vlp, "OpenFiles", Here))
-            stack.enter_context(mock.patch("diptych.data.extract.extract._ahead", iter))
+            stack.enter_context(mock.patch("diptych.data.extract.extract.ThreadPoolExecutor", InTurn))
         yield
 
 

@@ -69,7 +69,7 @@ def test_a_file_that_ends_its_reader_is_named_and_given_up(
         with pytest.raises(DataError, match=r"^here: found data in /data/segfault\.h5 with which HDF5 ended its proc"):
             files.array(bad, "1", "here")
     asked = len(processes._idle)
-    with pytest.raises(DataError, match=r"with which HDF5 ended 3 processes, expected a file that it can read; get"):
+    with pytest.raises(DataError, match=r"with which HDF5 ended 3 processes, expected a file that it can read; down"):
         files.array(bad, "1", "here")
     assert len(processes._idle) == asked == 0
     assert files.array(good, "1", "here").shape == (2, 3)

@@ -95,19 +95,19 @@ def extract(
             else:
                 stack.enter_context(computing_on(detector, device))
                 windows = _extracted(_images_of(new, detector, batch_size, threads, processes), detector, batch_size)
-                windows = windows if detector.needs_pictures else _ahead(windows)
+            writer = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="store"))
+            writing = writer.submit(dict[str, str])
             for extracted, failed in windows:
-                for record, regions in extracted:
-                    try:
-                        store.add(replace(record, regions=regions, size=regions.size))
-                        result.written += 1
-                    except DataError as error:
-                        failed[record.key] = str(error)
+                _settle(writing, result)
+                writing = writer.submit(_add, store, extracted)  # while the next window is read
+                result.written += len(extracted)
                 result.failed.update(failed)
                 finished = result.written + len(result.failed)
                 if progress is not None and progress(finished - reported) is False:
+                    _settle(writing, result)
                     return result
                 reported = finished
+            _settle(writing, result)
     finally:
         if folder.is_dir():
             lines = [json.dumps({"key": key, "reason": reason}) for key, reason in result.failed.items()]
@@ -116,6 +116,24 @@ def extract(
         reason = next(iter(result.failed.values()), "there are no records")
         raise DataError(f"nothing could be extracted to {folder}: {len(result.failed)} failed; the first: {reason}")
     return result
+
+
+def _add(store: StoreWriter, extracted: list[tuple[Record, Regions]]) -> Failed:
+    """Write records, and return those that the store refuses."""
+    refused: Failed = {}
+    for record, regions in extracted:
+        try:
+            store.add(replace(record, regions=regions, size=regions.size))
+        except DataError as error:
+            refused[record.key] = str(error)
+    return refused
+
+
+def _settle(writing: Future[Failed], result: Extraction) -> None:
+    """Wait until the records are written that count as written already."""
+    refused = writing.result()
+    result.written -= len(refused)
+    result.failed.update(refused)
 
 
 def _check_engine(engine: str, detector: Detector, device: torch.device) -> None:
@@ -172,15 +190,6 @@ def _by_workers(
                 by_key = {record.key: record for record in window}
                 for packed, failed in counts["windows"]:
                     yield [(replace(by_key[key], fingerprint=own), _unpacked(one)) for key, own, one in packed], failed
-
-
-def _ahead(windows: Iterator[Extracted]) -> Iterator[Extracted]:
-    """Yield windows, each read by a thread while the one before is written: h5 files are read by another process."""
-    with ThreadPoolExecutor(1, thread_name_prefix="regions") as pool:
-        coming = pool.submit(next, windows, None)
-        while (window := coming.result()) is not None:
-            coming = pool.submit(next, windows, None)
-            yield window
 
 
 def _as_text(window: list[Record]) -> str:
