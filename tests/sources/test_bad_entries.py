@@ -135,6 +135,9 @@ def test_two_sets_with_equal_ids_keep_all_predictions(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     records, _ = read(tmp_path / "m.json", json.dumps({"sets": [{"lines": "a.jsonl"}, {"lines": "b.jsonl"}]}))
     assert [one.key for record in records for one in record.questions] == ["7", "8", "b.jpg/7", "9"]
+    records, _ = read(tmp_path / "m.json", json.dumps({"sets": [{"lines": "a.jsonl"}] * 3}))
+    keys = [one.key for record in records for one in record.questions]
+    assert keys == ["7", "8", "a.jpg/7", "a.jpg/8", "a.jpg/7+", "a.jpg/8+"]
 
 
 @pytest.mark.parametrize("name", LINES)

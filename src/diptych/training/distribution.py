@@ -157,7 +157,7 @@ class _TouchingPass(Pass):
         leaves = _leaves(total)
         for name, parameter in self.named_parameters():
             if is_sharded(parameter) or not parameter.requires_grad:
-                continue  # a layer with its own group runs as a completely or not at all
+                continue  # all of a layer with its own group runs, or nothing of it
             if id(parameter) in leaves:
                 self.used.add(name)
             else:

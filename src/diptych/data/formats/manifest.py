@@ -14,7 +14,6 @@ Missing images are counted and left out, since public sets are seldom complete.
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -138,17 +137,19 @@ def _same_keys(records: list[Record]) -> list[Record]:
 def _keys_of_their_own(records: list[Record]) -> list[Record]:
     """Give a question, expression or statement another key where an earlier one has it: each has its own prediction."""
     taken: dict[str, set[str]] = {name: set() for name in KEYED}
-    for at, record in enumerate(records):
-        changed = dict[str, Any]()
+    own = []
+    for record in records:
+        items: dict[str, Any] = {name: [] for name in KEYED}
         for name, keys in taken.items():
             for item in getattr(record, name):
-                longer = (f"{record.key}/{item.key}{suffix}" for suffix in chain([""], map("/{}".format, count(2))))
-                key = next(one for one in chain([item.key], longer) if one not in keys)
+                key = f"{record.key}/{item.key}" if item.key in keys else item.key
+                while key in keys:
+                    key += "+"
                 keys.add(key)
-                changed[name] = (*changed.get(name, ()), item if key == item.key else replace(item, key=key))
-        if any(changed[name] != getattr(record, name) for name in changed):
-            records[at] = replace(record, **changed)
-    return records
+                items[name].append(item if key == item.key else replace(item, key=key))
+            items[name] = tuple(items[name])
+        own.append(replace(record, **items))
+    return own
 
 
 def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:

@@ -54,7 +54,6 @@ class Worker:
     def __init__(self, answer: Answer, limits: Limits, observe: Callable[[int], object] = lambda _: None) -> None:
         self.answer_batch, self._limits, self._observe = answer, limits, observe
         self._jobs: deque[Job] = deque()
-        self._bytes = 0
         self._last = 1  # jobs of the last batch
         self._changed = threading.Condition()
         self._stopped = False
@@ -89,18 +88,17 @@ class Worker:
         with self._changed:
             self.admit(job.bytes)
             self._jobs.append(job)
-            self._bytes += job.bytes
             self._changed.notify()
 
     def _is_full(self, size: int, before: int) -> bool:
-        crowded = bool(self._jobs) and self._bytes + size > self._limits.waiting_bytes
-        return len(self._jobs) + before >= self._limits.queue or crowded
+        crowded = sum(job.bytes for job in self._jobs) + size > self._limits.waiting_bytes
+        return len(self._jobs) + before >= self._limits.queue or (bool(self._jobs) and crowded)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Stop: refuse waiting jobs, and wait up to `seconds` for the batch in progress."""
         with self._changed:
             self._stopped = True
-            waiting, self._jobs, self._bytes = list(self._jobs), deque(), 0
+            waiting, self._jobs = list(self._jobs), deque()
             self._changed.notify()
         for job in waiting:
             refuse(job, RequestRefused(503, STOPPING, retry=5))
@@ -144,14 +142,12 @@ class Worker:
                 job.timing.queue = 1000 * (now - job.came)
                 taken.append(job)
         self._jobs = left
-        self._bytes = sum(job.bytes for job in left)
         for job in taken:
             job.timing.batch = len(taken)
         return taken
 
     def _drop_cancelled(self) -> None:
         self._jobs = deque(job for job in self._jobs if not job.answered.cancelled())
-        self._bytes = sum(job.bytes for job in self._jobs)
 
 
 def late() -> RequestRefused:
