@@ -39,7 +39,7 @@ app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
 TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower if idle threads sleep
-ARGUMENT = re.compile(r"^(?=(device|precision|features): )")  # of `load`, in its errors: verbs have them as options
+ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # of `load`: options of the verbs
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
