@@ -57,6 +57,7 @@ def test_what_a_data_set_does_not_have_is_named(images: list[Path]) -> None:
     with pytest.raises(IndexError, match="rows has 3 images, and no image 3"):
         data[3]
     assert (data[-3].record, len(list(data))) == (data[0].record, 3)
+    assert Dataset(one for one in data if "dog" in one.captions[0]).records == data[:1].records
     with pytest.raises(TypeError, match="unsupported operand"):
         data + 1  # type: ignore[operator]
 

@@ -334,6 +334,8 @@ class Model(Mapped):
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
 
+        for name, given in {"repository": repository, "license": license or ""}.items():
+            check_type(name, given, str, "a text such as 'me/kites' or 'cc-by-4.0'", RecipeError)
         hub.check_repository(repository)
         folder = self.predictor.folder
         for line in hub.private_paths(folder):

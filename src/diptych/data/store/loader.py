@@ -42,22 +42,11 @@ class Loader(PickledWithoutCaches):
     """
 
     def __init__(
-        self,
-        store: Store,
-        records: Sequence[int],
-        to_samples: ToSamples,
-        updates: UpdateChoice,
-        batch_size: int,
-        seed: int,
-        *,
-        max_regions: int | None = None,
-        needs_regions: bool = False,
-        corpus: Corpus | None = None,
-        alone: float = 0.5,
-        pixels: Pixels | None = None,
-        mirror: float = 0.0,
+        self, store: Store, records: Sequence[int], to_samples: ToSamples, updates: UpdateChoice, batch_size: int,
+        seed: int, *, max_regions: int | None = None, needs_regions: bool = False, corpus: Corpus | None = None,
+        alone: float = 0.5, pixels: Pixels | None = None, mirror: float = 0.0,
         most_regions: Callable[[int], int] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
         self.mirror, self.most_regions = mirror, most_regions
