@@ -71,6 +71,13 @@ def test_a_split_chooses_nothing_in_data_that_names_its_splits(images: list[Path
     assert warned[0].filename == __file__
 
 
+def test_a_misspelt_split_is_warned_of(images: list[Path], tmp_path: Path) -> None:
+    lines = [{"image": f"images/{path.name}", "captions": ["a dog"], "splt": "test", "x": 1} for path in images]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.warns(UserWarning, match=r"key 'splt' is not read; did you mean split\?: 1 \(the first: own"):
+        Dataset.read(tmp_path / "own.jsonl")
+
+
 def test_a_repr_is_short_whatever_the_names(images: list[Path]) -> None:
     rows = [row | {"split": f"{'s' * 100}{n}", "caption": "word " * 200} for n, row in enumerate(rows_of(images) * 1)]
     data = Dataset.from_rows(rows)
