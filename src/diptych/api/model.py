@@ -250,9 +250,8 @@ class Model(Mapped):
         for one in (self, rerank):
             if one is not None:
                 one.need_matching()
-        ranker, by, shortlist = self.predictor, None, None
-        if rerank is not None:
-            ranker, by, shortlist = rerank.predictor, self.predictor, SHORTLIST * top_k
+        ranker, by = (self.predictor, None) if rerank is None else (rerank.predictor, self.predictor)
+        shortlist = None if by is None else SHORTLIST * top_k
         check_search(ranker, query, shortlist, by)
         if isinstance(images, str | os.PathLike):
             searched = ranker.search(query, Path(images), shortlist=shortlist, by=by, most=top_k)
