@@ -233,7 +233,7 @@ class Model(Mapped):
 
         Args:
             query: what to look for.
-            images: a folder (its regions and vectors are cached), or several images in any form; what has no path is
+            images: a folder (its regions and vectors are cached), or images in any form; what has no path is
                 named by its number.
             top_k: hits at most.
             rerank: a model that reads image and text together, to rank this two-tower model's best anew.
@@ -253,7 +253,7 @@ class Model(Mapped):
         ranker, by = (self.predictor, None) if rerank is None else (rerank.predictor, self.predictor)
         shortlist = None if by is None else SHORTLIST * top_k
         check_search(ranker, query, shortlist, by)
-        if isinstance(images, str | os.PathLike):
+        if isinstance(images, str | os.PathLike) and not Path(images).is_file():
             searched = ranker.search(query, Path(images), shortlist=shortlist, by=by, most=top_k)
             hits, refused = searched.hits, searched.refused
         else:
