@@ -70,9 +70,10 @@ def load(
 class Model(Mapped):
     """An opened model with its detector. Thread-safe unless it is being trained.
 
-    Images come first, in any form: a path, an http(s) URL, bytes, an open file, a Pillow image, an array or tensor
-    (H, W, 3) or (3, H, W) of uint8 or of floats from 0 to 1, or `datasets`' {"bytes", "path"}. One image gives one
-    result, a list a list, an iterator an iterator. An image that cannot be read raises a DataError with its number.
+    The first argument of a method is one image or several: a path, an http(s) URL, bytes, an open file, a Pillow image,
+    an array or tensor (H, W, 3) or (3, H, W) of uint8 or of floats from 0 to 1, or `datasets`' {"bytes", "path"}. One
+    image gives one result, a list gives a list, and an iterator gives an iterator. An image that cannot be read raises
+    a DataError with its index.
     """
 
     def __repr__(self) -> str:

@@ -166,8 +166,8 @@ class PooledMatchHead(nn.Module):
 class PooledHead(nn.Module):
     """Dropout and one layer over BERT's pooler (VL-BERT's code on VCR).
 
-    `scores`: logits of a sample. With several they are those of the classes of a sentence about an image, such as false
-    (first) and true; with 1 it is that of one text among the candidates of an image (VCR).
+    `scores`: number of logits of a sample. Several logits are for the classes of a sentence about an image, such as
+    false (first) and true. A single logit is for one text among the candidates of an image (VCR).
     """
 
     reads = frozenset({"cls"})

@@ -54,7 +54,7 @@ from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
-VALIDATED = "images"  # its entry with the number of images, where they are too few for a reliable score
+VALIDATED = "images"  # key of the number of images, present if they are too few for a reliable score
 UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"  # entries of answers, times 100
 HIGHEST = 1e6  # greatest absolute value of a validation score
 _NAME = re.compile(r"[\w.-]{1,100}")

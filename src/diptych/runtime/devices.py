@@ -26,7 +26,7 @@ MOST = 64  # samples of a batch in prediction
 def choose_device(wanted: str, setting: str = "training.device") -> torch.device:
     """The device of this name; `auto` is a GPU if there is one. Under torchrun each rank takes its own GPU.
 
-    Raises RecipeError, which begins with `setting`, for a device that torch does not have.
+    Raises RecipeError for a device that torch does not have; the message begins with `setting`.
     """
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"

@@ -11,7 +11,7 @@ _SPENT = ("allocate memory", "out of memory", "not enough memory", "start new th
 
 
 def is_spent(error: Exception) -> bool:
-    """True if an error of Python, the system, torch or a GPU is for lack of memory."""
+    """True if an error of Python, the system, torch or a GPU means that memory ran out."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _SPENT)

@@ -73,7 +73,7 @@ _began, _lock = False, RLock()  # reentrant: a register may itself look somethin
 
 
 def load_plugins() -> tuple[Plugin, ...]:
-    """Call the `register` of each package once, and print a line about each that failed, which is left out."""
+    """Call the `register` of each package once. A package that fails is reported and left out."""
     for plugin in plugins():
         if plugin.error is not None and plugin not in _reported:
             _reported.append(plugin)
@@ -83,14 +83,14 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def raise_failed(needed: str) -> None:
-    """Raise PluginError if a plugin failed: it might have added the name that the error `needed` calls unknown."""
+    """Raise PluginError if a plugin failed, as it might have added the name that is unknown in the error `needed`."""
     failed = [plugin for plugin in _loaded if plugin.error is not None]
     for plugin in sorted(failed, key=lambda one: one.package not in needed):
         raise PluginError(plugin, needed) from plugin.error
 
 
 def unknown_name(message: str, kind: type[Exception] = RecipeError) -> Exception:
-    """Return the error of a name that no table has. Raises PluginError if a plugin failed, which may have the name."""
+    """Return the error for a name in no table. Raises PluginError if a plugin failed, as it may have added the name."""
     raise_failed(message)
     return kind(message)
 
@@ -215,7 +215,7 @@ def refuse_missing(packages: object, what: object) -> None:
 
 @contextmanager
 def comparing_versions(packages: object, what: object) -> Iterator[None]:
-    """Name the packages of another version than `what` was made with in errors that are raised in this context."""
+    """Add to errors raised in this context the packages whose version has changed since `what` was made."""
     try:
         yield
     except Exception as error:

@@ -19,7 +19,7 @@ _TRIES = 8
 
 
 def hypotheses(rng: Random, facts: Facts) -> tuple[TaskItem, ...]:
-    """Draw one sentence of each class, in a drawn order; () where the scene allows no form that was drawn."""
+    """Draw one sentence of each class, in random order; () if no drawn form of sentence fits the scene."""
     for _ in range(_TRIES):
         form = rng.choices(tuple(_FORMS), tuple(_FORMS.values()))[0]
         texts = {label: _sentence(rng, facts, form, label) for label in LABELS}

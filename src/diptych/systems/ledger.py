@@ -3,10 +3,11 @@ r"""The ledger: every row of the papers' tables, with the commands that reproduc
 `systems/NAME/paper.toml` holds the tables, copied by hand. docs/papers.md and `diptych recipes` show them.
 
 - A row is `[name, numbers, calls, note]`; empty cells at its end are left out.
-- Calls are names of `[commands]`, separated by `; `, each with values for its {words}: `run=xgpt/text`.
-- A command is lines to type, or further calls. `vl-bert:vqa` calls a command of another system's paper.
-- {word} is replaced by its value, and {word:run} by the folder of the run of that recipe. Values come from the call,
-  then from its callers, then from `[words]`, then from WORDS.
+- `calls` names entries of the table `[commands]`, separated by `; `. Each name is followed by values for the {words} of
+  its command, such as `run=xgpt/text`.
+- A command consists of lines to type, or of further calls. `vl-bert:vqa` calls a command of another system's paper.
+- {word} is replaced by its value. {word:run} is replaced by the run folder of the recipe that the value names. Values
+  come from the call, then from its callers, then from `[words]`, then from WORDS.
 """
 
 import re

@@ -96,7 +96,7 @@ class PageView(Message):
     items: tuple[str, ...] = ()
     tables: tuple[ShareTable, ...] = ()
     sheet: tuple[tuple[str, float], ...] = ()  # ids and scores of retrieved images
-    answer: dict[str, Any] = {}  # the message that the view is of
+    answer: dict[str, Any] = {}  # the message that the view shows
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`TaskSpec`: how a task is trained, scored and used. `diptych.tasks.TASKS` lists one of each."""
+"""`TaskSpec`: how a task is trained, scored and used. `diptych.tasks.TASKS` has one for each task."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -130,7 +130,7 @@ def _add(store: StoreWriter, extracted: list[tuple[Record, Regions]]) -> Failed:
 
 
 def _settle(writing: Future[Failed], result: Extraction) -> None:
-    """Wait until the records are written that count as written already."""
+    """Wait until all records that were counted as written are on disk; then correct the count."""
     refused = writing.result()
     result.written -= len(refused)
     result.failed.update(refused)

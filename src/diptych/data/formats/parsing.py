@@ -28,9 +28,10 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 @dataclass
 class Skips:
-    """Counts of entries that were left out, each with its first places.
+    """Counts of the entries that were left out, by reason, and where the first of each were found.
 
-    An invalid entry is skipped, and the others are read. `allowed` (--skip-bad) accepts any number of them.
+    An invalid entry is skipped, and the others are read. With `allowed` (--skip-bad), any number of invalid entries is
+    accepted.
     """
 
     allowed: bool = False
@@ -48,9 +49,9 @@ class Skips:
             places.append(where)
 
     def every(self, items: Iterable[V], take: Callable[[V], T], kind: str) -> list[T]:
-        """Return `take` of each item; one that raises a DataError is passed over, counted and named.
+        """Return `take(item)` for each item. An item that raises a DataError is skipped, counted and named.
 
-        Raises the first of these errors if they leave nothing.
+        Raises the first of these errors if no item is left.
         """
         kept, errors, bad, number = list[T](), list[DataError](), 0, 0
         for number, item in enumerate(items, start=1):  # noqa: B007  the last number is the count

@@ -86,7 +86,7 @@ class Host:
 
 
 def seconds_of(after: str | None) -> float | None:
-    """Seconds from now of a Retry-After header, which has seconds or a date; None if it has neither."""
+    """Return the seconds to wait by a Retry-After header (seconds or a date); None if it has neither."""
     if not after:
         return None
     if after.strip().isdecimal():

@@ -1,4 +1,4 @@
-"""The pictures of a page, each once however many tags and addresses it has, and those that its metadata name."""
+"""List the images of a page and of its metadata, each once, even if it has several tags and URLs."""
 
 import json
 import re

@@ -1,6 +1,6 @@
 """The encoding of a page by the rules of the web (encoding.spec.whatwg.org), with Python's codecs.
 
-Selectolax reads any bytes as UTF-8, and Python's own labels differ: to it iso-8859-1 is not Windows-1252.
+Selectolax reads any bytes as UTF-8. Python's labels differ from those of the web, where iso-8859-1 means Windows-1252.
 """
 
 import codecs

@@ -18,7 +18,7 @@ LEVELS = 6
 
 
 def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
-    """The licence near the image, else of the page, whose TELLING tags are given; else `unknown`."""
+    """Return the licence near the image, else that of the page, else `unknown`. `telling`: the page's TELLING tags."""
     if not telling:
         return UNKNOWN
     parent = picture.parent if picture is not None else None

@@ -1,4 +1,4 @@
-"""Settings, results and the pipeline that the official detectors share."""
+"""The settings, results and pipeline that the official detectors share."""
 
 from __future__ import annotations
 

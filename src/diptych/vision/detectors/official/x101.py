@@ -154,7 +154,7 @@ class X101Pipeline:
         self.network, self.settings = network, settings
 
     def prepare(self, picture: Picture) -> Prepared:
-        """Resize and pad an image. All later steps treat the padding as part of it, also the clipping of boxes."""
+        """Resize and pad an image. All later steps, clipping too, treat the padding as part of the image."""
         return by_factor(picture, self.settings.shorter, self.settings.longer, COARSEST)
 
     def propose(
