@@ -56,9 +56,9 @@ def equal_notes(
     equals: Equals,
     figures: Sequence[tuple[str, ArrayLike, ArrayLike]],
 ) -> list[str]:
-    """Report captions of the same words and equal images, and the recalls by either rule where these differ.
+    """Report captions with the same words and equal images, and the recalls by either rule if they differ.
 
-    `same` and `images`: a number for each caption and each image, which copies share; `figures`: the name of each
+    `same` and `images`: a group number for each caption and image, which copies share. `figures`: the name of each
     direction, its ranks, and its ranks by the other rule.
     """
     copies, equal = (len(of) - len(set(of.tolist())) for of in (same, images))

@@ -42,7 +42,7 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class Heads:
-    """The model that a run starts from, as far as new heads are initialised from it."""
+    """What new heads are initialised from: the model that a run starts from."""
 
     heads: nn.ModuleDict
     answers: Answers | None
@@ -85,14 +85,14 @@ class TrainingRecords:
 
 @runtime_checkable
 class LeavesOut(Protocol):
-    """A task that skips captions if all their words are out of vocabulary."""
+    """A task that skips captions with only out-of-vocabulary words."""
 
     unknown: dict[str, str]  # by key
 
 
 @dataclass(frozen=True)
 class TaskTraining:
-    """How a task is trained: what validation watches, and what a run prepares."""
+    """How a task is trained: the score of validation, and what a run prepares."""
 
     watched: str  # score by which validation chooses weights; higher is better
     objectives: tuple[type[Objectives], ...] = ()  # settings that train it, besides those of the systems
@@ -163,7 +163,7 @@ class TaskSpec:
         return self.head in model.heads if self.learnt is None else self.learnt(model)
 
     def may_read(self, answers: Answers | None) -> bool:
-        """Return True unless the task predicts labels and a model's list of them is another task's."""
+        """Return False if the task predicts labels, and the model's list of labels belongs to another task."""
         return self.training.answers is None or answers is None or answers.task == self.name
 
     def offered_by(self, model: Any, trained_for: str | None) -> bool:

@@ -52,7 +52,7 @@ class Vqa:
     def samples(self, record: Record) -> list[Sample]:
         """Return the questions that people answered; under softmax only those with an answer that the model knows.
 
-        Under binary cross-entropy the other questions train that no known answer is right, as in VL-BERT's code.
+        Under binary cross-entropy, the other questions teach that no known answer is right, as in VL-BERT's code.
         """
         queries = zip(record.questions, self.queries(record), strict=True)
         return [sample for question, sample in queries if self.trains_on(question)]
@@ -98,7 +98,7 @@ class Vqa:
         return answer_probabilities(logits).log()
 
     def _logits(self, model: Any, batch: Batch) -> Float[Tensor, "B *two A"]:
-        """Return the logits, with -inf for the class of all other answers: it is never given."""
+        """Return the logits, with -inf for the class of all other answers, which is never predicted."""
         logits: Tensor = model.heads["answer"](model(batch.for_head("answer"))).float()
         if self.answers.names[0] == UNKNOWN:
             logits[..., 0] = -torch.inf

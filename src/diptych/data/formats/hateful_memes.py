@@ -17,7 +17,7 @@ class _Meme(Struct):
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read one record per image. Labels are the texts of the numbers in the file."""
+    """Read one record per image. Labels are the file's numbers as texts."""
     by_image = ByImage[TaskItem]()
 
     def take(line: _Meme, value: JsonValue) -> None:

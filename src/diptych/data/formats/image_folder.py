@@ -32,7 +32,7 @@ def fits(source: Source) -> bool:
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read one record per image; its key is its name from the folder. Folders such as `train` name its split."""
+    """Read one record per image; its key is its path in the folder. Folders such as `train` name the split."""
     root, by_image = source.path if source.path.is_dir() else source.path.parent, ByImage[str]()
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = Wanted(pictures if source.path.is_dir() else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
@@ -51,7 +51,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
 
 
 def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:
-    """Yield, for each row of a csv, a function that takes it by its columns or raises DataError."""
+    """Yield for each row of a csv a function that returns the row by columns, or raises DataError."""
     lines = read_lines(table)
     head, at = [name.strip() for name in next(csv.reader(lines[:1]), [])], 1
     while at < len(lines):

@@ -1,4 +1,4 @@
-"""Records without their regions as JSON, and back; what is read is validated against the types of `Record`."""
+"""Convert records without their regions to JSON and back. JSON is validated against the types of `Record`."""
 
 import json
 from dataclasses import fields

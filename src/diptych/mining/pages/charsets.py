@@ -69,10 +69,10 @@ def codec_of(label: str) -> str:
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """The text of a page by its byte order mark, else by `charset` of the header, else by what the page names.
+    """Decode a page by its byte order mark, else by the header's `charset`, else by the encoding that it names.
 
-    Without any it is UTF-8. Each error is replaced by itself, but a page without any letter of UTF-8 beyond ASCII, that
-    is not UTF-8 either, is read as Windows-1252. Never raises.
+    Without any of these it is UTF-8. Invalid bytes are replaced one by one. A page that is not valid UTF-8, and has no
+    letter of UTF-8 beyond ASCII, is read as Windows-1252. Never raises.
     """
     mark, name = next((one for one in _MARKS if body.startswith(one[0])), (b"", ""))
     name = name or codec_of(charset or "") or _named(body[:HEAD]) or "utf-8"
@@ -87,7 +87,7 @@ def decoded(body: bytes, charset: str | None) -> str:
 
 
 def _named(head: bytes) -> str:
-    """The codec that a page names in its XML declaration or a <meta>; empty if it names none."""
+    """Return the codec that a page names in its XML declaration or a <meta>; empty if it names none."""
     labels = [match[1]] if (match := _XML.match(head)) else []
     for tag in _META.finditer(_COMMENT.sub(b" ", head)):
         attributes: dict[bytes, bytes] = {}

@@ -1,6 +1,6 @@
-"""The caption of an image by its class, and the sentences before and after it, in blocks of text.
+"""Find the caption of an image by its class, and the sentences before and after the image, in blocks of text.
 
-ImageBERT's "surrounding text"; its reach is ours.
+This is ImageBERT's "surrounding text"; how far it reaches is our choice.
 """
 
 import re
@@ -19,7 +19,7 @@ _SILENT = re.compile(r"h[1-6]|script|style|noscript|figcaption|nav|aside|header|
 
 
 def caption_of(picture: Any) -> str:
-    """The text of a block with a class such as `wp-caption-text` next to an image, or next to what is around it."""
+    """Return the text of a block with a class such as `wp-caption-text`, next to an image or to a tag around it."""
     node = picture
     for _ in range(CAPTION_CLIMB):
         node = node.parent
@@ -32,7 +32,7 @@ def caption_of(picture: Any) -> str:
 
 
 def around(picture: Any) -> list[str]:
-    """The last sentence before an image and the first one after it, if there are any."""
+    """Return the last sentence before an image and the first one after it, if there are any."""
     node = picture
     before = after = ""
     for _ in range(CLIMB):

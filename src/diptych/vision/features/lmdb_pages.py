@@ -47,7 +47,7 @@ class CutDatabase:
         return places, cut - places.keys()
 
     def _kind(self, number: int) -> tuple[int, int]:
-        """Return a page's flags (0 if the page is not where its number says) and the number of its overflow pages."""
+        """Return a page's flags (0 if it is not where its number belongs) and the number of its overflow pages."""
         own, _, flags, low, high = PAGE.unpack_from(self._content, number * self.page)
         return (flags, max(1, low | high << 16)) if own == number and not flags & META else (0, 1)
 
