@@ -1,4 +1,4 @@
-"""The folder of a run: the recipe that it was begun with, and whether a run resumes in it."""
+"""The folder of a run: the recipe that it was begun with, and if a run resumes in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of this process for freed memory and for waiting threads."""
+"""Settings of this process: what happens with freed memory, and how threads wait."""
 
 import ctypes
 import errno

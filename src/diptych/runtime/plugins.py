@@ -40,7 +40,7 @@ Entries = Mapping[str, Iterable[str]]  # names by the words of TABLES
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point, and the entries that its function added."""
+    """An entry point of a package, and the entries that its function added."""
 
     package: str  # as in `pip install PACKAGE`
     version: str
@@ -241,7 +241,7 @@ def plugin_in_use() -> Plugin | None:
 
 
 def titled(thing: object) -> str:
-    """The class of an object for an error, after its package: `albef-lite 0.1: Albef`."""
+    """The class of an object for an error, preceded by its package: `albef-lite 0.1: Albef`."""
     kind = thing if isinstance(thing, type) else type(thing)
     root = kind.__module__.partition(".")[0]
     plugin = next((one for one in _loaded if one.module.partition(".")[0] == root), None)

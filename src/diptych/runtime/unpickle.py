@@ -2,8 +2,8 @@
 
 A pickle is a program that may name any function of any module. Here every name must be one of the few builders below,
 or it is refused before anything is called. State is set only for arrays and their types, and checked before, since
-numpy's own `__setstate__` trusts it. The interpreter is Python's own: the one in C has a table of objects that one
-number can make take all memory.
+numpy's own `__setstate__` trusts it. The interpreter is the one in Python: the one in C has a table of objects, which a
+single number can make so large that it takes all memory.
 """
 
 import io
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 class PickleRefused(Exception):
-    """The refused instruction of a pickle; `loads` adds the place."""
+    """A pickle has a refused instruction; `loads` adds where."""
 
 
 def load(path: Path) -> Any:

@@ -83,7 +83,7 @@ def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
 
 
 def _title(module: str) -> str:
-    """The package of a module with its version; the module if it is of none."""
+    """The package of a module with its version; the module's name if it belongs to no package."""
     root = module.partition(".")[0]
     titles = {"diptych": "Diptych"} | {one.module.partition(".")[0]: one.title for one in plugins()}
     return titles.get(root, module)

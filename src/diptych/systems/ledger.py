@@ -52,7 +52,7 @@ class TablePart(BaseModel):
 
 
 class WrittenTable(BaseModel):
-    """A table as the file has it."""
+    """A table as it is in the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -96,7 +96,7 @@ class PaperTable:
 
 
 class Paper(BaseModel):
-    """The tables of one paper, as its file has them and with their commands written out."""
+    """The tables of one paper, with the commands in full."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -191,7 +191,7 @@ class LedgerRow:
 
     @property
     def id(self) -> str:
-        """Such as `xgpt/table-2/cc-ic-imlm`."""
+        """An id such as `xgpt/table-2/cc-ic-imlm`."""
         slug = re.sub(r"[^a-z0-9+]+", "-", self.row.name.lower().replace("*", " star")).strip("-")
         return f"{self.paper.system}/table-{self.table.number}/{slug}"
 

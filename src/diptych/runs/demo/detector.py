@@ -108,7 +108,7 @@ def scene_batch(shape: DetectorConfig, scenes: Sequence[Scene]) -> DetectionBatc
 
 
 def truth(of: Scene) -> Record:
-    """Return the scene's objects without texts, which take as long to write as the image to draw."""
+    """Return the scene's objects without texts. Writing the texts would take as long as drawing the image."""
     return Record(of.key, of.split, objects=tuple(thing(figure) for figure in of.figures))
 
 

@@ -37,8 +37,8 @@ def score_model(
     """Predict on a split; return predictions and scores. The blind baseline is fitted to the model's training split.
 
     `task`: another task than the model was trained for; a pre-trained model that matches pairs can search. `extent` and
-    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. `without_images`: with
-    blank regions, and, where the task pairs predictions, also the gain by the images. Raises RecipeError.
+    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. `without_images`: predict
+    with blank regions, and, if the task compares predictions in pairs, add the gain by the images. Raises RecipeError.
     """
     console = console or Console(quiet=True)
     limited = extent is not None or pairs is not None
@@ -112,7 +112,7 @@ def check_scored(
 
 
 def check_decoding(model: ModelFolder, task: Task, decoding: DecodingOptions | None) -> None:
-    """Raise RecipeError for options of decoding with a task that writes no captions."""
+    """Raise RecipeError for decoding options with a task that writes no captions."""
     if decoding is not None and not isinstance(task, Captioning):
         raise RecipeError(
             f"--beams and other options of decoding apply to captions, not to {task.name} ({model.name}); leave "
@@ -137,7 +137,7 @@ def _baselines(
 def _gain_over_blind(
     scoring: TaskScoring, predicted: Predicted, baselines: Baselines | None, records: Sequence[Record]
 ) -> Iterator[Score]:
-    """Yield the paired difference to the predictions of the blind baseline, where the task pairs predictions."""
+    """Yield the paired difference to the blind baseline's predictions, if the task compares predictions in pairs."""
     if scoring.gain is not None and baselines is not None and baselines.predicted is not None:
         gain = scoring.gain(baselines.predicted, predicted, records)
         yield replace(gain, name=f"{gain.name} above blind")
