@@ -152,17 +152,17 @@ def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) 
         by_kind = vqa_scores(rule.majority_by_kind(questions), questions)
         overall = by_kind.pop("all")
         shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
-        often = "asked at all" if rule.at_least == 1 else f"asked {rule.at_least} times or more"
-        usual = f"the usual answer in training to the same first words, as many of them as were {often}"
+        often = "once" if rule.at_least == 1 else f"{rule.at_least} times"
+        usual = f"the most frequent answer by first words (the most that occur at least {often} in training)"
         better, about = stronger(blind["all"], learnt["all"], usual)
         blind, predicted = (learnt if better else blind), given[better]
         notes += [
             about,
             f"learnt on {counted(training, 'questions')}; “{rule.overall}” to every question gets {100 * majority:.1f}"
-            f"; one answer to each kind gets {100 * overall:.1f} ({shares})",
+            f"; the most frequent answer to each kind of question gets {100 * overall:.1f} ({shares})",
         ]
     if ceiling:
-        notes.append("ceiling: one person's answer against those of the others who were asked")
+        notes.append("ceiling: one person's answer scored against those of the other annotators")
     return Baselines(blind, ceiling, tuple(notes), predicted)
 
 

@@ -47,7 +47,7 @@ def open_pixels(path: Path) -> Pixels:
     """Read an image: upright by EXIF, transparency on white, the first frame of an animation, 16 bits as 8.
 
     A path may lead into an archive or name two images side by side (`diptych.vision.archives`). Raises DataError for a
-    file that is missing, is no image, is cut short, has over MOST_PIXELS, or is under 4 pixels wide or high.
+    file that is missing, not an image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
     """
     if (two := beside(path)) is not None:
         return _side_by_side(*(open_pixels(one) for one in two))

@@ -162,7 +162,7 @@ _CALLED = {  # a class or an id: alone, in front of `-` and more, or at the end 
 
 
 def _holds_page(node: Any) -> bool:
-    """True for a wrapper of the page, whose name is no evidence about an image in it."""
+    """True for a wrapper of the page, whose name is not evidence about an image in it."""
     return node.css_first("main, h1 + p, h1 ~ * p") is not None
 
 
