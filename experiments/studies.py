@@ -128,11 +128,11 @@ STUDIES: dict[str, Study] = {
         "Retrieval, trained with {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training "
         "on a drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training. Raw: every image over 300 pixels "
         "with its first text. Fewer: only as many raw images as there are mined ones. Rules: the pairs that "
-        "`diptych mine` keeps without a scorer. Mined: the pairs that it keeps with a scorer trained on {TDEN / asked / scorer_pictures} "
-        "images. Oracle: the mined images with true captions. Mixed and raw-mixed: a single stage, which trains on the "
-        "scenes together with mined or raw images. There are {TDEN / asked / seeds} seeds. TDEN has "
-        "{TDEN / asked / queries} queries, ImageBERT {ImageBERT / asked / queries}. After this short training, ImageBERT is at chance. Brackets show "
-        "95% intervals over images.",
+        "`diptych mine` keeps without a scorer. Mined: the pairs that it keeps with a scorer trained on "
+        "{TDEN / asked / scorer_pictures} images. Oracle: the mined images with true captions. Mixed and raw-mixed: a "
+        "single stage, which trains on the scenes together with mined or raw images. There are {TDEN / asked / seeds} "
+        "seeds. TDEN has {TDEN / asked / queries} queries, ImageBERT {ImageBERT / asked / queries}. After this short "
+        "training, ImageBERT is at chance. Brackets show 95% intervals over images.",
         {"TDEN": "mining_tden", "ImageBERT": "mining_image_bert"},
         ("system", "pre-trained on"),
         (0, 2),

@@ -1,4 +1,4 @@
-"""An image and its annotations as a data set has them: strings, not yet tokens.
+"""An image and its annotations as in a data set: strings, not yet tokens.
 
 The types of the fields carry the marks below. Storing, joining, mirroring, checking and building vocabularies follow
 these marks. A new field, or a task's own texts in `Record.more`, needs no more code for any of them.
@@ -168,7 +168,7 @@ class Record:
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
-        """Merge two records of one image: texts are concatenated; other fields are this record's, where it has them."""
+        """Merge two records of one image. Texts are concatenated; other fields come from this record if it has them."""
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,6 @@
 """Heads, which turn states into predictions. Objectives name them; models hold them under these names.
 
-A head that takes `States` has `reads`: the special tokens whose states it reads. Without `reads` all states are needed.
+A head that takes `States` has `reads`: the special tokens whose states it reads. Without `reads`, it needs all states.
 """
 
 from __future__ import annotations
@@ -302,5 +302,5 @@ def make_heads(
 def _needs_size(size: int, name: str) -> None:
     if size < 1:
         raise RecipeError(
-            f"a head over {name} was requested, but the model's config has {name}={size}; set it to their number"
+            f"a head over {name} was requested, but the model's config has {name}={size}; set the number of {name}"
         )

@@ -1,7 +1,7 @@
-"""Sentences that a scene entails, contradicts or leaves open, as SNLI-VE has them.
+"""Sentences that a scene entails, contradicts or leaves open, as in SNLI-VE.
 
-All sentences of a scene have one form and state something of `the dog`. Where there is one dog, the sentence is true or
-false; where there is none, nothing in the picture decides. So the words alone do not give the class away.
+All sentences of a scene have one form and are about `the dog`. With one dog in the scene, the sentence is true or
+false. Without a dog, nothing in the picture decides. So the words alone do not reveal the class.
 """
 
 from collections.abc import Callable

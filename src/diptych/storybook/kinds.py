@@ -1,4 +1,4 @@
-"""The inventory of the drawn world: kinds of things, colours, sizes, poses and the places of each."""
+"""The inventory of the drawn world: kinds of things, with their colours, sizes, poses and places."""
 
 from collections.abc import Mapping
 from pathlib import Path

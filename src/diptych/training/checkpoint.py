@@ -174,7 +174,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
         except CheckpointError as error:
             warnings.append(str(error))
     if warnings:
-        raise CheckpointError(f"no checkpoint in {root} is whole. Delete that folder to start again. {warnings[0]}")
+        raise CheckpointError(f"no checkpoint in {root} is undamaged. Delete that folder to start again. {warnings[0]}")
     return None, []
 
 

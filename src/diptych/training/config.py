@@ -67,7 +67,7 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value are mutually exclusive: pass one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("kind=muon needs muon_params: how the names of the weights that it trains begin")
+            raise ValueError("kind=muon needs muon_params: the prefixes of the names of the weights that it trains")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule needs either milestones or decay_every")

@@ -1,4 +1,4 @@
-"""Prefetching of batches by threads or processes, and copies to the device during its work.
+"""Prefetch batches by threads or processes, and copy them to the device while it works.
 
 Each batch is a pure function of its place (step, micro-batch), so no state has to be saved.
 """
@@ -105,7 +105,7 @@ def _begin(_: int) -> None:
 
 
 class _Made(Dataset[Any], Generic[Place, Made]):
-    """The results of `make`. Errors for the user are returned, so that they arrive unchanged."""
+    """Calls `make`. Errors for the user are returned as results, so that they arrive unchanged."""
 
     def __init__(self, make: Callable[[Place], Made]) -> None:
         self.make = make

@@ -215,8 +215,8 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
         cost, why = cost * TEXT_COST, "pixels as text"
     if why and cost > most_pixels:
         raise TooManyPixels(
-            f"{path} is {width} x {height} with {why}, which costs as much as more than {most_pixels:,} pixels; save "
-            "it again with another program"
+            f"{path} is {width} x {height} with {why}, as costly to read as over {most_pixels:,} pixels; "
+            "save it again with another program"
         )
 
 

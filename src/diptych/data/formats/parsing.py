@@ -206,7 +206,7 @@ def read_lines(path: Path) -> list[str]:
 def check_utf8(text: str, where: str) -> None:
     if not text.isascii() and (escaped := _ESCAPED.search(text)):
         raise DataError(
-            f"{where}: found bytes that are not UTF-8 (at letter {escaped.start() + 1}), expected UTF-8 text; convert "
+            f"{where}: found bytes that are not UTF-8 (at character {escaped.start() + 1}), expected UTF-8; convert "
             "the file, for instance: iconv -f latin1 -t utf-8"
         )
 

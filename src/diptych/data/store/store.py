@@ -366,8 +366,8 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(
                 f"{path} has format {index['format']!r}, and this Diptych reads {FORMAT}; make the store again in a "
-                f"new folder: diptych extract DATA --out OUT --detector {detector} (with --features PATH where it was "
-                "made of features: --detector given)"
+                f"new folder: diptych extract DATA --out OUT --detector {detector} (for a store made from "
+                "features: --detector given --features PATH)"
             )
         if index["check"] != shards.index_check(index):
             raise ValueError("its checksum differs")

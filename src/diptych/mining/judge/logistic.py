@@ -38,7 +38,7 @@ class Logistic:
         `features`: N F. Raises DataError if all labels are equal.
         """
         if labels.all() or not labels.any():
-            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; both kinds are needed: label more")
+            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; label pairs of the other kind too")
         mean, spread = features.mean(0), features.std(0)
         spread = np.where(spread > 0, spread, 1.0)
         table = np.hstack([(features - mean) / spread, np.ones((len(features), 1))])

@@ -78,7 +78,7 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
             raise RecipeError(f"{path} holds no .warc, .tar or .html; expected {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
             table = path / "addresses.tsv"
-            raise RecipeError(f"the pages of {path} have no addresses; pass --base URL, or write {table}")
+            raise RecipeError(f"the pages of {path} have no URLs; pass --base URL, or write {table}")
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
@@ -184,7 +184,7 @@ def _parquet(path: Path) -> Iterator[InputLine]:
             for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
                 yield _line(where, str(texts or ""))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a whole Parquet file ({error}); copy it again") from error
+        raise DataError(f"{path} is not a complete Parquet file ({error}); copy it again") from error
 
 
 def _tabbed(text: str) -> InputLine:

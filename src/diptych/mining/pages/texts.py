@@ -113,7 +113,7 @@ def _words(path: Path, skipped: tuple[str, ...]) -> frozenset[str]:
     try:
         lines = text_of(path).lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not a readable list of words ({error}); expected one a line, in UTF-8") from error
+        raise RecipeError(f"{path} is not a readable list of words ({error}); expected UTF-8, one per line") from error
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith(skipped))
 
 

@@ -13,7 +13,7 @@ _ENDINGS = {"chart": "png", "text": "png", "svg": "svg", "animated": "gif", "bom
 
 
 def picture_address(case: PageCase, number: int | None = None) -> str:
-    """Return the address of the page's picture, or of picture `number` of its gallery."""
+    """Return the URL of the page's picture, or of picture `number` of its gallery."""
     host = "rebinding.test" if case.picture == "rebinding" else case.host
     part = "" if number is None else f"-{number}"
     name = f"{case.number:05d}{part}.{_ENDINGS.get(case.picture, 'jpg')}"

@@ -173,7 +173,7 @@ class Tden(DecoderModel):
         def answer() -> nn.Module:
             if config.answers < 1:
                 raise RecipeError(
-                    "a head over answers was requested, but the model's config has answers=0; set it to their number"
+                    "a head over answers was requested, but the model's config has answers=0; set their number"
                 )
             if config.vqa_fusion == "official" and not config.decoder_layers:
                 raise RecipeError(

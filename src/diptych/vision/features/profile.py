@@ -87,7 +87,7 @@ def name_of(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file} ({error}); expected the name of the features' program") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} letters")
+        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} characters")
     return name
 
 

@@ -17,7 +17,7 @@ def cfg_values(text: str) -> dict[str, str]:
     Raises CheckpointError for a text with many more characters or braces than Detectron writes.
     """
     if len(text) > LONGEST or text.count("{") > MOST_SECTIONS:
-        raise CheckpointError(f"found a cfg of over {LONGEST} letters or {MOST_SECTIONS} braces; get its file again")
+        raise CheckpointError(f"found over {LONGEST} characters or {MOST_SECTIONS} braces of cfg; download it again")
     values: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     lines = iter(text.splitlines())

@@ -174,8 +174,8 @@ class OnnxProposer(Proposer):
         if wanted.outputs == "apart":
             if table.shape[1] != 4:
                 raise RecipeError(
-                    f"{wanted.boxes} has {table.shape[1]} numbers a box, expected 4; see --set outputs=, or export the "
-                    "network with its decoding (distributions of distances are read of tfjs:FILE#nanodet alone)"
+                    f"{wanted.boxes} has {table.shape[1]} numbers per box, expected 4; see --set outputs=, or export "
+                    "the network with its decoding (distributions of distances are read only from tfjs:FILE#nanodet)"
                 )
             if wanted.scores is None:
                 return table, torch.ones(len(table)), None
@@ -186,7 +186,7 @@ class OnnxProposer(Proposer):
             return table, *self._of_labels(scores[:, 0], labels)
         table = table.T if wanted.outputs == "columns" else table
         if table.shape[1] < 5 + wanted.objectness or (wanted.outputs == "chosen" and table.shape[1] < 6):
-            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box; expected its scores after it")
+            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers per box; expected scores after the first 4")
         if wanted.outputs == "chosen":
             filled = table[:, 4] > 0  # unused rows are zeros
             return table[filled, :4], *self._of_labels(table[filled, 4], table[filled, 5])
