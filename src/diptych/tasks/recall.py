@@ -44,7 +44,7 @@ def recall_scores(
         scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
     pictures, captions = gallery.shape
     held = f"{counted(pictures, 'pictures')} and {counted(captions, 'captions')}"
-    first = f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {held}"
+    first = f"intervals: 95%, 1,000 bootstrap draws of images; a gallery of {held}"
     second = "blind: pictures and captions in random order"
     copies = equal_notes(gallery.same, gallery.images, gallery.equals, figures)
     return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes))

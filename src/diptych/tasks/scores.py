@@ -139,5 +139,5 @@ def share_scores(
         for name, (right, pictures) in hits.items()
     )
     _, pictures = next(iter(hits.values()))
-    notes = (f"intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {noun}", *baselines.notes)
+    notes = (f"intervals: 95%, 1,000 bootstrap draws of images, each with all its {noun}", *baselines.notes)
     return Scores(task, scores, len(set(pictures)), len(pictures), notes=notes)

@@ -194,7 +194,7 @@ def score_vqa(
         scores.append(baselines.score(name, interval, known))
     listed = ", ".join(f"{words} {count:,}" for words, count in usual.items())
     by_words = [f"questions by their first two words, where they are {FEWEST} or more: {listed}"] if usual else []
-    first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
+    first = "intervals: 95%, 1,000 bootstrap draws of images, each with all its questions"
     left_out = [f"left out, as they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
     notes = (first, *left_out, *rule_notes(questions), *by_words, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
