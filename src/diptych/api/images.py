@@ -25,7 +25,7 @@ WANTED = (
     "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "
     "of shape (H, W, 3) or (3, H, W), uint8 or floats from 0 to 1"
 )
-SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # of an address that is not fetched
+SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # start of a URL that is not fetched
 MOST_BYTES = 64 * 2**20  # of a fetched image
 BATCH = 16  # images that are read and computed together
 SECONDS = 20  # without an answer, until a fetch is given up

@@ -35,7 +35,7 @@ from diptych.vision.fingerprints import image_fingerprint
 
 SCORED = ("val", "dev", "test")  # prefixes of splits that are not trained on
 HALF, SHOWN = 0.5, 0.3  # smallest IoU at which a region matches an expression's box, and shows a thing named in a text
-SLACK = 1e-3  # of an image's side: half precision and rounding may put a box that far outside
+SLACK = 1e-3  # share of an image's side: half precision and rounding may put a box that far outside
 
 
 def check(
@@ -280,7 +280,7 @@ class _Checker:
         findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
-        if "regions" in percent:  # of all records that were to be extracted
+        if "regions" in percent:  # share of all records that were to be extracted
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         coverage = {name: round(value, 2) for name, value in percent.items()}
         uses = {name: dict(counts) for name, counts in self.uses.items()}

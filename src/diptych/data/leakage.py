@@ -55,9 +55,9 @@ class Leakage:
     """How many images of a test set a model was trained on; `exact` and `near` are None if unknown."""
 
     exact: int | None  # the same image
-    near: int | None  # of the others, those that are near copies of a training image
+    near: int | None  # number of other test images that are near copies of a training image
     tested: int  # test images that were compared
-    gaps: tuple[str, ...] = ()  # what is not known
+    gaps: tuple[str, ...] = ()  # sentences on what is unknown
 
     @property
     def text(self) -> str:

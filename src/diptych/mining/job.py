@@ -12,7 +12,7 @@ from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import holds_json, write_json
 from diptych.runtime.engine.outcome import Counts, Work
 
-LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
+LOADED = ("diptych.mining.run",)  # modules that its processes load: no torch, which only judges and scorers need
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 
 from dataclasses import dataclass
 
-VERSION = "4"  # of the rules' behaviour: another version makes every shard again
+VERSION = "4"  # version of the rules' behaviour: a new one makes every shard again
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import refuse_links_out, text_of
 from diptych.runtime.outputs import claim
 
-EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what belongs to a folder for good
+EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # settings that cannot change in a folder
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Mine:
             "words": _digest_of_words(self.words), "vocabulary": _digest_of_words(self.vocabulary), "rules": VERSION,
             "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
             "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
-            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # which does not change the result
+            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # `fetch` does not change the result
         }  # fmt: skip
         if layout.settings.exists():
             refuse_links_out(self.out)

@@ -140,7 +140,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # of predictions (`diptych.runtime.devices.predicting`); training has its own
+    precision: Precision = "fp32"  # precision of predictions (`diptych.runtime.devices.predicting`), not of training
     fewest: int = 1  # samples of a batch that is computed in `precision`; smaller ones are in fp32
     decodes: bool = False  # the target block holds words that a decoder reads; else queries at the words' positions
 

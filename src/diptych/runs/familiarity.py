@@ -24,11 +24,11 @@ from diptych.runtime.weight_files import write_weights
 from diptych.storybook.detector.detector import KIND
 
 FILE = "familiarity.safetensors"
-CENTRES, ROUNDS = 256, 10  # of k-means
+CENTRES, ROUNDS = 256, 10  # clusters and iterations of k-means
 FEWEST, MOST = 300, 4000  # images of train and val that are measured: fewer fix no quantile
-STRANGE = 0.05  # of new training images: with more, what was known before does not describe them
-QUANTILE = 0.005  # of training images that the threshold takes for unlike them
-NEAREST = 0.01  # distances below count as this one: an image may be a centre itself
+STRANGE = 0.05  # share of new training images: with more, the earlier measure does not describe them
+QUANTILE = 0.005  # share of training images below the threshold
+NEAREST = 0.01  # smallest distance, as an image may itself be a centre
 
 
 @dataclass(frozen=True)

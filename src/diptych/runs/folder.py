@@ -98,7 +98,7 @@ class ModelFolder:
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # of an imported checkpoint: its authors' recipe, as far as known
+    recipe: Recipe | None = None  # for an imported checkpoint: the authors' recipe, as far as known
     answers: Answers | None = None
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # scores of the best validation, whose records chose the weights

@@ -24,7 +24,7 @@ class RunFolder:
 
     path: Path
     recipe: Recipe
-    before: Recipe | None  # as recipe.json has it; None: no run was begun
+    before: Recipe | None  # recipe in recipe.json; None: no run was begun
     notes: tuple[str, ...] = ()  # warnings about what changed since
 
     @classmethod

@@ -5,7 +5,7 @@ Recipes, requests, options of the command line and the arguments of `Model.capti
 
 from typing import Any, NamedTuple
 
-LEAST = 0.001  # of temperature and top_p: smaller ones overflow, and draw the likeliest token anyhow
+LEAST = 0.001  # for temperature and top_p: smaller values overflow, and draw the likeliest token anyway
 
 
 class DecodingSetting(NamedTuple):

@@ -5,7 +5,7 @@ import errno
 import os
 
 VARIABLE = "DIPTYCH_MALLOC"  # "system": malloc stays as it is
-TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -2, -3, -4, -8  # of glibc's malloc.h
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -2, -3, -4, -8  # from glibc's malloc.h
 NEVER = 2**31 - 1
 _SPENT = ("allocate memory", "out of memory", "not enough memory", "start new thread")
 

@@ -67,7 +67,7 @@ class PluginError(DiptychError):
 
 _loaded: list[Plugin] = []
 _reported: list[Plugin] = []  # failed ones that the user has seen
-_verbs: set[str] = set()  # those of the command line, which no task may take
+_verbs: set[str] = set()  # verbs of the command line, which no task may use
 _used: list[tuple[str, str]] = []  # entries that this process has built, as (word of TABLES, name)
 _began, _lock = False, RLock()  # reentrant: a register may itself look something up
 

@@ -27,7 +27,7 @@ class Publisher:
     """Statements of the publisher, which no file of the model contains."""
 
     licence: str | None = None  # of the weights, as the hub names licences: cc-by-4.0, apache-2.0
-    data: str | None = None  # what it was trained on, in words
+    data: str | None = None  # training data, in words
     data_licence: str | None = None
     scores: tuple[Path, ...] = ()  # files written by `diptych evaluate --json`
 

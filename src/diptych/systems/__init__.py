@@ -65,7 +65,7 @@ def add_task(spec: TaskSpec) -> None:
     kinds = {kind.model_fields["kind"].default: kind for kind in spec.training.objectives}
     _note_owner("objectives", [name for name, kind in kinds.items() if OBJECTIVES.get(name) is not kind], OBJECTIVES)
     TASKS[spec.name] = spec
-    if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
+    if spec.training.answers is not None:  # a task with labels gets a head over its list, unless it has one
         HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update(kinds)
     for system in SYSTEMS.values():

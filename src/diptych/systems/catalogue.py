@@ -24,12 +24,12 @@ class CatalogueEntry:
     task: str
     about: str  # one sentence
     steps: int  # of all its stages together
-    epochs: float | None  # its length, where it is not a number of steps
+    epochs: float | None  # its length, if given in epochs
     batch: int
     samples: int  # read in all; a sample that is read twice counts twice
-    authors: str  # what the authors' run took, if their paper reports it
+    authors: str  # cost of the authors' run, if their paper reports it
     tables: tuple[str, ...]  # tables of the papers with a row that it reproduces
-    command: str  # to type
+    command: str  # commands to type
 
 
 def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[CatalogueEntry]:

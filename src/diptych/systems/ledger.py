@@ -35,7 +35,7 @@ WORDS = {
     "FROM_BERT": "--init BERT --vocab VOCAB",
     "FROM_UNILM": "--init UNILM --vocab VOCAB",
     "METRICS": "--extra-metrics METEOR --extra-metrics SPICE",
-    "model": "",  # that a run starts from
+    "model": "",  # model that a run starts from
     "begin": "",  # options of a run that starts from no model
 }
 _RECIPE = re.compile(r"diptych (?:pretrain (\S+)|finetune .*?--recipe (\S+))")
@@ -67,11 +67,11 @@ class WrittenTable(BaseModel):
 class PaperRow:
     """One row, with the numbers that the paper reports and the commands to reproduce it."""
 
-    name: str  # as the paper has it
-    numbers: tuple[str, ...]  # as printed, one a column; `-` where the paper reports none
+    name: str  # as in the paper
+    numbers: tuple[str, ...]  # as printed, one per column; `-` if the paper reports none
     commands: tuple[str, ...] = ()  # in order; none for other systems
     system: str | None = None  # None: no system of Diptych
-    note: str = ""  # what has to be known in addition to the commands
+    note: str = ""  # what a reader needs to know in addition to the commands
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class Paper(BaseModel):
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
     stores: dict[str, str] = {}  # regions by the end of a store's name: the detector, its rule, the paper's section
-    costs: dict[str, str] = {}  # what the authors' own run of a recipe took, as the paper reports it
+    costs: dict[str, str] = {}  # cost of the authors' run of a recipe, as reported in the paper
     written: dict[int, WrittenTable] = Field(alias="tables")  # by number
 
     @cached_property

@@ -35,7 +35,7 @@ from diptych.tasks.run import encode
 
 FIRST = 10  # best results that a prediction lists
 AT = (1, 5, 10)
-MAX_WORDS = 20  # of a caption
+MAX_WORDS = 20  # tokens per caption
 
 
 @dataclass(frozen=True)

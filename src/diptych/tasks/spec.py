@@ -18,7 +18,7 @@ from diptych.tasks.calibration import Calibration
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
-LIKELIHOOD = "likelihood"  # of the objectives' targets; watched by validation if the task predicts nothing
+LIKELIHOOD = "likelihood"  # likelihood of the objectives' targets, which validation uses if the task predicts nothing
 SAMPLED = 1000  # records that notes are counted over; more would delay a large run
 Prediction = Mapping[str, Any]
 Predict = Callable[[Task], Sequence[Prediction]]  # a model's predictions for certain records
@@ -30,7 +30,7 @@ class TaskOptions:
     """Settings of a recipe, and contents of a model folder, that a task is built from."""
 
     tokens: Tokens
-    answers: Answers | None = None  # that the model can predict
+    answers: Answers | None = None  # answers that the model can predict
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     max_words: int = 20
     split_words: bool = False

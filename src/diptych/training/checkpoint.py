@@ -71,7 +71,7 @@ def save(root: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         _write(aside, checkpoint)
-        if target.exists():  # it was damaged, and a run resumed before it has reached it again
+        if target.exists():  # damaged: a run resumed from an earlier one has reached this step again
             shutil.rmtree(target)
         aside.rename(target)
         sync(root)

@@ -81,7 +81,7 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    steps: Annotated[int, Field(gt=0, le=10**12)]  # of more, the end lies beyond the calendar
+    steps: Annotated[int, Field(gt=0, le=10**12)]  # with more, the date of the end cannot be represented
     """Optimizer steps of the run."""
     epochs: PositiveFloat | None = None
     """Passes over the training samples, from which steps is computed before a run; null: steps is the length."""

@@ -144,7 +144,7 @@ class BatchPart:
     batch: Any
     counts: Counts
     left_out: dict[str, str]  # records that could not be read so far, and why
-    held: frozenset[str] = frozenset()  # of an idle batch: objectives that would have targets
+    held: frozenset[str] = frozenset()  # for an idle batch: objectives that would have targets
 
     @property
     def keys(self) -> list[str]:

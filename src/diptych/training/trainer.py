@@ -187,7 +187,7 @@ class TrainerRun:
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
-            for part in mine:  # it may come from a loading process
+            for part in mine:  # this error may come from a loading process
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
                 self.unread.append(self.stepper.run(self.step, mine, rate, following))

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
 SMALLEST_SIDE = 4
-USUAL_SCANS = 16  # of a progressive JPEG: encoders write about 10, and each may cost as much as the whole image
+USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as the whole image
 TEXT_COST = 64  # a pixel written as digits (PPM's P1 to P3) costs Pillow as much as 64 others
 TILE_WIDTH, TILE_LENGTH = 322, 323  # TIFF's tags
 PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of one
@@ -146,7 +146,7 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
         with Image.open(file, formats=FORMATS) as image:
-            if image.format == "MPO":  # of a camera: a JPEG, followed by more views of the same moment
+            if image.format == "MPO":  # a camera's file: a JPEG, followed by more views of the same moment
                 vars(image).update(format="JPEG", n_frames=1)
             if most_pixels is not None:
                 _check_size(path, *image.size, most_pixels)

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.memory import keep_some_freed_memory
 
-SECONDS = 5.0  # of CPU time a request
+SECONDS = 5.0  # CPU time per request
 PATIENCE = 10  # times as long by the clock, as the machine may be busy
 MEMORY = 3 * 2**30  # bytes of address space of a process
 IDLE = 0.5  # seconds

@@ -38,7 +38,7 @@ LOCAL, RAY = "local", "ray"
 EXTRACTING = (LOCAL, RAY)  # engines
 CPU = torch.device("cpu")
 WINDOW = 4  # batches whose images are sorted by shape together, so that a detector that pads a batch pads little
-MOST_BYTES = 256 * 2**20  # of decoded images that wait for the detector: some are as large as 200 MB
+MOST_BYTES = 256 * 2**20  # limit of decoded images that wait for the detector: one may have 200 MB
 
 Readable: TypeAlias = "tuple[Record, Picture | None]"  # None: the detector reads the record alone
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
@@ -207,7 +207,7 @@ def _files_of(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
 class _Worker:
     """Extracts windows of records in another process, with one thread."""
 
-    folder: str  # of the detector
+    folder: str  # the detector's folder
     batch: int
     # The files of `folder`, for machines that do not share it.
     files: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)

@@ -183,12 +183,12 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
         if not whole:
             if known is None or is_another(known.image, there.image):
                 continue
-            known = replace(known, image=there.image)  # it may have moved
+            known = replace(known, image=there.image)  # the image may have moved
         if known is not None and there.image_id is None:  # stores of earlier versions have none
             known = replace(known, image_id=None)
         if known is not None and not there.caption_ids:  # as above
             known = replace(known, caption_ids=())
-        if known is not None:  # a store adds these
+        if known is not None:  # a store adds these fields
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
             raise DataError(

@@ -107,7 +107,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
         if relations and len(things) < annotated[str(image.id)]:
             skips.add("relations of images with things left out", images.places[image.id], len(relations))
-            relations = ()  # their indices would be of other things
+            relations = ()  # their indices would refer to other things
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"

@@ -12,7 +12,7 @@ from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
-_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names of that column, where a head names it
+_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names of the column in a header
 
 
 def fits(source: Source) -> bool:

@@ -13,7 +13,7 @@ class _Meme(Struct):
     id: int | Text
     img: Text
     text: Text
-    label: int | UnsetType = UNSET  # that of the challenge's test was kept back
+    label: int | UnsetType = UNSET  # the test set of the challenge has none
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:

@@ -12,9 +12,9 @@ from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, refuse
 
-NAMES = ("metadata.jsonl", "metadata.csv")  # of both the first that is there
+NAMES = ("metadata.jsonl", "metadata.csv")  # the first that exists is read
 CSV = ".csv"
-MOST_LINES = 100  # of a row of a csv: one whose quotes do not end costs its first line alone
+MOST_LINES = 100  # most lines of a csv row: if its quotes do not end, only the first line is lost
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of them that a line has
 _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "test": "test", "train": "train"}
 

@@ -160,7 +160,7 @@ class _LineReader:
     """Adds the content of each line to the record of its image."""
 
     skips: Skips
-    folder: Path  # of the lines
+    folder: Path  # folder of the lines
     lost: set[str] = field(default_factory=set)  # images with invalid objects: their numbers do not count
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
     choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with choices

@@ -29,7 +29,7 @@ from diptych.vision.archives import is_there
 WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
-KEYED = ("questions", "expressions", "choices", "statements")  # of a record
+KEYED = ("questions", "expressions", "choices", "statements")  # fields of a record whose entries have keys
 Formats = Mapping[str, Format]
 _Name: Any = Text
 

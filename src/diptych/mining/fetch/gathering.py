@@ -30,7 +30,7 @@ from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
 
 HOSTS = 64  # in a bucket, so that a slow host does not leave a worker idle
-ADDRESSES = 1_000  # of a shard
+ADDRESSES = 1_000  # per shard
 CHECKPOINT = 15.0  # seconds of fetching that a kill may cost
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
 _ANSWER = ("address", "reason", "moved", "hops")

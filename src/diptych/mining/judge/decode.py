@@ -87,7 +87,7 @@ def _measure(
     if rules.animation and measures["frames"] > 1:
         fails.append("animation")
     upright = Image.fromarray(pixels)
-    extrema: Any = upright.getextrema()  # a pair a band
+    extrema: Any = upright.getextrema()  # (low, high) of each band
     measures["one_colour"] = all(low == high for low, high in extrema)
     measures["dhash"] = dhash(upright)
     if rules.one_colour and measures["one_colour"]:

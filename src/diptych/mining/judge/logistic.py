@@ -17,7 +17,7 @@ from diptych.runtime.files import refuse_endless, write_atomically
 
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
-DRAWS = 1_000  # of the bootstrap
+DRAWS = 1_000  # bootstrap draws
 HELD_OUT = 4  # every fourth image tests a model
 Table = NDArray[np.float64]
 

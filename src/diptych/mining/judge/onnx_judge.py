@@ -28,7 +28,7 @@ class KnownNetwork:
     """A classifier trained with Caffe on squares: BGR from 0 to 255 minus the mean, after JPEG compression."""
 
     name: str
-    unsafe: int  # number of the class that is dropped
+    unsafe: int  # index of the class that is dropped
     least: float  # score below which an image is dropped; the score is 1 less the class's probability
     resized: int = 256
     side: int = 224  # of the square cut from the middle, in pixels

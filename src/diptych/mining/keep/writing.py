@@ -27,7 +27,7 @@ from diptych.runtime.files import sweep, write_atomically
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
 SHARD = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")
-LINES = 10_000  # of a file of records
+LINES = 10_000  # per file of records
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
 _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip

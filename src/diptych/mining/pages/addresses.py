@@ -32,7 +32,7 @@ _PREVIEW = re.compile(
 )
 _SOURCES = frozenset({"srcset", *LAZY_SETS, *LAZY})
 _SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # also names of links, ids and switches
-LETTERS = 100  # of a file's name, from its end: the time to find a size in it grows with their square
+LETTERS = 100  # letters of a file's name, from its end: the time to find a size grows with their square
 DISTINCT = 12  # letters of a file's name that distinguish it from all others of a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
 # Most addresses match, and need no urllib: a tenth of its time.

@@ -11,7 +11,7 @@ _PICTURE = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|RIFF....WEBP|BM....\
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}(?:<!--.{0,500}?-->\s{0,200})?<(?:!doctype\s+html|html)\b", re.I | re.S)
 
 DEEPEST = 1_000  # open tags at once: lexbor's time grows with their square, 5 s at 32,000
-MOST_ATTRIBUTES = 1_000  # of a tag: the time grows with their square too
+MOST_ATTRIBUTES = 1_000  # per tag: parsing time also grows with their square
 _TAG = re.compile(rb"<(/?)([a-z][a-z0-9-]{0,40})")
 _ATTRIBUTE = re.compile(rb"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']+))?""")
 _RAW = re.compile(
@@ -44,7 +44,7 @@ def too_slow(html: str) -> bool:
             opened.append(name)
         elif opened and opened[-1] == name:
             opened.pop()
-        elif name in opened:  # it closes what is in it too, but formatting, which continues after it
+        elif name in opened:  # this also closes the tags in it, except formatting, which continues after it
             at = len(opened) - 1 - opened[::-1].index(name)
             opened[at:] = [one for one in opened[at + 1 :] if one in _FORMATTING]
         if len(opened) > DEEPEST:

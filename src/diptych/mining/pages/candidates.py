@@ -161,7 +161,7 @@ def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], num
     """Return the index of the image that this one copies: in the <noscript> next to it, or next to a preview."""
     node, after = nodes[number], number + 1
     while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):
-        after += 1  # a tag without an address
+        after += 1  # a tag without a URL
     copied = after < len(nodes) and names[after] and _in_noscript(nodes[after]) and not _in_noscript(node)
     if copied and _follows(node, nodes[after]):
         return after

@@ -26,13 +26,13 @@ WEIGHTS = {
     "zoom": 0.5,  # inside <a> that leads to an image
     "hero": 1.5,  # named hero, featured, main-image, ...
     "name": -4.0,  # named logo, icon, avatar, ...
-    "alike": -3.0,  # of three or more of one size in one list
-    "first": 1.0,  # of those in an article or a figure, if nothing speaks against it
+    "alike": -3.0,  # one of three or more images of equal size in a list
+    "first": 1.0,  # the first image in an article or a figure, if no evidence is against it
     "order": -0.25,  # for each image before it, up to eight
 }
 NEAR = 3  # ancestors whose names count: for a hero's, and for the likeness of images in a list
-LEVELS = 14  # of ancestors that are read: a page may be 10,000 deep
-LETTERS = 1_000  # of a tag's classes, and of its id
+LEVELS = 14  # number of ancestors that are read: a page may be 10,000 deep
+LETTERS = 1_000  # most letters of a tag's classes, and of its id
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
 _DENIED = ("has-", "no-", "with-", "without-", "is-", "hide-", "not-")

@@ -13,7 +13,7 @@ CAPTION_CLIMB = 3  # ancestors that may have a caption
 CAPTION_IMAGES = 2  # in an ancestor: an image and its placeholder
 CLIMB = 5  # ancestors whose siblings are read
 FAR = 12  # siblings that are skipped on each side
-LETTERS = 600  # of a block, on the side of the image
+LETTERS = 600  # most letters of a block, on the side of the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
 _SILENT = re.compile(r"h[1-6]|script|style|noscript|figcaption|nav|aside|header|footer|template|form")
 

@@ -17,7 +17,7 @@ from diptych.vision.archives import text_keys
 from diptych.vision.image_files import is_named_image
 
 HERE = "file:"  # prefix of addresses of images on this disk or in a tar
-MOST_MEMBERS = 300_000  # of a tar; img2dataset writes 30,000
+MOST_MEMBERS = 300_000  # files per tar; img2dataset writes 30,000
 GZIP, BZIP = b"\x1f\x8b", b"BZh"  # the first bytes of them
 NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of classes that tarfile does not export
 NAMED = 3  # damaged places of a tar that are named

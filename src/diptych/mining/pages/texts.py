@@ -25,7 +25,7 @@ LONGEST = 2_000  # letters that are read: a caption is not a page
 _TAGS = re.compile(r"<[^<>]{0,500}>")
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
 _MAIL = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}\.\w+")
-_TELEPHONE = re.compile(  # as people write them, unlike dates, coordinates and ISBNs
+_TELEPHONE = re.compile(  # telephone numbers in usual notations, but not dates, coordinates or ISBNs
     r"(?<![\w.-])(?:(?:\+(?!\d{1,3}\.\d{4})\d|\(0?\d{2,4}\)\s?\d)(?:[\s().-]{0,2}\d){6,12}"
     r"|(?:1[-. ])?\d{3}([-. ])\d{3}\1\d{4}"
     r"|(?<=(?:tel|one|all|fax)[ :.])[ :.]{0,2}\d(?:[\s().-]{0,2}\d){6,12})(?![\w-])",

@@ -39,7 +39,7 @@ class Cell:
     out: str
     settings: tuple[str, ...]  # dotted overrides, the same for all arms
     system: str = "unified-vlp"
-    kept: str | None = None  # where the model folder is written to as well
+    kept: str | None = None  # a second path for the model folder
 
     @property
     def folder(self) -> Path:
@@ -63,7 +63,7 @@ class ComparisonRow:
     best_step: int
     val: float
     test: dict[str, float]
-    calibration: str | None = None  # of the answers, as a note
+    calibration: str | None = None  # a note on the answers
 
 
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:

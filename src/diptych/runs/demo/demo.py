@@ -80,13 +80,13 @@ class DemoConfig(BaseModel):
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
-    most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
+    most_steps: PositiveInt = 2000  # most steps of an arm on `labels` scenes; it ends when val has stopped rising
     taught: PositiveFloat = 1.0  # share of the steps in ALL_LABELS that the model with all labels takes
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128
     layers: PositiveInt = 3
-    batch: PositiveInt = 64  # of pre-training
+    batch: PositiveInt = 64  # batch size of pre-training
     arm_batch: PositiveInt = 32
     seed: int = 0
 

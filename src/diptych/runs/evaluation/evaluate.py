@@ -50,7 +50,7 @@ def score_model(
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
-    spec = find_task(answered.name)  # of a pre-trained model: captions
+    spec = find_task(answered.name)  # for a pre-trained model: captions
     tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     baselines = _baselines(spec.scoring, model, store, split, records)
@@ -128,7 +128,7 @@ def _baselines(
         return None
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     scored = splits_in(split)
-    if scoring.baseline_regions:  # these use boxes
+    if scoring.baseline_regions:  # these baselines use boxes
         numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
     return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])

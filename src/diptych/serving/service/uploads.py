@@ -31,7 +31,7 @@ Sent = tuple[dict[str, Any], bytes | None, str]  # the fields, the bytes of the 
 IMAGE = "image"
 FIELDS, VALUE = 64, 64 * 1024  # most fields, and most bytes of each of a form except the image
 UNNAMED = "image"
-NICE = 10  # of processes that decode costly images
+NICE = 10  # niceness of processes that decode costly images
 PIECE = 2**16  # bytes
 
 

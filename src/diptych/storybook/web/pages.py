@@ -30,7 +30,7 @@ def html_of(case: PageCase, seed: int) -> str:
     folder, _, relative = address.rpartition("/")
     if case.source == "base":
         head += f'<base href="{folder}/">'
-    if case.source == "relative":  # a picture of another host has no relative address
+    if case.source == "relative":  # a picture of another host has no relative URL
         inside = case.picture != "rebinding"
         relative = relpath(address.split(case.host, 1)[1], dirname(case.path)) if inside else address
     rest = f'alt="{alt}"' + (f' title="{title}"' if title else "")

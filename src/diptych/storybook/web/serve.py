@@ -52,7 +52,7 @@ class Server(ThreadingHTTPServer):
         return self.server_port
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # of clients that have enough
+        if not isinstance(sys.exception(), ConnectionError):  # a client has disconnected
             super().handle_error(request, client_address)
 
     def count(self, host: str, change: int) -> int:

@@ -45,7 +45,7 @@ from diptych.runtime.errors import DataError
 from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
 REGIONS = 2  # segment C
-SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
+SCALE, LONGEST = 100, 1000  # factor of coordinates, and the longest wavelength of their sines
 TOGETHER = 64  # places of text and regions, if they share a budget
 
 

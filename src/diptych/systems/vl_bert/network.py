@@ -25,7 +25,7 @@ from diptych.runtime.weight_files import Tensors
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]
 STRIDE = 16  # pixels of the image per cell of the maps
-CELLS = 14  # of a region in each direction, as in VL-BERT
+CELLS = 14  # cells of a region in each direction, as in VL-BERT
 FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # names that show a ResNet in a file
 PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 

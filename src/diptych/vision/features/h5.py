@@ -28,10 +28,10 @@ from diptych.vision.features.raw import Array, check_size, needed, refuse
 from diptych.vision.limited import ALIGNED, Ended, LimitedProcesses, Reply, Room, Values, answer
 
 PARTS = 4000  # files of a release: 3 for each of 1,000 parts, and a few more
-MOST_CHUNKS = 4096  # of a dataset
+MOST_CHUNKS = 4096  # most chunks of a dataset
 MOST_ENDED = 3  # processes that one file may end
 REWRITE = "write the file anew, with its arrays in it"
-Arrays = Mapping[Path, Array | None]  # by file
+Arrays = Mapping[Path, Array | None]  # array by file
 NONE: Arrays = {}
 
 
@@ -97,7 +97,7 @@ def _reading(path: Path, where: str = "") -> Iterator[None]:
         yield
     except DataError:
         raise
-    except Exception as error:  # of a damaged file h5py raises OSError, RuntimeError, KeyError, TypeError and more
+    except Exception as error:  # for a damaged file, h5py raises OSError, RuntimeError, KeyError, TypeError and more
         if where:
             refuse(where, f"a data set in {path} that cannot be read ({error})", "it", "get that file again")
         raise DataError(f"{path}: not a readable h5 file ({error}); download the file again") from None
@@ -205,7 +205,7 @@ def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
         chunk = dataset.id.get_chunk_info_by_coord(begin)
         if chunk.byte_offset is None:
             continue
-        most = 2 * size + 4096  # of numbers that gzip cannot make smaller
+        most = 2 * size + 4096  # size of numbers that gzip cannot compress
         content = dataset.id.read_direct_chunk(begin)[1] if chunk.size <= most and z.FILTER_DEFLATE in filters else b""
         if chunk.size > most or len(zlib.decompressobj().decompress(content, size + 1)) > size:
             refuse(where, f"a chunk in {path} of more bytes than its array", f"{size}, by its header", REWRITE)

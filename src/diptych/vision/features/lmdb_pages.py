@@ -17,7 +17,7 @@ from pathlib import Path
 
 PAGE, NODE, NUMBER = struct.Struct("<QHHHH"), struct.Struct("<HHHH"), struct.Struct("<Q")
 LEAF, OVERFLOW, META = 0x02, 0x04, 0x08
-ELSEWHERE, OF_A_TREE = 0x01, 0x06  # of nodes: data is in overflow pages; data is a database or has duplicates
+ELSEWHERE, OF_A_TREE = 0x01, 0x06  # flags of nodes: data is in overflow pages; data is a database or has duplicates
 
 
 @dataclass(frozen=True)

