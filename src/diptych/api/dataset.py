@@ -155,8 +155,8 @@ class Dataset(Sequence[Example]):
         The other parameters name columns; by default image, caption (or captions), question, answer (or answers) and
         split are used where they exist. An image has any form that `Model.caption` takes; one that is not a file is
         kept in the cache. A caption or answer is a text or a list of texts. Rows without a split
-        get one as in `read`, those of a `DatasetDict` its names. Rows of one image are joined. Raises DataError for a
-        row without words or without an image, with its number.
+        get one as in `read`; those of a `DatasetDict` have its splits. Rows of one image are joined. Raises DataError,
+        with the row's index, for a row without words or without an image.
         """
         columns = _Columns(image, caption, question, answer, split)
         if isinstance(rows, Mapping):
@@ -173,7 +173,7 @@ class Dataset(Sequence[Example]):
 
 @contextmanager
 def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
-    """Warn of the entries that were passed over inside the `with` block, or raise DataError for too many of them."""
+    """Warn of the entries that were skipped inside the `with` block; raise DataError if there are too many."""
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:

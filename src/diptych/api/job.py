@@ -63,7 +63,7 @@ class Options:
 class TrainingJob:
     """A run that can begin; `run` trains."""
 
-    folders: tuple[RunFolder, ...]  # one a stage
+    folders: tuple[RunFolder, ...]  # one per stage
     data: Mapping[str, tuple[Path, Store | list[Record]]]  # by name; "" for one set of data
     start: Start
     out: Path

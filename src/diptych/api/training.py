@@ -43,7 +43,7 @@ def finetune(
         task: name such as caption or vqa.
         data: a `Dataset`, a store, or a path that `Dataset.read` takes. Regions of other data are extracted
             first, by `detector` or that of the model, or are read from `features`.
-        model: to start from: a folder, a name on the hub, a loaded model or a run; None: random weights, by `recipe`.
+        model: a folder to start from, a name on the hub, a loaded model or a run; None: random weights, by `recipe`.
         recipe: name, or a recipe of `diptych.recipe`; default: SYSTEM/small/TASK of the model's system.
         out: folder of the run; default: runs/TASK-HASH, a hash of recipe, data and model.
         epochs: passes over the training records, instead of `steps`.
@@ -52,8 +52,8 @@ def finetune(
         patience: validations without a rise after which the run stops.
         settings: further keys of the recipe, such as {"optimizer.warmup_steps": 100}.
         without_images: train a control, whose regions are blank (data.images=false); `compare` gives the images' gain.
-        on_log: called with a dict a log line (step, total, lr, losses/NAME, validation/NAME, ...). It ends the run by
-            returning False: the best weights so far are kept.
+        on_log: called with a dict for each log line (step, total, lr, losses/NAME, validation/NAME, ...). If it returns
+            False, the run ends and keeps its best weights.
 
     Raises RecipeError, DataError or CheckpointError before anything is written; TrainingError; Stopped after Ctrl-C.
     """
@@ -79,8 +79,8 @@ def pretrain(
 ) -> Run:  # fmt: skip
     """Pre-train a model on images and captions and return the run. Arguments and errors are those of `finetune`.
 
-    `data` may be several sets by name, whose split train then goes by that name. Of a recipe of several stages, `steps`
-    and `epochs` are those of each.
+    `data` may be a dict of several data sets. The split train of each then has the set's name. In a recipe with several
+    stages, `steps` and `epochs` apply to each stage.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
     check_training(locals())
@@ -109,7 +109,7 @@ def register(
 ) -> None:
     """Add a system, a task or a recipe in this process, from a notebook; packages do it by an entry point.
 
-    Repeated, it replaces what it added. Raises RecipeError for a name of Diptych or of a package.
+    A second call replaces what the first added. Raises RecipeError for a name of Diptych or of a package.
     """
     load_plugins()
     if isinstance(recipe, Recipe):

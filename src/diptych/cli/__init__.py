@@ -106,7 +106,7 @@ def _unexpected(error: Exception) -> str:
         return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         return f"cannot print or write: {error.strerror}; make room and run the same command again"
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # raised by os.getcwd
         return "the folder that this command runs in is gone; change to another one"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"

@@ -84,7 +84,7 @@ class Batch:
     target_present: Bool[Tensor, "B U"] | None = None
     target_labels: Int[Tensor, "B U"] | None = None
     target_start: list[int] | None = None  # None: 0 for all
-    grounded: Bool[Tensor, "B"] | None = None  # None: no text is
+    grounded: Bool[Tensor, "B"] | None = None  # None: no text is grounded
     seeds: Int[Tensor, "B"] | None = None  # of the model's random draws (`core.randomness`); None: torch's generator
     request: StateRequest | None = None  # which final states are read; None: all
     # Places requested by each objective, found on the CPU by the loader. On a GPU, counting them would wait for all

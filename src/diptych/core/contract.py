@@ -42,7 +42,7 @@ class FeatureContract:
     selection: str = "all"  # the rule that selected the regions, with its numbers
     whole: bool = False  # whether a feature of the whole image is stored too
     whole_size: Count = 0  # size of that feature; 0: feature_size
-    profile: FeatureProfile | None = None  # of given features, whose weights are unknown
+    profile: FeatureProfile | None = None  # for given features, whose weights are unknown
 
     def differences(self, other: FeatureContract) -> list[str]:
         """One line per field that differs: `name: this value, not that value`.

@@ -114,7 +114,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
 def _answers(path: Path, made: ModelFolder) -> Answers:
     """Read answers from a text with one per line (answers_vqa.txt), or a JSON file or pickle of a list or an index."""
     if "answer" not in made.architecture.heads:
-        raise RecipeError(f"the checkpoint has no head for answers, so {path} names none; leave out --answers")
+        raise RecipeError(f"{path} has answers, but the checkpoint has no head for answers; leave out --answers")
     try:
         if path.suffix in (".json", ".pkl"):
             read = parse_json(text_of(path)) if path.suffix == ".json" else unpickle.load(path)

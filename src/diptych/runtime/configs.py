@@ -77,7 +77,7 @@ def validated(
     path: tuple[str, ...] = (),
     named: Callable[[str], str] = str,
 ) -> C:
-    """The configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
+    """Return the configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
 
     `named` gives the name of a field as its user wrote it, such as that of an option.
     """

@@ -22,7 +22,7 @@ from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
 
-SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # of nouns that lose more than an s
+SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # nouns whose singular is not the plural without its s
 
 
 class DiptychError(Exception):

@@ -1,17 +1,17 @@
-"""Settings of this process for freed memory and for waiting threads."""
+"""Settings of this process: what happens with freed memory, and how threads wait."""
 
 import ctypes
 import errno
 import os
 
 VARIABLE = "DIPTYCH_MALLOC"  # "system": malloc stays as it is
-TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -2, -3, -4, -8  # of glibc's malloc.h
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -2, -3, -4, -8  # from glibc's malloc.h
 NEVER = 2**31 - 1
 _SPENT = ("allocate memory", "out of memory", "not enough memory", "start new thread")
 
 
 def is_spent(error: Exception) -> bool:
-    """True if an error of Python, the system, torch or a GPU is for lack of memory."""
+    """True if an error of Python, the system, torch or a GPU means that memory ran out."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _SPENT)

@@ -112,7 +112,7 @@ class Predictor:
         return made if familiar is None else derive(made, familiar=familiar)
 
     def task_model(self, spec: TaskSpec) -> TaskModel:
-        """The model as the task asks it."""
+        """The model in the form in which a task uses it."""
         return TaskModel(
             model=self.folder.model,
             system=self.folder.architecture.system,

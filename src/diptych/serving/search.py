@@ -36,7 +36,7 @@ from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import GivenRegions
 
 WORDS = 30  # words of a query that are read, if the model has positions for them
-PAIRS = 64  # of query and image in a batch
+PAIRS = 64  # pairs of query and image in a batch
 ENCODED = 1024  # images between two writes of their vectors
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
 

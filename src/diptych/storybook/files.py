@@ -94,7 +94,7 @@ def _complete(folder: Path, seed: int) -> dict[str, int]:
 
 
 def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]:
-    """Draw the missing pictures of a part of a split; return the part's records if its flag is set, else []."""
+    """Draw the missing pictures of a part of a split. Return the part's records if its flag is set, else []."""
     book, wanted, numbers = part
     records = []
     for number in numbers:

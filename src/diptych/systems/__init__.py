@@ -65,7 +65,7 @@ def add_task(spec: TaskSpec) -> None:
     kinds = {kind.model_fields["kind"].default: kind for kind in spec.training.objectives}
     _note_owner("objectives", [name for name, kind in kinds.items() if OBJECTIVES.get(name) is not kind], OBJECTIVES)
     TASKS[spec.name] = spec
-    if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
+    if spec.training.answers is not None:  # a task with labels gets a head over its list, unless it has one
         HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update(kinds)
     for system in SYSTEMS.values():
@@ -83,7 +83,7 @@ def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
 
 
 def _title(module: str) -> str:
-    """The package of a module with its version; the module if it is of none."""
+    """The package of a module with its version; the module's name if it belongs to no package."""
     root = module.partition(".")[0]
     titles = {"diptych": "Diptych"} | {one.module.partition(".")[0]: one.title for one in plugins()}
     return titles.get(root, module)

@@ -44,7 +44,7 @@ class Stages:
         return f"<diptych.Stages {what}; .recipes has them>"
 
     def override(self, assignments: Sequence[str]) -> Stages:
-        """Return the stages with keys set: `optimizer.lr=1e-4` of all, `2.optimizer.lr=1e-4` of the second.
+        """Return the stages with keys set: `optimizer.lr=1e-4` in all, `2.optimizer.lr=1e-4` in the second.
 
         Raises RecipeError for a stage that does not exist, and as `Recipe.override` does.
         """

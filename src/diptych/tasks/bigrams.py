@@ -28,7 +28,7 @@ ABOUT = f"a classifier of words and pairs of words (one hidden layer of {HIDDEN}
 
 
 def grams_of(*texts: str) -> list[str]:
-    """Return the words of each text and its pairs of neighbours, START and END included, marked by the text's place.
+    """Return each text's words and pairs of neighbours (with START and END), marked by the text's index.
 
     With several texts, each word of the last one is also paired with the first word of the first.
     """

@@ -149,7 +149,7 @@ def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequenc
 
 
 def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
-    """Return for each image the captions, and for each caption the images, of its fold; None for a single fold."""
+    """Return for each image the captions of its fold, and for each caption the images; None for a single fold."""
     if folds == 1:
         return None
     pictures = len(gallery.keys)

@@ -22,7 +22,7 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.terminal import printable
 from diptych.serving.galleries.vectors import Vectors
 
-CANDIDATES = 200  # of a search in the index; docs/results has the recall at 10
+CANDIDATES = 200  # candidates of a search in the index; docs/results has the recall at 10
 PATIENCE = 10  # seconds for a connection
 ANSWERED = 60  # seconds for a query, as other requests wait; inserts and index builds have no limit
 MOST_WIDE = 2000  # most values of a vector in an HNSW index
@@ -200,7 +200,7 @@ def _without_secrets(psycopg: Any, address: str) -> str:
     """Return the address for messages. Raises RecipeError for an invalid one or one with a password."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.Error as error:  # its message repeats the address, which may hold a password
+    except psycopg.Error as error:  # its message repeats the URL, which may contain a password
         raise RecipeError(
             "--gallery is not an address of PostgreSQL; expected postgresql://USER@HOST:PORT/DATABASE, with special "
             "characters in names as %XX"

@@ -58,7 +58,7 @@ def built(described: Mapping[str, Any]) -> nn.Module:
 
 
 def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tensor]:
-    """Rename weights as EfficientNet-PyTorch names them, whose layers have timm's order and shapes; others stay."""
+    """Rename the weights of EfficientNet-PyTorch, whose layers have timm's order and shapes; others stay."""
     if FIRST_OF_EFFICIENTNET not in tensors:
         return tensors
     wanted = timm.create_model(name).state_dict()
