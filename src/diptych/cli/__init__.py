@@ -38,7 +38,7 @@ __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
-ARGUMENT = re.compile(r"^(?=(device|precision|features): )")  # of `load`, in its errors: verbs have them as options
+ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # of `load`: options of the verbs
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
