@@ -162,10 +162,13 @@ def submit(
 @app.command(rich_help_panel=USE)
 @grouped
 def rank(
-    *, scored: ScoredOptions,
+    *,
+    scored: ScoredOptions,
     task: str = Option("retrieval", help="Task to score; a pre-trained model that matches pairs can search too."),
-    retrieval: RetrievalOptions, computing: ComputingOptions, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    retrieval: RetrievalOptions,
+    computing: ComputingOptions,
+    as_json: AsJson = False,
+) -> None:
     """Score retrieval: rank the images and texts of a split against each other, or part of them."""
     if retrieval.pairs is not None:
         hold(retrieval.pairs, "pairs")

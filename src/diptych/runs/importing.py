@@ -24,9 +24,15 @@ from diptych.vision.detectors.open import open_detector
 
 
 def import_checkpoint(
-    system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool | None = None, detector: str | None = None,
-    answers: Path | None = None, any_detector: bool = False,
-) -> list[str]:  # fmt: skip
+    system: str,
+    file: Path,
+    out: Path,
+    vocabulary: Path,
+    lowercase: bool | None = None,
+    detector: str | None = None,
+    answers: Path | None = None,
+    any_detector: bool = False,
+) -> list[str]:
     """Write the model folder `out`; return a line for each key that was renamed, left out or missing.
 
     `lowercase`: None for the value of the system's released models. `detector`: extracts the features of new images. A

@@ -67,9 +67,13 @@ def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:
 
 
 def _chart(
-    what: str, series: Mapping[str, Mapping[str, Sequence[Point]]], y: str, smooth: int, from_zero: bool = False,
+    what: str,
+    series: Mapping[str, Mapping[str, Sequence[Point]]],
+    y: str,
+    smooth: int,
+    from_zero: bool = False,
     log: bool = False,
-) -> Chart:  # fmt: skip
+) -> Chart:
     curves = [Curve(name, _thinned(_means(one[what], smooth))) for name, one in series.items() if what in one]
     return Chart(what, tuple(curves), y=y, from_zero=from_zero, log=log)
 

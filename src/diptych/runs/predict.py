@@ -31,9 +31,13 @@ class Predictions(NamedTuple):
 
 
 def predict(
-    model: ModelFolder, store: Store, split: str, name: str | None = None, decoding: DecodingOptions | None = None,
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    name: str | None = None,
+    decoding: DecodingOptions | None = None,
     console: Console | None = None,
-) -> Predictions:  # fmt: skip
+) -> Predictions:
     """Predict for each record of a split; damaged records are left out, as in training, and listed.
 
     `name`: another task that the model has learnt; `decoding`: options for captions, instead of the recipe's.

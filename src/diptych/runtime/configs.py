@@ -71,7 +71,6 @@ def _derived(config: C, changes: Mapping[str, Any], where: str, path: tuple[str,
 
 
 def validated(
-<<<<<<< HEAD
     kind: type[C],
     values: Mapping[str, Any],
     where: str,
@@ -79,11 +78,6 @@ def validated(
     named: Callable[[str], str] = str,
 ) -> C:
     """Return the configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
-=======
-    kind: type[C], values: Mapping[str, Any], where: str, path: tuple[str, ...] = (), named: Callable[[str], str] = str,
-) -> C:  # fmt: skip
-    """The configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
->>>>>>> helper-e
 
     `named` gives the name of a field as its user wrote it, such as that of an option.
     """

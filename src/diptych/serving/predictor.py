@@ -130,10 +130,17 @@ class Predictor:
             raise ServingError(str(error)) from error
 
     def search(
-        self, query: str, pictures: str | Path, cache: Path | None = None, progress: Progress | None = None,
-        shortlist: int | None = None, by: Predictor | None = None, gallery: str | None = None, most: int | None = None,
+        self,
+        query: str,
+        pictures: str | Path,
+        cache: Path | None = None,
+        progress: Progress | None = None,
+        shortlist: int | None = None,
+        by: Predictor | None = None,
+        gallery: str | None = None,
+        most: int | None = None,
         keep: float = 0.0,
-    ) -> Searched:  # fmt: skip
+    ) -> Searched:
         """Rank all images below a folder by how well they match the query; unreadable ones are reported.
 
         `cache` keeps regions (default: in the user's cache folder). With a `shortlist`, only the N best images of the

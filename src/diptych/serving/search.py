@@ -72,10 +72,17 @@ class Searcher(Protocol):
 
 
 def search(
-    predictor: Searcher, query: str, pictures: Path, cache: Path | None = None, progress: Progress | None = None,
-    shortlist: int | None = None, by: Searcher | None = None, gallery: str | None = None, most: int | None = None,
+    predictor: Searcher,
+    query: str,
+    pictures: Path,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+    shortlist: int | None = None,
+    by: Searcher | None = None,
+    gallery: str | None = None,
+    most: int | None = None,
     keep: float = 0.0,
-) -> Searched:  # fmt: skip
+) -> Searched:
     """Rank the images below a folder by how well they match a text. The arguments are those of `Predictor.search`.
 
     Each image is read once. Its regions are cached by the content of its file, and so is its vector if the ranking

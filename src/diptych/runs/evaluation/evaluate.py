@@ -81,9 +81,13 @@ def score_model(
 
 
 def check_scored(
-    model: ModelFolder, task: str | None = None, extra_metrics: Sequence[str] = (),
-    decoding: DecodingOptions | None = None, limited: bool = False, without_images: bool = False,
-) -> tuple[TaskSpec | None, bool]:  # fmt: skip
+    model: ModelFolder,
+    task: str | None = None,
+    extra_metrics: Sequence[str] = (),
+    decoding: DecodingOptions | None = None,
+    limited: bool = False,
+    without_images: bool = False,
+) -> tuple[TaskSpec | None, bool]:
     """Check, before any image is opened, that a model can be scored with these options.
 
     Returns its task, and True if it ranks a gallery. `limited`: only a part of the gallery is ranked. The other
@@ -173,9 +177,14 @@ def _left_out(damaged: Sequence[str]) -> Iterator[str]:
 
 
 def score_file(
-    results: Path, references: Path | None = None, questions: Path | None = None, annotations: Path | None = None,
-    training: Path | None = None, extra_metrics: Sequence[str] | None = None, allow_missing: bool = False,
-) -> Scores:  # fmt: skip
+    results: Path,
+    references: Path | None = None,
+    questions: Path | None = None,
+    annotations: Path | None = None,
+    training: Path | None = None,
+    extra_metrics: Sequence[str] | None = None,
+    allow_missing: bool = False,
+) -> Scores:
     """Score a file of captions or answers, in the formats of the evaluation servers.
 
     Captions need `references`; answers need `questions` and `annotations`. Raises RecipeError and DataError.

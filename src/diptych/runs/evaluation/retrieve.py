@@ -56,9 +56,13 @@ class Extent:
 
 
 def retrieve(
-    model: ModelFolder, store: Store, split: str, extent: Extent | None = None, folder: Path | None = None,
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    extent: Extent | None = None,
+    folder: Path | None = None,
     console: Console | None = None,
-) -> tuple[list[dict[str, Any]], Scores]:  # fmt: skip
+) -> tuple[list[dict[str, Any]], Scores]:
     """Rank the gallery for each query; return rankings and scores. `folder` saves the scored pairs, for resumption.
 
     Raises RecipeError and DataError.

@@ -61,9 +61,14 @@ class Leaderboard(Vcr):
 
 
 def submit(
-    model: ModelFolder, store: Store, split: str, form: str, path: Path, decoding: DecodingOptions | None = None,
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    form: str,
+    path: Path,
+    decoding: DecodingOptions | None = None,
     console: Console | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Write the predictions of a split in a server's format; return a line about the file.
 
     Raises RecipeError for an unknown format or a task that the model has not learnt. Raises DataError if a prediction
