@@ -240,7 +240,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _placed(value: Any, number: int) -> tuple[str, Path]:
-    """Return the key of a row's image, and its file, which is made in the cache for one that has none."""
+    """Return the key of a row's image, and its file. An image without a file is copied to the cache."""
     from PIL import Image
 
     from diptych.vision.pictures import read_picture

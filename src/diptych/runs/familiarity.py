@@ -103,7 +103,10 @@ def _familiarity(
 
 
 def _centres(means: Float[Tensor, "N F"]) -> Float[Tensor, "C F"]:
-    """Cluster unit vectors by spherical k-means, from every n-th one; the result is rounded as in the file."""
+    """Cluster unit vectors by spherical k-means, starting from every n-th vector.
+
+    The result is rounded as in the file.
+    """
     centres = means[:: max(1, len(means) // CENTRES)][:CENTRES].clone()
     for _ in range(ROUNDS):
         nearest = (means @ centres.T).argmax(1)

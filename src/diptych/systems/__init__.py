@@ -37,7 +37,7 @@ _ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems`, `tasks`, `r
 
 
 def add_system(system: System) -> None:
-    """Add a system with its objectives and recipes, and a small recipe for each task that it can learn.
+    """Add a system with its objectives and recipes, and a small recipe for each task that the system can learn.
 
     A module that adds it again replaces it. Raises RecipeError for the name of another's system, recipe or objectives.
     """

@@ -16,7 +16,7 @@ from diptych.runtime.errors import DataError
 
 @runtime_checkable
 class RanksGallery(Protocol):
-    """A task that ranks a gallery: the model scores each pair of a query and an image."""
+    """A task that ranks a gallery: the model scores each (query, image) pair."""
 
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
 

@@ -180,7 +180,7 @@ def check_heads(case: Case) -> int:
         read: list[Tensor] = []
 
         def keep(_module: nn.Module, _inputs: object, scores: Tensor) -> None:
-            """Keep the head's output; of one score per region, only those of regions that are not padding."""
+            """Keep the head's output. Of scores per region, keep only those of regions that are not padding."""
             regions = queries.regions_present
             read.append(scores.view_as(regions)[regions] if scores.numel() == regions.numel() else scores)
 

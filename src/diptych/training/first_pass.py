@@ -1,6 +1,6 @@
 """Checks of what a model and its objectives return, made when an update runs for the first time.
 
-They read shapes only, so that a GPU is not waited for. Errors name the objective or the model, and its package.
+They read only shapes, which needs no wait for a GPU. Errors name the objective or the model, and its package.
 """
 
 from collections.abc import Iterator, Mapping
