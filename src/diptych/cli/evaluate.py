@@ -206,9 +206,7 @@ def compare(
 
     given: list[str | None] = [*revision] if revision else [None]
     if len(given) > 2:
-        raise RecipeError(
-            f"found --revision {len(given)} times, expected one for both models, or one for A and one for B"
-        )
+        raise RecipeError(f"found --revision {len(given)} times, expected one for both models, or two: of A and of B")
     one, other = (open_folder(name, revision=of) for name, of in ((first, given[0]), (second, given[-1])))
     gain = paired_gain(one, other, data, split, task, skip_bad)
     if as_json:

@@ -52,7 +52,7 @@ class DataError(DiptychError):
 
 
 class UnfamiliarWarning(UserWarning):
-    """Images are unlike what the model was trained on, so its answers about them mean nothing."""
+    """Images are unlike the training images, so the model's answers about them mean nothing."""
 
     @classmethod
     def of(cls, pictures: Sequence[object]) -> UnfamiliarWarning:

@@ -81,7 +81,7 @@ class NotebookBar(Progress):
 
 
 def bar(unit: str, console: Console | None = None) -> Progress:
-    """A progress bar of rich, as a context manager; `unit` is the noun of what is counted."""
+    """A progress bar of rich, as a context manager; `unit` is a noun such as `images`."""
     console = console or make_console()
     if console.is_jupyter and not console.quiet:
         return NotebookBar(console)

@@ -161,7 +161,7 @@ def check_masks(case: Case) -> int:
 
 
 def rubbish_padded(batch: Batch) -> Batch:
-    """Return the batch with other words and large features where it has padding."""
+    """Return the batch with other words and large features in place of padding."""
     outside = ~batch.regions_present[..., None]
     features = None if batch.features is None else batch.features.masked_fill(outside, 9.0)
     return replace(batch, text=batch.text.masked_fill(~batch.text_present, 7), features=features)

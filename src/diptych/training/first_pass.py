@@ -39,7 +39,7 @@ def check_losses(update: Update, losses: object, counts: Mapping[str, float]) ->
 def raise_without_targets(update: Update, steps: int) -> None:
     """Raise ProtocolError for a package's objectives without any target in the first steps.
 
-    Diptych's own have none where the data have none, such as expressions that no region matches.
+    Diptych's objectives have none if the data have none, such as expressions that no region matches.
     """
     objectives = [one for one in getattr(update, "objectives", ()) if not type(one).__module__.startswith("diptych.")]
     if not objectives:
