@@ -109,9 +109,13 @@ def test_a_log_file_is_told_now_and_then_how_long_it_takes(monkeypatch: pytest.M
     assert re.fullmatch(r"captioning 30/100 pictures, .* left, until \d\d:\d\d", lines[1])
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(12, "12 s"), (89, "89 s"), (95, "2 min"), (5400, "1.5 h")])
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(12, "12 s"), (89, "89 s"), (95, "2 min"), (5400, "1.5 h"), (172_799, "48.0 h"), (432_000, "5.0 days")],
+)
 def test_a_time_left_is_said_in_what_it_is_counted_in(seconds: float, words: str) -> None:
-    assert time_left(seconds).startswith(f"{words} left, until ")
+    until = r"\d\d:\d\d" if seconds < 86_400 else r"\d\d \w+ \d\d:\d\d"  # a time of another day has its date
+    assert re.fullmatch(rf"{words} left, until {until}", time_left(seconds))
 
 
 def test_a_heading_in_a_pipe_is_no_line_of_ten_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> None:

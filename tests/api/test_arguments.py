@@ -41,6 +41,8 @@ FINETUNE: dict[str, tuple[Any, str]] = {
     "patience": (2.5, "patience: found float '2.5', expected a whole number"),
     "seed": (-1, "seed: found -1, expected a whole number from 0"),
     "epochs": (float("nan"), "epochs: found nan, expected a number above 0"),
+    "lr ": (True, "lr: found True, expected a number above 0"),
+    "settings ": ("training.ema=0.9", "settings: found str 'training.ema=0.9', expected a dict"),
     "lr": ("fast", "lr: found str 'fast', expected a number above 0"),
     "detector": (3, "detector: found int '3', expected a folder or name"),
     "features": ("none.h5", "features: there is nothing at none.h5, expected a file or folder"),
@@ -54,9 +56,9 @@ FINETUNE: dict[str, tuple[Any, str]] = {
 def test_training_names_a_wrong_argument(name: str, world: Path) -> None:
     value, wanted = FINETUNE[name]
     with pytest.raises(RecipeError, match=f"^{wanted}"):
-        diptych.finetune("caption", world, "sample", **{name: value})
+        diptych.finetune("caption", world, "sample", **{name.strip(): value})
     with pytest.raises(RecipeError, match=f"^{wanted}"):
-        diptych.pretrain(world, **{"recipe": "unified-vlp/small/pretrain", name: value})
+        diptych.pretrain(world, **{"recipe": "unified-vlp/small/pretrain", name.strip(): value})
     assert not list(Path().iterdir())
 
 
@@ -66,6 +68,9 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load(3), CheckpointError, "source: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: there is nothing at none.h5"),
+    (lambda _: diptych.load("sample", precision="fp17"), RecipeError, "precision: 'fp17' is unknown; did you mean"),
+    (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', and sample is a folder"),
+    (lambda _: diptych.finetune("caption", _, "sample", without_images="no"), RecipeError, "without_images: found"),  # type: ignore[arg-type]
     (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset.read(None), DataError, "path: found None, expected a store"),  # type: ignore[arg-type]
     (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: there is nothing at none"),
@@ -129,6 +134,8 @@ def test_commands_in_an_error_stay_commands() -> None:
 
 COMMANDS = {  # a wrong request, with what its error names
     "evaluate --task vqa": "was not trained for vqa: diptych finetune vqa --data DATA --model sample ",
+    "evaluate --precision fp17": "diptych: --precision: 'fp17' is unknown; did you mean fp32",
+    "evaluate --revision v1": "diptych: --revision: found 'v1', and sample is a folder, which has none; leave it out",
     "evaluate --task captoin": "no task 'captoin'; did you mean caption",
     "evaluate --task vqa --beams 2": "was not trained for vqa",
     "rank": "was not trained for retrieval",

@@ -13,6 +13,7 @@ from diptych.api.dataset import Dataset
 from diptych.runtime.errors import DataError
 
 TEXTS = ("a red dog", "a blue kite", "two birds")
+SPLITS = ("train", "train", "val")
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +34,7 @@ def images(tmp_path: Path) -> list[Path]:
 
 
 def rows_of(images: list[Path]) -> list[dict[str, object]]:
-    splits = ("train", "train", "val")
-    columns = zip(images, TEXTS, splits, strict=True)
+    columns = zip(images, TEXTS, SPLITS, strict=True)
     return [{"image": str(image), "caption": text, "split": split} for image, text, split in columns]
 
 
@@ -50,6 +50,24 @@ def test_an_item_is_an_example_and_splits_and_slices_are_data_sets(images: list[
     assert "'a red dog'" in repr(data[0])
     with pytest.raises(DataError, match="no split 'test'; it has train, val"):
         data["test"]
+
+
+def test_what_a_data_set_does_not_have_is_named(images: list[Path]) -> None:
+    data = Dataset.from_rows(rows_of(images))
+    with pytest.raises(IndexError, match="rows has 3 images, and no image 3"):
+        data[3]
+    assert (data[-3].record, len(list(data))) == (data[0].record, 3)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        data + 1  # type: ignore[operator]
+
+
+def test_a_split_chooses_nothing_in_data_that_names_its_splits(images: list[Path], tmp_path: Path) -> None:
+    names = [f"images/{path.name}" for path in images]
+    lines = [{"image": name, "captions": ["a dog"], "split": split} for name, split in zip(names, SPLITS, strict=True)]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.warns(UserWarning, match=r"names train, val; data\['val'\] selects one") as warned:
+        assert len(Dataset.read(tmp_path / "own.jsonl", split="val")) == 3
+    assert warned[0].filename == __file__
 
 
 def test_a_repr_is_short_whatever_the_names(images: list[Path]) -> None:
@@ -108,9 +126,10 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
         ({"caption": float("nan")}, "row 1 .* has no words"),
         ({"question": "what is it"}, "row 1 .* has a question and no answer"),
         ({"image": "missing.png"}, "row 1: found no image missing.png"),
-        ({"image": 7}, "row 1: found builtins.int; expected a path"),
+        ({"image": 7}, "row 1: found int; expected a path"),
+        ({"split": 3}, "row 1 has the split 3, expected a name such as 'train'"),
         ({"image": b"no image"}, "row 1: the content is not an image"),
-        ({"image": "images/0.png", "split": "val"}, "found the splits train and val"),
+        ({"image": "images/0.png", "split": "val"}, "found the splits train and val, .*: in all its lines or rows"),
     ],
 )  # fmt: skip
 def test_a_faulty_row_is_refused_by_number(
@@ -132,6 +151,9 @@ def test_what_is_no_rows_is_refused(images: list[Path]) -> None:
     ):
         with pytest.raises(DataError, match=error):
             Dataset.from_rows(wrong)
+    unnamed = [{"file": row["image"], "caption": row["caption"]} for row in rows_of(images)]
+    with pytest.raises(DataError, match="row 0 has no column 'image'; pass image= as one of file, caption"):
+        Dataset.from_rows(unnamed)
     with pytest.raises(DataError, match=r"row 0 has no column 'text' \(caption=\); it has image, caption, split"):
         Dataset.from_rows(rows_of(images), caption="text")
 
@@ -160,7 +182,7 @@ def test_images_of_coco_are_found_in_the_folder_of_the_files_name(images: list[P
         file.write_text(json.dumps(content))
         assert Dataset.read(file)[0].image.size == (12, 8)
     (tmp_path / "val2017").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"found no image .*/0.png, expected one; fetch it, or name its folder \(--im"):
+    with pytest.raises(DataError, match=r"found no image .*/0.png, expected one; fetch it, or name its folder \(`im"):
         Dataset.read(tmp_path / "captions_val2017.json")
 
 

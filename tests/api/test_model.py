@@ -106,6 +106,33 @@ def test_texts_and_images_are_paired(model: diptych.Model, photo: Path) -> None:
         model.ask(photo, " ")
 
 
+WRONG_TEXTS: dict[str, tuple[Callable[[Any, Path], Any], str]] = {  # each was answered in silence, or as letters
+    "ask": (lambda model, photo: model.ask(photo, None), "questions: found None, expected a text or a list of texts"),
+    "nan": (lambda model, photo: model.ask(photo, ["a dog", float("nan")]), "questions: found float 'nan', exp"),
+    "iterator": (lambda model, photo: list(model.verify(photo, iter([3]))), "statements: found int '3', expected"),
+    "explain": (lambda model, photo: model.explain(photo, None), "caption: found None, expected a text, such as"),
+    "answers": (lambda model, photo: model.choose(photo, "what", "cat"), "1 answers and 0 rationales are not enough"),
+    "question": (lambda model, photo: model.choose(photo, None, ["a", "b"]), "question: found None, expected a text"),
+    "match": (lambda model, photo: model.match(photo, [None]), "texts: found None, expected a text"),
+    "query": (lambda model, photo: model.search(3, [photo]), "query: found int '3', expected a text"),
+    "empty": (lambda model, photo: model.search(" ", [photo]), "the query is empty; describe an image, such as"),
+    "top_k": (lambda model, photo: model.search("a dog", [photo], top_k=-1), "top_k: found -1, expected a whole"),
+    "rerank": (lambda model, photo: model.search("a", [photo], rerank="x"), "rerank: found str 'x', expected a loaded"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TEXTS)
+def test_what_is_no_text_is_refused(name: str, model: diptych.Model, photo: Path) -> None:
+    call, wanted = WRONG_TEXTS[name]
+    with pytest.raises((RecipeError, ServingError), match=f"^{wanted}"):
+        call(model, photo)
+
+
+def test_one_image_can_be_searched(model: diptych.Model, photo: Path) -> None:
+    ((name, _),) = model.search("a red kite", Image.open(photo))
+    assert name == Path("0")
+
+
 def test_opening_a_model_and_its_detector_leaves_the_generator_alone(folder: Path, photo: Path) -> None:
     before = torch.get_rng_state()
     diptych.load(folder).caption(photo)
@@ -177,9 +204,9 @@ def test_examples_of_docstrings_run(
         assert result.failed == 0, test.name
 
 
-def test_threads_sleep_while_they_wait_unless_torch_is_there() -> None:
-    code = "import os, sys; import diptych; {}; diptych.load; print(os.environ.get('OMP_WAIT_POLICY'))"
-    for first, policy in (("assert 'torch' not in sys.modules", "passive"), ("import torch", "None")):
+def test_threads_wait_briefly_unless_torch_is_there() -> None:
+    code = "import os, sys; import diptych; {}; diptych.load; print(os.environ.get('GOMP_SPINCOUNT'))"
+    for first, policy in (("assert 'torch' not in sys.modules", "1000"), ("import torch", "None")):
         command = [sys.executable, "-c", code.format(first)]  # an interpreter: what is imported when
         environment = {"PATH": "/usr/bin:/bin"}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

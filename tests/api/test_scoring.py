@@ -59,12 +59,18 @@ def test_data_with_many_bad_entries_is_scored_only_where_that_is_allowed(caption
         score(folder / "own.jsonl", skip_bad=True)
 
 
+def test_an_unknown_score_is_named(captioner: Run) -> None:
+    scores = evaluate(captioner.folder, Store(captioner.folder / "store"))
+    with pytest.raises(KeyError, match="no score 'cider'; known: BLEU-1, BLEU-2, BLEU-3, BLEU-4, CIDEr, ROUGE-L"):
+        scores["cider"]
+
+
 def test_few_items_are_shown_with_their_count_and_a_warning(captioner: Run) -> None:
     scores = evaluate(captioner.folder, Store(captioner.folder / "store"))
     warning = "only 6 scored: too few for a reliable score"
     assert scores.to_json()["warning"] == warning
     assert type(scores).from_json(json.loads(json.dumps(scores.to_json()))) == scores
-    assert "6 of 6 images; only 6 scored" in repr(scores)
+    assert "6 items, 6 images; only 6 scored" in repr(scores)
     assert len(repr(scores)) <= 300
     assert warning in scores._repr_html_()
     console = Console(width=200)

@@ -10,6 +10,7 @@ import pytest
 
 from diptych.api.model import Model, load
 from diptych.cli import run_verb
+from diptych.runtime.errors import ServingError
 from diptych.storybook.detector.detector import StorybookDetector
 from tests import toy
 from tests.service import picture
@@ -54,6 +55,12 @@ def test_another_model_ranks_the_best_anew(folder: Path, detector: StorybookDete
     scores = pairs.match(paths, ["a red kite"])[:, 0]
     assert [path for path, _ in hits] == [paths[at] for at in np.argsort(-scores)[:2]]
     assert [score for _, score in hits] == pytest.approx(sorted(scores, reverse=True)[:2], abs=1e-4)
+
+
+def test_vectors_cannot_rank_anew(folder: Path, detector: StorybookDetector) -> None:
+    towers, pairs = Model(opened(folder / "t", detector, "tden", "similarity")), Model(opened(folder / "p", detector))
+    with pytest.raises(ServingError, match="makes a vector of each image, so a query costs it one pass"):
+        pairs.search("a red kite", sorted((folder / "photos").iterdir()), rerank=towers)
 
 
 def test_the_verbs_print_the_same_and_name_what_fails(

@@ -39,6 +39,13 @@ def test_losses_are_means_of_what_came_before(tmp_path: Path) -> None:
     assert charts({"one": run}, smooth=1)[0].curves[0].points[1] == (20, 4)
 
 
+def test_a_score_of_nearly_0_is_0(tmp_path: Path) -> None:
+    lines = [{"step": step, "total": 1.0, "validation": {"BLEU-3": 4.2e-5}} for step in (10, 20)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    bleu = charts({"one": tmp_path}, 1)[1]
+    assert draw(bleu).lines[0].value == "0"
+
+
 def test_runs_of_several_objectives_stand_beside_each_other(tmp_path: Path) -> None:
     runs = find_runs([logged(tmp_path / "a", [{"word": 1.0, "region": 2.0}]), logged(tmp_path / "b", [{"word": 3.0}])])
     made = {chart.title: [curve.name for curve in chart.curves] for chart in charts(runs, 20)}

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
@@ -46,13 +46,10 @@ def check_training(given: Mapping[str, Any]) -> None:
     """Check the arguments that `finetune` and `pretrain` share, by name, among those of a call. Raises RecipeError."""
     values = {name: value for name, value in given.items() if value is not None}
     for name in WHOLE.keys() & values.keys():
-        wanted = f"a whole number from {WHOLE[name]}"
-        check_type(name, values[name], Integral, wanted, RecipeError)
-        if isinstance(values[name], bool) or values[name] < WHOLE[name]:
-            raise RecipeError(f"{name}: found {values[name]}, expected {wanted}")
+        check_whole(name, values[name], WHOLE[name])
     for name in ABOVE_ZERO.keys() & values.keys():
         check_type(name, values[name], Real, ABOVE_ZERO[name], RecipeError)
-        if not 0 < values[name] < math.inf:
+        if isinstance(values[name], bool) or not 0 < values[name] < math.inf:
             raise RecipeError(f"{name}: found {values[name]}, expected {ABOVE_ZERO[name]}")
     if (on_log := values.get("on_log")) is not None and not callable(on_log):
         raise RecipeError(f"on_log: found {_shown(on_log)}, expected a function of a dict, such as print")
@@ -62,9 +59,27 @@ def check_training(given: Mapping[str, Any]) -> None:
     if "features" in values:
         check_features(values["features"])
     settings = values.get("settings", ())
-    check_type("settings", settings, (Mapping, Sequence), "a dict such as {'optimizer.lr': 1e-3}", RecipeError)
+    kinds = (Mapping, type(None) if isinstance(settings, str) else Sequence)  # a text is a sequence of letters
+    check_type("settings", settings, kinds, "a dict such as {'optimizer.lr': 1e-3}", RecipeError)
     for one in settings:
         check_type("settings", one, str, "keys of the recipe as text", RecipeError)
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise RecipeError unless the argument is a whole number of at least `least`."""
+    wanted = f"a whole number from {least}"
+    check_type(name, value, Integral, wanted, RecipeError)
+    if isinstance(value, bool) or value < least:
+        raise RecipeError(f"{name}: found {value}, expected {wanted}")
+
+
+def texts_of(name: str, value: object) -> list[str]:
+    """Return an argument that is a text, or several, as a list. Raises RecipeError for anything else."""
+    check_type(name, value, (str, Iterable), "a text or a list of texts", RecipeError)
+    texts = [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]  # checked above
+    for text in texts:
+        check_type(name, text, str, "a text", RecipeError)
+    return texts
 
 
 def check_features(features: object) -> None:

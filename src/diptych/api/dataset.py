@@ -16,7 +16,7 @@ from typing import Any, overload
 
 import torch
 
-from diptych.api.arguments import check_path, check_type
+from diptych.api.arguments import check_path, check_type, python_errors
 from diptych.api.images import readable
 from diptych.core import Question, Record
 from diptych.core.record import WORDED
@@ -86,6 +86,8 @@ class Dataset(Sequence[Example]):
             return Dataset(chosen, f"{self.name}[{which}]")
         if isinstance(which, slice):
             return Dataset(self.records[which], self.name)
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"{self.name} has {counted(self, 'images')}, and no image {which}")
         return Example(self.records[which])
 
     def __add__(self, other: Dataset) -> Dataset:
@@ -93,6 +95,8 @@ class Dataset(Sequence[Example]):
 
         Raises DataError for an image that is in two splits.
         """
+        if not isinstance(other, Dataset):
+            return NotImplemented
         return Dataset(combined(self.records, other.records), self.name)
 
     @property
@@ -108,6 +112,7 @@ class Dataset(Sequence[Example]):
         return f"<diptych.Dataset {self.name[-80:]}: {counted(self, 'images')} ({listed}); {words or 'no words'}>"
 
     @classmethod
+    @python_errors
     def read(
         cls, path: str | os.PathLike[str], images: str | os.PathLike[str] | None = None, *, split: str | None = None,
         seed: int = 0, skip_bad: bool = False,
@@ -115,8 +120,9 @@ class Dataset(Sequence[Example]):
         """Read a store, or a file or folder of any format that `diptych extract` reads.
 
         images: the folder that image names start from, by default that of the data. split: of records whose files name
-        none; by default `seed` draws 80% train, 10% val and 10% test by the image's name. Invalid entries
-        are skipped with a warning; more than 10 that are over 1% are an error, unless `skip_bad`. Raises DataError.
+        none (`data["val"]` selects one); by default `seed` draws 80% train, 10% val and 10% test by the image's name.
+        Invalid entries are skipped with a warning; more than 10 that are over 1% are an error, unless `skip_bad`.
+        Raises DataError.
         """
         check_path("path", path, "a store, or a file or folder of a known format", DataError)
         if images is not None:
@@ -125,12 +131,18 @@ class Dataset(Sequence[Example]):
         check_type("seed", seed, Integral, "a whole number", DataError)
         data = Path(path)
         if (data / INDEX).is_file():
-            return cls(iterate(Store(data)), data.name, data)
-        with _warned(data, skip_bad) as skips:
-            folder = None if images is None else Path(images)
-            return cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
+            made = cls(iterate(Store(data)), data.name, data)
+        else:
+            with _warned(data, skip_bad) as skips:
+                folder = None if images is None else Path(images)
+                made = cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
+        if split is not None and made.splits.keys() - {split}:
+            named = f"{data} names {', '.join(made.splits)}; data[{split!r}] selects one"
+            warnings.warn(f"split {split!r} is for records that name none: {named}", stacklevel=3)
+        return made
 
     @classmethod
+    @python_errors
     def from_coco(
         cls, captions: str | os.PathLike[str], images: str | os.PathLike[str], *, split: str, skip_bad: bool = False
     ) -> Dataset:
@@ -177,7 +189,7 @@ def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
-        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=4)  # the caller's line
+        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # the caller's line
 
 
 @dataclass(frozen=True)
@@ -202,7 +214,10 @@ class _Columns:
                     f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, expected a caption, or a "
                     "question and an answer; leave such rows out, or name the columns (caption=, question=, answer=)"
                 )
-            of = split or next(iter(_texts(self._value(row, number, "split"))), None) or drawn_split(key, seed)
+            named = self._value(row, number, "split")
+            if isinstance(named, Integral):  # a float is pandas' mark of a missing value
+                raise DataError(f"row {number} has the split {named!r}, expected a name such as 'train'")
+            of = split or next(iter(_texts(named)), None) or drawn_split(key, seed)
             items = tuple(Question(f"{key}/{number}/{n}", text, answers, answer_kind(answers))
                               for n, text in enumerate(questions))  # fmt: skip
             yield Record(key, of, path, captions=captions, questions=items)
@@ -214,6 +229,8 @@ class _Columns:
             raise DataError(f"row {number} is of type {type(row).__name__}, expected a dict of columns")
         if named is not None and named not in row:
             raise DataError(f"row {number} has no column {named!r} ({names[0]}=); it has {', '.join(map(str, row))}")
+        if named is None and names[0] == "image" and "image" not in row:
+            raise DataError(f"row {number} has no column 'image'; pass image= as one of {', '.join(map(str, row))}")
         return next((row[name] for name in ((named,) if named is not None else names) if name in row), None)
 
 

@@ -67,7 +67,7 @@ def readable(image: Any) -> Readable:
         case _ if hasattr(image, "read"):
             made = read_picture(_content(image), str(getattr(image, "name", "an open file")))
         case _:
-            kind = f"{type(image).__module__}.{type(image).__qualname__}"
+            kind = f"{type(image).__module__}.{type(image).__qualname__}".removeprefix("builtins.")
             if isinstance(image, Mapping) and not image.keys() & {"bytes", "path"}:
                 kind += f" with {', '.join(map(str, image))[:100] or 'nothing'} (row['image'] is the image of a row)"
             raise DataError(f"found {kind}; expected {WANTED}")
@@ -106,11 +106,13 @@ def _from_array(array: NDArray[Any], kind: str) -> Picture:
     """Convert an array of either layout, uint8 or floats from 0 to 1, to (3, H, W)."""
     what = f"found {kind} of {array.dtype} and shape {array.shape}"
     if array.ndim != 3 or 3 not in (array.shape[0], array.shape[2]) or sorted(array.shape)[1] < SMALLEST_SIDE:
-        raise DataError(f"{what}; expected (H, W, 3) or (3, H, W), RGB, at least {SMALLEST_SIDE} pixels on each side")
+        size = f"at least {SMALLEST_SIDE} pixels on each side; of grey or RGBA pass PIL.Image.fromarray(array)"
+        raise DataError(f"{what}; expected (H, W, 3) or (3, H, W), RGB, {size}")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
         if not (-0.002 <= low <= high <= 1.002):  # half of 1/255 is rounded away
-            raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; expected 0 to 1: undo its normalisation")
+            mend = "divide by 255" if low >= 0 and 2 < high <= 255 else "undo its normalisation"
+            raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; expected 0 to 1: {mend}")
         array = (array * 255).round().clip(0, 255).astype(np.uint8)
     if array.dtype != np.uint8:
         raise DataError(f"{what}; expected uint8 (0 to 255: .astype('uint8')) or floats from 0 to 1")

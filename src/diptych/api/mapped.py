@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from diptych.api import results
+from diptych.api.arguments import check_type, texts_of
 from diptych.api.images import Readable, batches, is_one, numbered, paired, readable
 from diptych.core import Record
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.serving.predictor import Predictor
 from diptych.tasks import TaskSpec
 
@@ -29,9 +30,10 @@ class Mapped:
         """Answer one request for each pair of image and text."""
         kind = spec.required_interface.request
         field = next(name for name, form in spec.required_interface.forms.items() if form.argument)
+        check_type(f"{field}s", texts, (str, Iterable), "a text or a list of texts", RecipeError)
 
         def answer(items: Sequence[Record], words: Sequence[Any]) -> Sequence[Any]:
-            requests = [kind.model_construct(None, **{field: str(text)}) for text in words]
+            requests = [kind.model_construct(None, **{field: text}) for text in texts_of(f"{field}s", words)]
             return self.predictor.answers(spec, list(zip(items, requests, strict=True)))
 
         return self._mapped(spec, images, texts, answer, made)

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from diptych.api.arguments import check_features, check_path, check_type
+from diptych.api.arguments import check_features, check_path, check_type, check_whole, python_errors, texts_of
 from diptych.api.forms import OneImage, Vectors, per_image, per_text
 from diptych.api.images import batches, is_one, name_of
 from diptych.api.mapped import Mapped
@@ -56,6 +56,8 @@ def load(
     chosen = choose_device(device, "device")
     load_plugins()
     path = packaged(Path(source))
+    if revision is not None and path.exists():
+        raise RecipeError(f"revision: found {revision!r}, and {source} is a folder, which has none; leave it out")
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         from diptych.serving.hub import fetch
 
@@ -140,8 +142,9 @@ class Model(Mapped):
         >>> len(model.explain("photo.png", "a red kite").weights)
         3
         """
+        check_type("caption", caption, str, "a text, such as a Caption", RecipeError)
         ((record, _),) = self._seen([(None, image)])
-        shown = explain_caption(self.predictor.task_model(CAPTION), record, str(caption))
+        shown = explain_caption(self.predictor.task_model(CAPTION), record, caption)
         return Explained(**dict(shown))
 
     @per_text(Answer)
@@ -194,6 +197,8 @@ class Model(Mapped):
         >>> model.choose("photo.png", "what is [0]?", ["a dog", "a bird"]) in ("a dog", "a bird")
         True
         """
+        check_type("question", question, str, "a text", RecipeError)
+        answers, rationales = texts_of("answers", answers), texts_of("rationales", rationales)
         request = VCR.required_interface.request.model_construct(
             question=question, answers=tuple(answers), rationales=tuple(rationales)
         )
@@ -239,23 +244,26 @@ class Model(Mapped):
 
         >>> path, score = model.search("a red kite", ".", top_k=3)[0]
         """
-        from diptych.serving.search import Hit
+        from diptych.serving.search import Hit, check_search
 
+        check_type("query", query, str, "a text", RecipeError)
+        check_whole("top_k", top_k, 1)
+        check_type("rerank", rerank, (Model, type(None)), "a loaded model", RecipeError)
         for one in (self, rerank):
             if one is not None:
                 one.need_matching("search")
+        ranker, by, shortlist = self.predictor, None, None
+        if rerank is not None:
+            ranker, by, shortlist = rerank.predictor, self.predictor, SHORTLIST * top_k
+        check_search(ranker, query, shortlist, by)
         if isinstance(images, str | os.PathLike):
-            if rerank is None:
-                searched = self.predictor.search(query, Path(images), most=top_k)
-            else:
-                most = SHORTLIST * top_k
-                searched = rerank.predictor.search(query, Path(images), shortlist=most, by=self.predictor)
+            searched = ranker.search(query, Path(images), shortlist=shortlist, by=by, most=top_k)
             hits, refused = searched.hits, searched.refused
         else:
-            items = list(images)
+            items = [images] if is_one(images) else list(images)
             scores = self.match(items, [query])[:, 0]
             if rerank is not None:
-                order = np.argsort(-scores, kind="stable")[: SHORTLIST * top_k]
+                order = np.argsort(-scores, kind="stable")[:shortlist]
                 again = rerank.match([items[at] for at in order], [query])[:, 0]
                 scores = np.full_like(scores, -np.inf)
                 scores[order] = again
@@ -291,7 +299,7 @@ class Model(Mapped):
 
         self._need_towers("encode_text")
         if not isinstance(texts, str):
-            return self._stacked([self.encode_text(text) for text in texts])
+            return self._stacked([self.encode_text(text) for text in texts_of("texts", texts)])
         model, tokens = self.predictor.folder.model, self.predictor.tokens
         return np.asarray(embed_sentences(model, tokens, [texts], query_words(self.predictor))[0])
 
@@ -307,7 +315,7 @@ class Model(Mapped):
         from diptych.serving.search import pair_scores
 
         self.need_matching("match")
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = texts_of("texts", texts)
         images = [images] if is_one(images) else list(images)
         if has_towers(self.predictor.folder.model):
             scores: Vectors = self.encode_image(images) @ self.encode_text(texts).T
@@ -315,6 +323,7 @@ class Model(Mapped):
         records = [record for batch in batches(enumerate(images)) for record, _ in self._seen(batch)]
         return pair_scores(self.predictor, records, texts)
 
+    @python_errors
     def push_to_hub(
         self, repository: str, *, license: str | None = None, private: bool = False,
         dry_run: str | os.PathLike[str] | None = None,

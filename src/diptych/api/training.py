@@ -64,6 +64,7 @@ def finetune(
             f"recipe: found none, and no model to start from; pass model=..., or recipe='SYSTEM/small/{task}' to start "
             f"from random weights (`diptych recipes {task}` lists them)"
         )
+    check_type("without_images", without_images, bool, "True or False", RecipeError)
     check_training(locals())
     changed = _assignments(settings, steps, batch_size, lr, patience, seed) + ["data.images=false"] * without_images
     return finetuning(task, data, model, recipe, _options(out, epochs, changed, detector, features)).run(on_log)

@@ -52,10 +52,14 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Cha
     made = [_chart(what, of_losses, what + means, smooth, log=log) for what in _names(of_losses)]
     if len(made) == 2:
         made = made[:1]  # a single objective: its loss is the total
-    of_scores = {name: one.scores for name, one in logged.items()}
+    of_scores = {name: {what: _rounded(one.scores[what]) for what in one.scores} for name, one in logged.items()}
     made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
     of_course = {name: one.course for name, one in logged.items()}
     return made + [_chart(what, of_course, what, 1, from_zero=True) for what in _names(of_course)]
+
+
+def _rounded(points: Iterable[Point]) -> list[Point]:
+    return [(step, round(value, 3)) for step, value in points]  # a BLEU of nearly 0 is 0, not 4.2e-05
 
 
 def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:

@@ -74,7 +74,7 @@ def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Pr
         if wanted not in get_args(Precision):
             raise RecipeError(f"{VARIABLE}={wanted!r} is not a precision; {nearest(wanted, get_args(Precision))}")
     if wanted not in get_args(Precision):
-        raise RecipeError(f"{wanted!r} is not a precision; {nearest(wanted, ('auto', *get_args(Precision)))}")
+        raise RecipeError(f"precision: {wanted!r} is unknown; {nearest(wanted, ('auto', *get_args(Precision)))}")
     return cast(Precision, wanted)
 
 

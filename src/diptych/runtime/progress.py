@@ -103,11 +103,10 @@ def training_bar(console: Console) -> Progress:
 
 def time_left(seconds: float) -> str:
     """A text such as `3 min left, until 14:32`, by the clock of this machine."""
-    if seconds >= 3600:
-        span = f"{seconds / 3600:.1f} h"
-    else:
-        span = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-    return f"{span} left, until {time.strftime('%H:%M', time.localtime(time.time() + seconds))}"
+    units = {172_800: (".1f", 86_400, "days"), 3600: (".1f", 3600, "h"), 90: (".0f", 60, "min")}
+    form, unit, name = next((one for least, one in units.items() if seconds >= least), (".0f", 1, "s"))
+    until = time.strftime("%H:%M" if seconds < 86_400 else "%d %b %H:%M", time.localtime(time.time() + seconds))
+    return f"{seconds / unit:{form}} {name} left, until {until}"
 
 
 def tell(console: Console, message: str) -> None:

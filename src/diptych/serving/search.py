@@ -91,10 +91,7 @@ def search(
 
     Raises ServingError for a model that cannot match, DataError if no image can be read.
     """
-    _check(predictor, shortlist, by, gallery)
-    for one in (predictor, by):
-        if one is not None:
-            _check_query(one, query)
+    check_search(predictor, query, shortlist, by, gallery)
     folder = cache if cache is not None else _cache(pictures, predictor.detector)
     claim(folder, "cache")
     if by is not None:
@@ -288,7 +285,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
     elif by is not None and not can_match(folder.model):
         problem = (
             f"{folder.name} makes a vector of each image, so a query costs it one pass; a shortlist is for a model "
-            "that reads image and text together: leave out --shortlist"
+            "that reads image and text together: leave out --shortlist (Python: rerank)"
         )
     elif by is not None and not has_towers(by.folder.model):
         problem = (
@@ -299,14 +296,16 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
         raise ServingError(problem)
 
 
-def _check_query(predictor: Searcher, query: str) -> None:
-    """Raise ServingError for a query without words, or without any word the model knows."""
-    tokens = predictor.folder.tokens
+def check_search(
+    predictor: Searcher, query: str, shortlist: int | None, by: Searcher | None, gallery: str | None = None
+) -> None:
+    """Raise ServingError as `_check` does, and for a query without words, or without any word a model knows."""
+    _check(predictor, shortlist, by, gallery)
     if not query.strip():
         raise ServingError("the query is empty; describe an image, such as 'a red kite over a beach'")
-    if not tokens.knows(tokens.encode(query)):
-        name = predictor.folder.folder
-        raise ServingError(f"{name} knows none of the words of {query!r}; use words of its training data")
+    for folder in [predictor.folder] + ([] if by is None else [by.folder]):
+        if not folder.tokens.knows(folder.tokens.encode(query)):
+            raise ServingError(f"{folder.folder} knows none of the words of {query!r}; use words of its training data")
 
 
 def _cache(pictures: Path, detector: Detector) -> Path:

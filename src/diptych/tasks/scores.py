@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import Leakage
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_picture
+from diptych.runtime.errors import nearest
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +80,7 @@ class Scores:
         listed = ", ".join(f"{score.name} {score.value:.1f}" for score in self.scores)[:120]
         warning = f"; {self.warning}" if self.few else ""
         seen = "" if self.trained_on is None else f"; {self.trained_on.text[:100]}"
-        return f"<diptych.Scores of {self.task}: {listed}; {self.items} of {self.pictures} images{warning}{seen}>"
+        return f"<diptych.Scores of {self.task}: {listed}; {self.items} items, {self.pictures} images{warning}{seen}>"
 
     def _repr_html_(self) -> str:
         columns = ("score", "value", "low", "high", "blind", "ceiling")
@@ -87,10 +88,12 @@ class Scores:
         shown = [columns, *([name, *("" if one is None else f"{one:.1f}" for one in values)] for name, *values in rows)]
         seen = "" if self.trained_on is None else escape(f"{self.trained_on.text}.")
         lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in shown)
-        return f"<table>{lines}</table><p>{self.items} of {self.pictures} images. {seen} <b>{self.warning}</b></p>"
+        return f"<table>{lines}</table><p>{self.items} items, {self.pictures} images. {seen} <b>{self.warning}</b></p>"
 
     def __getitem__(self, name: str) -> Score:
-        return next(score for score in self.scores if score.name == name)
+        if named := [score for score in self.scores if score.name == name]:
+            return named[0]
+        raise KeyError(f"no score {name!r}; {nearest(str(name), (score.name for score in self.scores))}")
 
     def to_json(self) -> dict[str, Any]:
         return {

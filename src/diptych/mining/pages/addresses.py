@@ -9,7 +9,7 @@ LAZY = (
     "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src",
     "data-lazyload", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file", "data-full-src",
     "data-flickity-lazyload", "data-lazy-original", "data-actualsrc", "data-echo", "data-image", "data-high-res-src",
-    "data-original-src",
+    "data-original-src", "data-interchange",
 )  # fmt: skip
 LAZY_SETS = ("data-srcset", "data-lazy-srcset", "data-ezsrcset", "data-cfsrcset", "data-flickity-lazyload-srcset")
 _NOTHING = re.compile(
@@ -18,6 +18,7 @@ _NOTHING = re.compile(
 _ENDINGS = frozenset("jpg jpeg jfif png gif webp avif bmp tif tiff svg".split())  # noqa: SIM905
 UNSIZED = 1_000  # pixels: what a file without a size in its address counts as
 _STRINGS = re.compile(r'"([^"]+)"')
+_LISTED = re.compile(r"\[\s*([^\s,\[\]\"]++)\s*+,")  # Foundation's list: [a.jpg, small], [b.jpg, large]
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
@@ -155,7 +156,8 @@ def _address(name: str, value: str, source: str) -> str:
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = next(iter(_IN_JSON.findall(value)), "")
-        value = max(filter(_PICTURE.search, _STRINGS.findall(value)), key=width_of, default=inner)
+        listed = [*_LISTED.findall(value)[::-1], *_STRINGS.findall(value)]  # the last of a list is the largest
+        value = max(filter(_PICTURE.search, listed), key=width_of, default=inner)
     if is_nothing(value) or _PICTURE.search(value):
         return "" if is_nothing(value) else value
     sure = name in _SURE or is_nothing(source) or is_preview(source)
