@@ -10,7 +10,7 @@
     ├── Stopped                 exit code 75: stopped by SIGTERM or Ctrl-C, saved; the same command resumes.
     └── ServingError            one request that cannot be answered.
         ├── UnsupportedError    a request for what this kind of model cannot do.
-        └── GalleryError        a database of vectors that is away, full, or of another model.
+        └── GalleryError        a database of vectors that is unreachable, full, or of another model.
 
 A message states what was found, what was expected, where, and the command that mends it.
 """
@@ -66,7 +66,7 @@ class CheckpointError(DiptychError):
 
 
 class TrainingError(DiptychError):
-    """A run that had to stop, such as for a loss that is not finite."""
+    """A run had to stop, for instance because a loss is not finite."""
 
 
 class ProtocolError(DiptychError):
@@ -88,7 +88,7 @@ class UnsupportedError(ServingError):
 
 
 class GalleryError(ServingError):
-    """A database of vectors that is away, full, or of another model."""
+    """A database of vectors is unreachable, full, or holds vectors of another model."""
 
 
 class Terminated(BaseException):  # like KeyboardInterrupt, which click handles itself

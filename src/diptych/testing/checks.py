@@ -110,9 +110,9 @@ def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States,
 
 
 def rows_cut(model: SystemModel, run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
-    """Return the number of rows that no request of `run` names. With rubbish in them it must compute `wanted`.
+    """Return the number of rows that no request of `run` names. With rubbish in these rows, `run` must give `wanted`.
 
-    They are rows that the model cuts, and all others of the states that it returns.
+    These are the rows that the model leaves out, and the unrequested rows of the states that it returns.
     """
     cut = 0
 

@@ -1,6 +1,6 @@
 """Vectors in PostgreSQL with pgvector, so that several machines share a gallery and restarts cost nothing.
 
-    diptych_gallery(model, width)             one row: whose vectors these are
+    diptych_gallery(model, width)             one row: the model of the vectors
     diptych_vectors(content bytea, vector)    with an HNSW index over products (vector_ip_ops) from 10,000 rows on
 
 One connection is kept, and reopened if the database has closed it. libpq finds the password (PGPASSWORD, a service
