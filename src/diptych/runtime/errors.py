@@ -76,7 +76,7 @@ class ProtocolError(DiptychError):
 class Stopped(DiptychError):
     """A run that was stopped and saved; the same call resumes it."""
 
-    exit_code = 75  # EX_TEMPFAIL of sysexits.h: no fault, try again
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: not a fault, try again
 
 
 class ServingError(DiptychError):
