@@ -165,7 +165,7 @@ class Dataset(Sequence[Example]):
         """Make a data set of rows: dicts, a pandas DataFrame, or a `Dataset` or `DatasetDict` of `datasets`.
 
         The other parameters name columns; by default image, caption (or captions), question, answer (or answers) and
-        split are used where they exist. An image has any form that `Model.caption` takes; one that is not a file is
+        split are used if they exist. An image has any form that `Model.caption` takes; one that is not a file is
         kept in the cache. A caption or answer is a text or a list of texts. Rows without a split
         get one as in `read`; those of a `DatasetDict` have its splits. Rows of one image are joined. Raises DataError,
         with the row's index, for a row without words or without an image.
@@ -194,7 +194,7 @@ def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of rows, None where the caller named none."""
+    """The columns of rows; None if the caller named none."""
 
     image: str | None
     caption: str | None
@@ -257,7 +257,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _placed(value: Any, number: int) -> tuple[str, Path]:
-    """Return the key of a row's image, and its file, which is made in the cache for one that has none."""
+    """Return the key of a row's image, and its file. An image without a file is copied to the cache."""
     from PIL import Image
 
     from diptych.vision.pictures import read_picture

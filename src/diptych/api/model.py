@@ -30,7 +30,7 @@ from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
 MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
-SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
+SHORTLIST = 10  # times `top_k`: the images that another model ranks again
 
 
 @torch_unchanged()

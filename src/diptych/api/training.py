@@ -1,4 +1,4 @@
-"""`finetune` and `pretrain`: train by a recipe on data of any form. `recipe` and `register`: what they train by."""
+"""`finetune` and `pretrain` train by a recipe on data of any form. `recipe` makes a recipe; `register` adds one."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class WritingOptions:
         return {name: value for name, value in values.items() if value is not None}
 
     def over(self, model: ModelFolder) -> DecodingOptions | None:
-        """Return the model's options with the given ones, and set the seed of sampling; None if none was given."""
+        """Return the model's options changed by the given ones, and seed the sampling; None if no option was given."""
         if not self.given:
             return None
         import torch

@@ -28,8 +28,8 @@ class FeatureProfile:
 class FeatureContract:
     """The origin of a set of features. Two sets may be mixed only if their contracts agree.
 
-    Features of a detector that the model was not trained on lower accuracy without any error
-    (huggingface/transformers#8769). A difference is therefore refused, with the name of the field.
+    With features of another detector, a model's accuracy falls without any error (huggingface/transformers#8769). So a
+    difference is refused; the error names the field.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)

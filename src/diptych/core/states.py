@@ -72,7 +72,7 @@ class StateRequest:
 
     @property
     def mask(self) -> Bool[Tensor, "B *N"]:
-        """The only mask of an objective that reads single rows; `Batch.where` turns it into places."""
+        """The only mask of an objective that reads single rows; `Batch.where` converts it to indices."""
         (mask,) = self.masks
         return mask
 

@@ -98,7 +98,7 @@ class _Checker:
         self.capitals = 0
         self.labels: dict[str, set[str]] = {}  # task -> labels of its items
         self.letters: set[str] = set()  # in lower case, of the texts that are trained on
-        self.scored_letters: dict[str, str] = {}  # those of the other texts -> key of the first record
+        self.scored_letters: dict[str, str] = {}  # letters of texts that are not trained on -> first key
         self.keys: dict[str, str] = {}  # key -> split
         self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
         self.files: dict[str, str] = {}  # key -> sha256 of the image

@@ -37,7 +37,7 @@ U64 = NDArray[np.uint64]
 
 
 class Fingerprints(NamedTuple):
-    """Fingerprints of images, and the number of images that have none."""
+    """Fingerprints of images, and the number of images without a fingerprint."""
 
     content: U64  # (N,)
     dhash: U64  # (N,)

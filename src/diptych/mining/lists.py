@@ -32,7 +32,7 @@ class Hashes:
 
 @dataclass(frozen=True)
 class Lists:
-    """`refused`: unwanted images; `excluded`: images of val and test splits."""
+    """The lists of a run. `refused`: unwanted images; `excluded`: images of val and test splits."""
 
     hosts: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()

@@ -61,7 +61,7 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """The objective whose likelihood chooses weights: of `first`, one that predicts words, else its first one."""
+        """The objective whose likelihood chooses weights: in `first`, one that predicts words, else the first one."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 

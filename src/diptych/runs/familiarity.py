@@ -25,7 +25,7 @@ from diptych.storybook.detector.detector import KIND
 
 FILE = "familiarity.safetensors"
 CENTRES, ROUNDS = 256, 10  # clusters and iterations of k-means
-FEWEST, MOST = 300, 4000  # images of train and val that are measured: fewer fix no quantile
+FEWEST, MOST = 300, 4000  # least images of train and val to measure: with fewer, the quantile is unreliable
 STRANGE = 0.05  # share of new training images: with more, the earlier measure does not describe them
 QUANTILE = 0.005  # share of training images below the threshold
 NEAREST = 0.01  # smallest distance, as an image may itself be a centre
@@ -103,7 +103,10 @@ def _familiarity(
 
 
 def _centres(means: Float[Tensor, "N F"]) -> Float[Tensor, "C F"]:
-    """Cluster unit vectors by spherical k-means, from every n-th one; the result is rounded as in the file."""
+    """Cluster unit vectors by spherical k-means, starting from every n-th vector.
+
+    The result is rounded as in the file.
+    """
     centres = means[:: max(1, len(means) // CENTRES)][:CENTRES].clone()
     for _ in range(ROUNDS):
         nearest = (means @ centres.T).argmax(1)

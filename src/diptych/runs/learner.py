@@ -32,7 +32,7 @@ from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import SAMPLED, LeavesOut, TrainingRecords, sample_scope
 
 SPECIAL_TOKENS = 3  # most special tokens in a text
-FAR_ABOVE = 5  # times the recipe's learning rate, from which a run with rewards warns
+FAR_ABOVE = 5  # a run with rewards warns from this multiple of the recipe's learning rate on
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Learner:
     out: Path  # folder of the run
     spec: TaskSpec
     task: Task
-    records: list[int]  # numbers of the training records in the store
-    held_out: list[int]  # numbers of the validation records that have queries of the task; may be empty
+    records: list[int]  # indices of the training records in the store
+    held_out: list[int]  # indices of the validation records that have queries of the task; may be empty
 
     def check(self) -> Architecture:
         """Return the architecture of the model.

@@ -54,7 +54,10 @@ class Plugin:
 
 
 class PluginError(DiptychError):
-    """A package's `register` raised an error, or used a name that is in use. `needed`: what may need the package."""
+    """A package's `register` raised an error, or used a taken name.
+
+    `needed`: the error that the package may explain.
+    """
 
     def __init__(self, plugin: Plugin, needed: str = "") -> None:
         why = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)

@@ -55,7 +55,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         raise DataError(
             f"{where}: found a pickle that needs more memory than the machine has; download the file again"
         ) from None
-    except Exception as error:  # the opcodes of a damaged pickle can raise any
+    except Exception as error:  # the opcodes of a damaged pickle can raise any error
         raise DataError(
             f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), expected one; it "
             "may be cut short: download the file again"

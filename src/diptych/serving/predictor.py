@@ -144,7 +144,7 @@ class Predictor:
         """Rank all images below a folder by how well they match the query; unreadable ones are reported.
 
         `cache` keeps regions (default: in the user's cache folder). With a `shortlist`, only the N best images of the
-        two-tower model `by` are ranked. `gallery` is the address of a database for the vectors (postgresql://...;
+        two-tower model `by` are ranked. `gallery` is the URL of a database for the vectors (postgresql://...;
         default: in the cache). `most` hits are enough. The folder is rescanned at each call, or with `keep` only after
         at least `keep` times the duration of the last scan.
 

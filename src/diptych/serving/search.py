@@ -137,7 +137,7 @@ class ScannedFolder:
 def _scan(
     images: RegionCache, ranker: Searcher, pictures: Path, gallery: str | None, vectors: VectorStore | None, keep: float
 ) -> ScannedFolder:
-    """Read which images are there, and extract and encode new ones if the model makes vectors."""
+    """List the images of the folder; if the model makes vectors, extract and encode new ones."""
     begun = time.monotonic()
     contents, refused = read_contents(pictures, images.folder)
     for path, content in contents.items():

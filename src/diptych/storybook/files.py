@@ -30,7 +30,7 @@ from diptych.storybook.book import Storybook, record
 from diptych.storybook.render import render
 from diptych.storybook.world import SPLITS
 
-WORLD = 1  # raised when drawings or words change, so that two worlds are never mixed in one folder
+WORLD = 1  # incremented when drawings or words change, so that two worlds are never mixed in one folder
 _PART = 64  # scenes that a process draws at a time
 
 

@@ -1,4 +1,4 @@
-"""The systems, one folder each, and what a run of a system is: recipes, objectives, tables of the papers.
+"""The systems, one folder each, with their recipes, objectives and tables of the papers.
 
 `SYSTEMS` is the only list of systems: recipes, objectives, importers and tables follow from its entries.
 """
@@ -37,7 +37,7 @@ _ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems`, `tasks`, `r
 
 
 def add_system(system: System) -> None:
-    """Add a system with its objectives and recipes, and a small recipe for each task that it can learn.
+    """Add a system with its objectives and recipes, and a small recipe for each task that the system can learn.
 
     A module that adds it again replaces it. Raises RecipeError for the name of another's system, recipe or objectives.
     """
@@ -90,7 +90,7 @@ def _title(module: str) -> str:
 
 
 def _add_small(system: System, spec: TaskSpec) -> None:
-    """Add `SYSTEM/small/TASK` if the system can learn the task and has no such recipe of its own."""
+    """Add `SYSTEM/small/TASK` if the system can learn the task and does not define this recipe itself."""
     name = f"{system.name}/small/{spec.name}"
     if name not in RECIPES and hindrance(system, spec) is None:
         RECIPES[name] = small_task(RECIPES[f"{system.name}/small/pretrain"], spec.name)

@@ -74,7 +74,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
         and (not pattern or any(_fits(recipe, pattern) for recipe in entry.row.recipes))
     ]
     if not chosen:
-        raise RecipeError(f"no row of Table {table} fits; `diptych recipes --table {table}` lists all")
+        raise RecipeError(f"no row of Table {table} matches; `diptych recipes --table {table}` lists all")
     return chosen
 
 
@@ -103,7 +103,7 @@ def settings(name: str) -> dict[str, dict[str, Any]]:
 
 
 def command_of(name: str) -> str:
-    """Return the command of one recipe; names in capitals are the user's."""
+    """Return the command of one recipe. The user replaces names in capitals."""
     first = find_stages(name).recipes[0]
     start = " --model MODEL" if first.wants_model else " --init FILE --vocab VOCAB" if first.wants_init else ""
     if TASKS[first.task].pretrains:

@@ -16,7 +16,7 @@ FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages take t
 
 @dataclass(frozen=True, repr=False)
 class Stages:
-    """A list of recipes, each of which starts from the model of the one before. A single recipe is an ordinary run.
+    """A list of recipes, each of which starts from the model of the previous one. A single recipe is an ordinary run.
 
     Raises RecipeError if there is none, or if systems or models differ between stages.
     """

@@ -42,7 +42,7 @@ def grams_of(*texts: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BigramClassifier:
-    """Classes of texts, learnt from texts with soft targets; seconds on one thread."""
+    """A classifier of texts, trained on soft targets in seconds on one thread."""
 
     classes: tuple[str, ...]
     grams: Mapping[str, int]  # by gram, its row among the embeddings; 0 is for all others

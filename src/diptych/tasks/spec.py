@@ -107,7 +107,7 @@ class TaskTraining:
     # Fit the temperature of answers, given what predicts and the records of validation.
     calibrate: Callable[[Task, Predict, Sequence[Record]], Calibration | None] | None = None
     separators: int = 1  # number of [SEP]s in the text
-    cuts_texts: bool = True  # each text by itself, at data.max_words
+    cuts_texts: bool = True  # each text is cut separately, at data.max_words
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ def _shown(record: Record, thing: int) -> bool:
 
 
 class VcrObjectives(SeenClasses):
-    """Fine-tuning for VCR. VL-BERT's paper masks regions and classifies them; its code classifies all, none masked."""
+    """Fine-tuning for VCR. VL-BERT's paper masks and classifies regions; its code classifies all regions, unmasked."""
 
     without_classes = "region_classes=none"
     kind: Literal["vcr"] = "vcr"

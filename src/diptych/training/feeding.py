@@ -61,7 +61,7 @@ def from_processes(
 ) -> Iterator[Iterator[Made]]:
     """Like `prefetched`, in worker processes; `make` is sent to each once. Results come back in shared memory.
 
-    `pinned`: they are copied to page-locked memory, from which a GPU can fetch.
+    `pinned`: results are copied to page-locked memory, from which a GPU can fetch.
     """
     loader: Iterator[Made | DiptychError] = iter(
         DataLoader(

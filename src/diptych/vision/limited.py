@@ -53,7 +53,7 @@ class Ended(Exception):
 @dataclass(frozen=True)
 class _Child:
     process: subprocess.Popen[bytes]
-    shared: int  # a file in memory, which is read: one that is mapped could be cut by the child
+    shared: int  # a file in memory, read with pread: the child could truncate a mapped one
 
 
 class LimitedProcesses:

@@ -152,7 +152,7 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
 
 
 def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
-    """Return the path of one set of data, or those of several by their names, such as `cc=STORE`."""
+    """Return the path of a single data set, or the paths of several by name (`cc=STORE`)."""
     if len(given) == 1 and not NAMED_SET.fullmatch(given[0]):
         return Path(given[0])
     named: dict[str, Path] = {}

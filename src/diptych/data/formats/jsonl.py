@@ -161,7 +161,7 @@ class _LineReader:
 
     skips: Skips
     folder: Path  # folder of the lines
-    lost: set[str] = field(default_factory=set)  # images with invalid objects: their numbers do not count
+    lost: set[str] = field(default_factory=set)  # images with invalid objects, whose indices are not checked
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
     choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with choices
 

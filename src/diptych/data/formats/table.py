@@ -1,4 +1,4 @@
-"""Reading data from one path: the first entry of `FORMATS` that fits reads it.
+"""Read data from a path, by the first entry of `FORMATS` that fits.
 
 An entry has a name (used in manifests), a description, a test that recognises its files, and a reader. A new format is
 a reader and an entry here (docs/add-a-source.md).

@@ -26,13 +26,13 @@ class Host:
     """The state of one host, in the only worker that fetches from it."""
 
     name: str
-    every: float  # seconds between two requests at the least
+    every: float  # least seconds between two requests
     next_at: float = 0.0
     sent_at: float = 0.0  # of the last request
     complaints: int = 0  # 429 or 5xx in a row
-    failures: int = 0  # of any kind, in a row
+    failures: int = 0  # failures of any kind, in a row
     left: str = ""  # why no more is requested from it
-    robots: dict[str, Future[Robots]] = field(default_factory=dict)  # by origin
+    robots: dict[str, Future[Robots]] = field(default_factory=dict)  # robots.txt by origin
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @asynccontextmanager

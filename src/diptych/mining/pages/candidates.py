@@ -13,7 +13,7 @@ Meta = dict[str, str | None]
 
 SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
 LONGEST_JSON = 500_000  # letters of a JSON-LD script
-MOST_NODES = 2_000  # of JSON-LD, and of the depth that Python reads
+MOST_NODES = 2_000  # most nodes of JSON-LD, and most depth that Python reads
 MANY = 3  # images with an `itemprop` of their own
 MOST_EMPTY = 8  # tags without text between an image and its <noscript>
 CLIMB = 2  # ancestors of an image that may have the same picture next to them, in a <noscript> or not

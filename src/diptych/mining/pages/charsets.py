@@ -27,7 +27,7 @@ _CODECS = re.compile(
     r"utf-(?:8|16-[lb]e)|cp(?:125\d|866|874|932|949)|koi8-[ru]|mac-(?:roman|cyrillic)|gb18030|big5hkscs|euc_jp|iso2022_jp"
     r"|iso8859-\d+"
 )
-# Labels of the web that Python has not, by codec.
+# Labels of the web that Python lacks, by codec.
 _LABELS = {
     label: codec
     for codec, labels in {

@@ -34,7 +34,7 @@ class MiningInput:
     base: str = ""
 
     def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
-        """Return the plan of each shard. `key` does not depend on the path of the file; `parts` are those of a WARC."""
+        """Return the plan of each shard. `key` does not depend on the file's path. `parts`: the parts of a WARC."""
         spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
         if self.kind == "tar":
             return [spec | {"key": digest(self.kind, self.digest)}]

@@ -208,7 +208,7 @@ def _unknown(words: Iterable[str], known: frozenset[str]) -> float:
 def judge_languages(texts: Iterable[dict[str, Any]], rules: TextRules) -> None:
     """Apply the last rule, `text_language`, to the texts (each `vars` of a Text) of a shard.
 
-    The language model's 57 MB stay in the cache this way: three times as fast as alternating with parsing.
+    In this way the language model's 57 MB stay in the processor's cache, which is three times as fast.
     """
     if rules.text_language is None:
         return

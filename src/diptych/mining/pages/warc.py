@@ -17,7 +17,7 @@ from diptych.mining.pages.bodies import kind_of, unpacked
 from diptych.mining.pages.charsets import content_type
 from diptych.runtime.extras import requires_extra
 
-MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
+MOST_BODY = 10_000_000  # bytes of a decoded body; a longer one is counted as too large
 PART = 64 * 2**20  # bytes of a file that one worker reads
 MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)

@@ -52,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """The result of a cell; scores are those of the test split, evaluated once."""
+    """The result of a cell. Its scores are of the test split, which is evaluated once."""
 
     task: str  # a name in TASKS
     arm: str

@@ -92,7 +92,7 @@ class DemoConfig(BaseModel):
 
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
-        """Return a configuration that takes under 60 seconds: all parts run, but accuracy is meaningless."""
+        """Return a configuration that takes a minute or two on an idle machine: all parts run, but scores are poor."""
         return cls(web=600, train=200, val=40, test=60, detector_steps=140, pretrain_steps=300, most_steps=150,
                    taught=0.5, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 

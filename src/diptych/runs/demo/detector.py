@@ -51,7 +51,7 @@ class DetectorRecipe(BaseModel):
 
     seed: int = 0  # seed of the drawn world
     split: str = "train"
-    first: PositiveInt = 1_000_000  # number of the first scene, far from those of the language models
+    first: PositiveInt = 1_000_000  # index of the first scene, far from those of the language models
     optimizer: OptimizerConfig = OptimizerConfig(
         kind="muon",
         muon_params=MUON_PARAMETERS,

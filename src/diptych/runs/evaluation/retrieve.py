@@ -34,7 +34,7 @@ Asks = Literal["both", "captions", "pictures"]
 class Extent:
     """The pairs of a gallery that are scored. Default: every pair."""
 
-    queries: int | None = None  # images, and captions, that are ranked exactly; sampled by the seed
+    queries: int | None = None  # number of images, and of captions, that are ranked exactly; sampled by the seed
     shortlist: int | None = None  # candidates for each query that is not ranked exactly
     seed: int = 0
     batch: int = 64  # pairs per batch

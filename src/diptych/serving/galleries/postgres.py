@@ -1,10 +1,10 @@
 """Vectors in PostgreSQL with pgvector, so that several machines share a gallery and restarts cost nothing.
 
-    diptych_gallery(model, width)             one row: whose vectors these are
+    diptych_gallery(model, width)             one row: the model of the vectors
     diptych_vectors(content bytea, vector)    with an HNSW index over products (vector_ip_ops) from 10,000 rows on
 
 One connection is kept, and reopened if the database has closed it. libpq finds the password (PGPASSWORD, a service
-file, .pgpass); an address with a password is refused, as others could read it in the list of processes.
+file, .pgpass). A URL with a password is refused, as others could read it in the list of processes.
 """
 
 import weakref
@@ -37,7 +37,7 @@ class PostgresVectors:
     """Vectors of one model in a database; thread-safe. Errors of the database become GalleryError, in one sentence."""
 
     def __init__(self, address: str, model: str) -> None:
-        """Raises RecipeError for an address with a password, GalleryError for a gallery of another model."""
+        """Raises RecipeError for a URL with a password, GalleryError for a gallery of another model."""
         with requires_extra("--gallery postgresql://...", "postgres"):
             import pgvector.psycopg
             import psycopg
@@ -197,7 +197,7 @@ class PostgresVectors:
 
 
 def _without_secrets(psycopg: Any, address: str) -> str:
-    """Return the address for messages. Raises RecipeError for an invalid one or one with a password."""
+    """Return the URL for messages. Raises RecipeError for an invalid URL, or one with a password."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.Error as error:  # its message repeats the URL, which may contain a password

@@ -1,6 +1,6 @@
 """Parse a request's body into validated fields and an image.
 
-Nothing is written to disk, and no file or address that the client names is opened.
+Nothing is written to disk, and no file or URL that the client names is opened.
 """
 
 import asyncio

@@ -54,7 +54,7 @@ def write(
 
 
 def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
-    """Write the pages of one WARC file; return their lines of truth, lines of addresses, and faults by address."""
+    """Write the pages of one WARC file; return their lines of truth, lines of URLs, and faults by URL."""
     warc = [_record("warcinfo", "", b"software: diptych storybook web\r\n", "application/warc-fields")]
     truth: list[str] = []
     listed: list[str] = []

@@ -66,7 +66,7 @@ class ImageBertConfig(TextConfig):
 
 
 class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
-    """ImageBertConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """ImageBertConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class ImageBert(SystemModel):

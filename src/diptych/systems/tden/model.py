@@ -133,7 +133,7 @@ def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict
 
 
 class TdenResolvedConfig(TdenConfig, ResolvedConfig):
-    """TdenConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """TdenConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class Tden(DecoderModel):
@@ -270,7 +270,7 @@ class Tden(DecoderModel):
         return self._alone(objects), self._alone(sentence)
 
     def _alone(self, stream: Stream) -> Stream:
-        """The states of one modality by itself. With one stream, its stack reads that modality alone."""
+        """The states of one modality without the other. With one stream, its stack reads only that modality."""
         if self.config.structure != "single-stream":
             return stream
         return through(self.cross, stream.last, stream.present)

@@ -101,7 +101,7 @@ class UnifiedVLPConfig(ModelConfig):
 
 
 class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
-    """UnifiedVLPConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """UnifiedVLPConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class UnifiedVLP(SystemModel):

@@ -116,7 +116,7 @@ class VLBertConfig(TextConfig):
 
 
 class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
-    """VLBertConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """VLBertConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class VLBert(SystemModel):

@@ -50,7 +50,8 @@ class RegionProjection(nn.Module):
 class RefiningLayer(nn.Module):
     """Attention on attention over the regions (Appendix A.1, after AoANet, Huang et al. 2019).
 
-    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)), where q are the queries of x and a their attention.
+    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)), where q are the queries of x, and a is the output of
+    their attention.
     """
 
     def __init__(self, sizes: LayerSizes) -> None:

@@ -103,7 +103,7 @@ class XgptConfig(TextConfig):
 
 
 class XgptResolvedConfig(XgptConfig, ResolvedConfig):
-    """XgptConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """XgptConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class Xgpt(DecoderModel):

@@ -27,7 +27,7 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    """Open a model by its timm name. Raises RecipeError for unknown names, CheckpointError for weights."""
+    """Open a model by its timm name. Raises RecipeError for unknown names, CheckpointError for unreadable weights."""
     with requires_extra(f"timm/{name}", "timm"):
         import timm
     if not timm.is_model(name):

@@ -63,7 +63,7 @@ def built(described: Mapping[str, Any]) -> nn.Module:
 
 
 def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
-    """Return where a model is read from (a folder, or a name on the hub), and its commit. Raises RecipeError."""
+    """Return the source of a model (a folder, or a name on the hub), and its commit. Raises RecipeError."""
     if folder is not None:
         if not (folder / "config.json").is_file():
             raise CheckpointError(f"{folder} has no config.json; expected a folder with {FILES}")

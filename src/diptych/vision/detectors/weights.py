@@ -19,7 +19,7 @@ from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of,
 from diptych.runtime.weight_files import compact
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
-FORMAT = 2  # of detector.json; format 1 had neither `check` nor `format`
+FORMAT = 2  # format of detector.json; format 1 had neither `check` nor `format`
 M = TypeVar("M", bound=nn.Module)
 
 

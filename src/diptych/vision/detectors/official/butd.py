@@ -30,7 +30,7 @@ Dialect = Literal["caffe", "hf"]
 STRIDE, CELLS = 16, 14
 ANCHOR_SIZES, ANCHOR_RATIOS = (64.0, 128.0, 256.0, 512.0), (0.5, 1.0, 2.0)
 CONVENTIONS: dict[str, BoxConvention] = {"caffe": CAFFE, "hf": DETECTRON2}
-# Weights of the box deltas; Caffe's files have them multiplied in.
+# Weights of the box deltas; in Caffe's files, the layer's weights include them.
 DELTA_WEIGHTS = {"caffe": (1.0, 1.0, 1.0, 1.0), "hf": (10.0, 10.0, 5.0, 5.0)}
 ROIS_AT_ONCE = 100  # regions through res5, whose memory grows with their number
 
