@@ -32,9 +32,9 @@ KINDS = {
 }
 HEAD = """## [The attack](results/attack.md)
 
-`make attack` ([how](../CONTRIBUTING.md)) ran on one commit. The number of an attempt determines it. Attempts that had
-broken an earlier commit have a column of their own: they were repeated by their numbers after the repair, and nothing
-broke. [SECURITY.md](../SECURITY.md) lists what is not protected, and why.
+`make attack` ([how](../CONTRIBUTING.md)) ran on one commit. The number of an attempt determines all that it does.
+Attempts that broke an earlier commit have their own column. They were repeated by number after the repair, and none
+broke anything. [SECURITY.md](../SECURITY.md) lists what is not protected, and why.
 """
 
 

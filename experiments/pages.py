@@ -30,11 +30,11 @@ all figures of the study, with command, machine, date and commit.
 SPEED_HEAD = """## Speed
 
 Other programs ran on the same machine, so compare only ratios within one file: all its figures are from one run. Each
-system runs with its default settings: Diptych keeps freed memory, and the other system returns it after each step. A
-second figure shows the other system with its memory kept. The goals for steps and beam 5 were set for a processor with
-AVX512-BF16 and without AMX. Each file names its processor. [The log](../experiments/LOG.md) has the figures of the last
-processor without AMX; they miss the goals except for beam 5. `python -m benchmarks.gpu` writes the figures of one GPU
-to a file of its own.
+system runs with its default settings: Diptych keeps freed memory, and the other system returns it after each step. In
+the rows "memory kept", the other system keeps its freed memory too. The goals for training steps and beam 5 were set
+for a processor with AVX512-BF16 and without AMX. Each file names its processor. [The log](../experiments/LOG.md) has
+the figures of the last processor without AMX: only beam 5 reached its goal. `python -m benchmarks.gpu` writes the
+figures of a GPU to a separate file.
 """
 
 

@@ -33,7 +33,7 @@ def _named(*names: str) -> tuple[Column, ...]:
 
 
 SYSTEMS = Study(
-    "Five systems, every task that each can",
+    "Five systems on all tasks that they support",
     "Scores on Storybook's test scenes, with detected regions. Each system is pre-trained on the web scenes for "
     "{pre-training steps} steps, then trained on each task with all 6,000 training scenes. All systems have the "
     "same steps and learning rate, and are not tuned against each other. The validation split chose the weights, "
@@ -127,12 +127,12 @@ STUDIES: dict[str, Study] = {
         "What mining is worth (ImageBERT's LAIT)",
         "Retrieval, trained with {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training "
         "on a drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training. Raw: every image over 300 pixels "
-        "with its first text. Fewer: as many raw images as are mined. Rules: what `diptych mine` keeps without a "
-        "scorer. Mined: what it keeps with a scorer trained on {TDEN / asked / scorer_pictures} images. Oracle: the "
-        "mined images with true captions. Mixed and raw-mixed: one stage on mined or raw images and the scenes "
-        "together, not two. There are {TDEN / asked / seeds} seeds. TDEN has {TDEN / asked / queries} queries, "
-        "ImageBERT {ImageBERT / asked / queries}. After this short training, ImageBERT is at chance. Brackets show "
-        "95% intervals over images.",
+        "with its first text. Fewer: only as many raw images as there are mined ones. Rules: the pairs that "
+        "`diptych mine` keeps without a scorer. Mined: the pairs that it keeps with a scorer trained on "
+        "{TDEN / asked / scorer_pictures} images. Oracle: the mined images with true captions. Mixed and raw-mixed: a "
+        "single stage, which trains on the scenes together with mined or raw images. There are {TDEN / asked / seeds} "
+        "seeds. TDEN has {TDEN / asked / queries} queries, ImageBERT {ImageBERT / asked / queries}. After this short "
+        "training, ImageBERT is at chance. Brackets show 95% intervals over images.",
         {"TDEN": "mining_tden", "ImageBERT": "mining_image_bert"},
         ("system", "pre-trained on"),
         (0, 2),
@@ -197,7 +197,7 @@ STUDIES: dict[str, Study] = {
     ),
     "looping": Study(
         "Captions that repeat themselves",
-        "What prevents captions such as “a red shirt and a black shirt”. Unified VLP is trained on drawn scenes that "
+        "Ways to prevent captions such as “a red shirt and a black shirt”. Unified VLP is trained on drawn scenes that "
         "are made as hard as photographs: two captions of a scene are joined, and features and classes are noisy. It "
         "reads {asked / pictures} images in {asked / steps} steps of {asked / batch}, with one seed. Brackets show "
         "95% intervals on {asked / test} test images. A caption that joins two captions of one scene always repeats "

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from diptych import cli
-from diptych.runtime.memory import VARIABLE, is_spent, sleep_while_waiting
+from diptych.runtime.memory import VARIABLE, is_spent, wait_briefly
 from tests import zygote
 
 # Of tests/conftest.py, which has its own.
 PLAIN = {name: value for name, value in os.environ.items() if name not in {VARIABLE, "LRU_CACHE_CAPACITY"}}
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 FAULTS = """
 import resource, sys
 from diptych.runtime.memory import keep_freed_memory
@@ -87,25 +88,24 @@ def test_threads_allocate_from_one_place() -> None:
     assert arenas("shared") == 1
 
 
-@pytest.mark.parametrize(("verb", "policy"), [("pretrain", None), ("finetune", None), ("serve", "passive")])
-def test_threads_of_training_wait_awake(monkeypatch: pytest.MonkeyPatch, verb: str, policy: str | None) -> None:
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    monkeypatch.delenv("OMP_WAIT_POLICY")
+@pytest.mark.parametrize("verb", ["pretrain", "serve"])
+def test_threads_of_every_verb_wait_briefly(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    for name in WAITING:
+        monkeypatch.setenv(name, "")  # so that both are set back
+        monkeypatch.delenv(name)
     monkeypatch.setattr(cli, "keep_freed_memory", lambda: True)
     monkeypatch.setattr("sys.argv", ["diptych", verb, "--help"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 0
-    assert os.environ.get("OMP_WAIT_POLICY") == policy
+    assert os.environ["GOMP_SPINCOUNT"] == "1000"
 
 
-def test_threads_wait_asleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    sleep_while_waiting()
-    assert os.environ["OMP_WAIT_POLICY"] == "passive"
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    sleep_while_waiting()
-    assert os.environ["OMP_WAIT_POLICY"] == "active"
+@pytest.mark.parametrize("given", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_wait_as_the_user_has_set(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
+    monkeypatch.setattr(os, "environ", dict(given))
+    wait_briefly()
+    assert os.environ == given
 
 
 LIMITED = """

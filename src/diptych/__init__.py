@@ -1,4 +1,4 @@
-"""Diptych: vision-language pre-training, five systems in one frame. Pictures on one panel, words on the other.
+"""Diptych: train and use vision-language models; five published systems in one code base.
 
 model = diptych.load("my-model")
 print(model.caption("photo.jpg"))

@@ -120,7 +120,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("empty file", lines(), TUNED, 1, "mine.jsonl: found nothing to train on (no lines)"),
     ("objects alone", lines({"image": "0.png", "objects": [{"kind": "dog", "box": [1, 1, 9, 9]}]}), TUNED, 1, "(no texts)"),
     ("blank lines alone", lines("", "  ", ""), SEEN, 1, "found nothing to train on"),
-    ("not UTF-8", lines('{"image": "é.png"}', '{"image": "à.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at letter"),
+    ("not UTF-8", lines('{"image": "é.png"}', '{"image": "à.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at character"),
     ("UTF-16", lines(*GOOD, encoding="utf-16"), SEEN, 1, "iconv"),
     ("zero bytes", file("mine.jsonl", b"\0" * 100), SEEN, 1, "line 1: found no JSON"),
     ("a picture posing as lines", lambda: shutil.copy("0.png", "mine.jsonl") and None, SEEN, 1, "not UTF-8"),

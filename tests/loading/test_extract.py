@@ -122,7 +122,7 @@ def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeR
     assert result.written == len(Store(tmp_path / "store")) == 4
     assert result.summary() == "4 extracted, 5 failed"
     assert set(result.failed) == {"k1", "gone", "blind", "k0 (again)", "odd"}
-    assert "found the objects 0 and 1, but there are 0" in result.failed["odd"]
+    assert "found objects 0 and 1 of 0, counted from 0" in result.failed["odd"]
     lines = [json.loads(line) for line in (tmp_path / "store" / "failures.jsonl").read_text().splitlines()]
     assert {line["key"]: line["reason"] for line in lines} == result.failed
     assert "no image at" in result.failed["gone"]

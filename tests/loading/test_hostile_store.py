@@ -92,9 +92,9 @@ WORDS: list[tuple[object, str]] = [
     ({"objects": [{"kind": "x", "box": [0, 0, 1, 10**400]}]}, r"box"),
     (
         {"choices": [{"key": "1", "question": "x", "answers": ["x"], "answer": 1}]},
-        "number 1 of 1 as the correct one",
+        "index 1 of 1 for the correct one",
     ),
-    ({"relations": [[0, "on", 9]]}, "relations: found the objects 0 and 9, but there are 0"),
+    ({"relations": [[0, "on", 9]]}, "relations: found objects 0 and 9 of 0, counted from 0"),
     ({"regions": {}}, "regions: Extra inputs"),
     ({"captions": [{"x": "y" * 10**6}]}, r"captions\.0"),
 ]

@@ -54,7 +54,7 @@ def test_every_kind_of_word_survives_json() -> None:
 def test_what_would_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "store", CONTRACT) as writer:
         with pytest.raises(
-            DataError, match=r"a store cannot hold this record: relations: found the objects 0 and 7, but there are 0"
+            DataError, match=r"a store cannot hold this record: relations: found objects 0 and 7 of 0, counted from 0"
         ):
             writer.add(replace(record(0), relations=((0, "left of", 7),)))
         with pytest.raises(DataError, match=r"size\.0: Input should be greater than 0, found 0"):

@@ -52,7 +52,7 @@ def test_answers(tmp_path) -> None:
         ("[]", "none of 0 ids is one of the 2 expected"),
         (
             '[{"image_id": 9, "caption": "a"}]',
-            "none of 1 ids is one of the 2 expected; check that it is for this split",
+            "none of 1 ids is one of the 2 expected; is the file for this split?",
         ),
         (ONE, r"1 of 2 ids are missing \(2\).*allow missing ones and report the coverage"),
         ('[{"image_id": 1, "caption": "a"}, {"image_id": 9, "caption": "b"}]', r"1 of 2 ids are not expected \(9\)"),

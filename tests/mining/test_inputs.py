@@ -55,7 +55,7 @@ def test_parquet_that_is_torn_or_has_other_columns_is_named(tmp_path: Path) -> N
     with pytest.raises(DataError, match="has the columns a; expected `url`"):
         list(inputs.lines(tmp_path / "x.parquet", "pairs"))
     (tmp_path / "y.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-9])
-    with pytest.raises(DataError, match="not a whole Parquet file"):
+    with pytest.raises(DataError, match="not a complete Parquet file"):
         list(inputs.lines(tmp_path / "y.parquet", "pairs"))
 
 

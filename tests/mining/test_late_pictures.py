@@ -37,6 +37,9 @@ LATE = [
     f'<img src="/k.jpg" data-src=\'{{"id": 7, "share": "/share/x"}}\' {SIZED}>',
     f'<img src="/grey.gif" data-src=\'{{"share": "/share/x", "url": "\\/k.jpg"}}\' {SIZED}>',
     f'<img data-a-dynamic-image=\'{{"/k.jpg?w=900": [900, 600], "/k.jpg?w=90": [90, 60]}}\' src="{TINY}" {SIZED}>',
+    f'<img data-interchange="[/s.jpg, small], [/k.jpg, (large)]" src="/blank.gif" {SIZED}>',
+    f'<img data-interchange="[/k.jpg?w=90, small], [/k.jpg?w=900, large], [/k.jpg?w=400, medium]" {SIZED}>',
+    f'<img data-interchange="[/k.jpg, (default)], [/part.html, (large)]" src="{TINY}" {SIZED}>',
 ]  # fmt: skip
 
 

@@ -31,8 +31,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program, top = Path(__file__).with_name("two_ranks.py"), Path(__file__).parents[2]
     for count, name in enumerate(("one", "two"), 1):
         told = [json.dumps({**run, "folder": str(root / f"{name}{n}")}) for n, run in enumerate(RUNS)]
-        for done in zygote.ranks([program, *told], count, os.environ | {"TESTS_OF": str(top)}):
-            assert done.returncode == 0, done.stderr[-4000:]
+        ended = zygote.ranks([program, *told], count, os.environ | {"TESTS_OF": str(top)})
+        assert not any(done.returncode for done in ended), "\n\n".join(done.stderr[-4000:] for done in ended)
     return root
 
 

@@ -28,8 +28,7 @@ def test_captions_between_blind_and_ceiling() -> None:
     assert (scores.pictures, scores.items, scores.coverage) == (3, 3, 1.0)
     assert any("blind: the training caption" in note for note in scores.notes)
     assert any(
-        "learnt on 2 pictures; the most frequent training caption, “a boat”, gets CIDEr" in note
-        for note in scores.notes
+        "learnt on 2 images; the most frequent training caption, “a boat”, gets CIDEr" in note for note in scores.notes
     )
     assert scores.to_json()["scores"]["CIDEr"]["interval"] == [scores["CIDEr"].low, scores["CIDEr"].high]
 

@@ -258,7 +258,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
             ["outputs=rows", "form=yolox"],
             r"form=yolox needs a row for each of the 21 cells of 8, 16, 32 pixels, found 2; see --set form=",
         ),
-        ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers a box, expected 4"),
+        ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers per box, expected 4"),
     ],
 )
 def test_what_an_onnx_file_does_not_have_is_refused(
@@ -283,7 +283,7 @@ def test_bad_onnx_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=message):
             open_detector(f"onnx:{tmp_path / name}.onnx", [])
     vector = write(tmp_path / "vector.onnx", {"pooled": [[1.0, 2]]})
-    with pytest.raises(RecipeError, match="pooled has 2 numbers a box"):
+    with pytest.raises(RecipeError, match="pooled has 2 numbers per box"):
         open_detector(f"onnx:{vector}", [], backbone=f"onnx:{good}")
     finds = write(tmp_path / "finds.onnx", {"boxes": BOXES, "scores": SCORES})
     with pytest.raises(RecipeError, match=r"no output of .* is a map .* or tokens .*; it has pooled"):

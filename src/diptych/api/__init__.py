@@ -2,7 +2,7 @@
 
 import sys
 
-from diptych.runtime.memory import sleep_while_waiting
+from diptych.runtime.memory import wait_briefly
 
 if "torch" not in sys.modules:  # later it has no effect: OpenMP reads its settings once
-    sleep_while_waiting()
+    wait_briefly()

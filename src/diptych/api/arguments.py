@@ -1,4 +1,4 @@
-"""Checks of arguments before an image is opened or a tensor computed; errors name the argument as Python has it."""
+"""Check arguments before an image is opened or a tensor computed. Errors name the argument as in Python."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check_features(features: object) -> None:
 
 
 def python_errors(call: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a public function so that its errors name its own arguments where they name options."""
+    """Decorate a public function so that its errors name its arguments instead of command-line options."""
     own = {name.replace("_", "-"): name for name in inspect.signature(call).parameters}
 
     @wraps(call)
@@ -120,7 +120,7 @@ def as_python(message: str, own: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Return a value of a setting as Python writes it; what is not JSON is text, and nothing is `...`."""
+    """Return a setting's value as Python writes it. A value that is not JSON is a text; an empty one becomes `...`."""
     if not value:
         return "..."
     try:

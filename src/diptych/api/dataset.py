@@ -141,8 +141,8 @@ class Dataset(Sequence[Example]):
                 folder = None if images is None else Path(images)
                 made = cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
         if split is not None and made.splits.keys() - {split}:
-            named = f"{data} names {', '.join(made.splits)}; data[{split!r}] selects one"
-            warnings.warn(f"split {split!r} is for records that name none: {named}", stacklevel=3)
+            named = ", ".join(made.splits)
+            warnings.warn(f"{data} names {named}; split={split!r} selects none, data[{split!r}] does", stacklevel=3)
         return made
 
     @classmethod
@@ -169,10 +169,10 @@ class Dataset(Sequence[Example]):
         """Make a data set of rows: dicts, a pandas DataFrame, or a `Dataset` or `DatasetDict` of `datasets`.
 
         The other parameters name columns; by default image, caption (or captions), question, answer (or answers) and
-        split are used where they exist. An image has any form that `Model.caption` takes; one that is not a file is
+        split are used if they exist. An image has any form that `Model.caption` takes; one that is not a file is
         kept in the cache. A caption or answer is a text or a list of texts. Rows without a split
-        get one as in `read`, those of a `DatasetDict` its names. Rows of one image are joined. Raises DataError for a
-        row without words or without an image, with its number.
+        get one as in `read`; those of a `DatasetDict` have its splits. Rows of one image are joined. Raises DataError,
+        with the row's index, for a row without words or without an image.
         """
         columns = _Columns(image, caption, question, answer, split)
         if isinstance(rows, Mapping):
@@ -189,7 +189,7 @@ class Dataset(Sequence[Example]):
 
 @contextmanager
 def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
-    """Warn of the entries that were passed over inside the `with` block, or raise DataError for too many of them."""
+    """Warn of the entries that were skipped inside the `with` block; raise DataError if there are too many."""
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
@@ -198,7 +198,7 @@ def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of rows, None where the caller named none."""
+    """The columns of rows; None if the caller named none."""
 
     image: str | None
     caption: str | None
@@ -261,7 +261,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _placed(value: Any, number: int) -> tuple[str, Path]:
-    """Return the key of a row's image, and its file, which is made in the cache for one that has none."""
+    """Return the key of a row's image, and its file. An image without a file is copied to the cache."""
     from PIL import Image
 
     from diptych.vision.pictures import read_picture

@@ -32,7 +32,7 @@ OneImage: TypeAlias = (
 
 # A path is an iterable of strings too: the overload of one image comes first.
 class PerImage(Protocol[P, R]):
-    """A method whose results follow the form of the images."""
+    """A method whose result has the form of its images: one, a list or an iterator."""
 
     @overload
     def __call__(self, images: OneImage, /, *args: P.args, **options: P.kwargs) -> R: ...  # type: ignore[overload-overlap]
@@ -43,7 +43,7 @@ class PerImage(Protocol[P, R]):
 
 
 class PerText(Protocol[R]):
-    """A method whose results follow the form of images and texts: one of each gives one result."""
+    """A method whose result has the form of its images and texts: one of each gives one result."""
 
     @overload
     def __call__(self, images: OneImage, texts: str, /) -> R: ...  # type: ignore[overload-overlap]

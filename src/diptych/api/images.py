@@ -25,7 +25,7 @@ WANTED = (
     "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "
     "of shape (H, W, 3) or (3, H, W), uint8 or floats from 0 to 1"
 )
-SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # of an address that is not fetched
+SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # start of a URL that is not fetched
 MOST_BYTES = 64 * 2**20  # of a fetched image
 BATCH = 16  # images that are read and computed together
 SECONDS = 20  # without an answer, until a fetch is given up
@@ -75,7 +75,7 @@ def readable(image: Any) -> Readable:
 
 
 def _path_of(image: str) -> Path:
-    """Return a path. Raises DataError for a folder, an empty text, and an address that is not fetched."""
+    """Return a path. Raises DataError for a folder, an empty text, and a URL that cannot be fetched."""
     scheme = SCHEME.match(image)
     if not image or scheme is not None:
         what = "an empty path" if scheme is None else f"an address that begins with {scheme[0]}"
@@ -140,7 +140,7 @@ def batches(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def paired(images: Iterable[Any], texts: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield images with their texts. Raises DataError where one ends before the other."""
+    """Yield images with their texts. Raises DataError if one ends before the other."""
     try:
         yield from zip(images, texts, strict=True)
     except ValueError as error:
@@ -152,12 +152,12 @@ def paired(images: Iterable[Any], texts: Iterable[Any]) -> Iterator[tuple[Any, A
 
 
 def numbered(number: int | None, error: DataError) -> DataError:
-    """Return the error of an image with its number in a list."""
+    """Return the error of an image, with its index in a list."""
     return error if number is None else DataError(f"image {number}: {error}")
 
 
 def name_of(image: Any, number: int) -> Path:
-    """Return the path of an image, or its number."""
+    """Return the path of an image, or its index."""
     record = getattr(image, "record", image)
     if isinstance(record, Record):
         return record.image or Path(record.key)

@@ -1,4 +1,4 @@
-"""A run whose recipe is chosen and whose data is open, with nothing written yet: `finetuning` and `pretraining`."""
+"""A run with a chosen recipe and open data, before anything is written: `finetuning` and `pretraining`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Options:
 class TrainingJob:
     """A run that can begin; `run` trains."""
 
-    folders: tuple[RunFolder, ...]  # one a stage
+    folders: tuple[RunFolder, ...]  # one per stage
     data: Mapping[str, tuple[Path, Store | list[Record]]]  # by name; "" for one set of data
     start: Start
     out: Path
@@ -77,10 +77,7 @@ class TrainingJob:
         with taken(self.out, "run"):
             sweep(self.out)
             if self._ended():
-                tell(
-                    console,
-                    f"{self.out}: finished before with this recipe, data and model; raise the steps to train on",
-                )
+                tell(console, f"{self.out}: finished before with this recipe, data and model; raise steps to train on")
                 return Run(self.out)
             if self.note:
                 tell(console, self.note)
@@ -118,7 +115,7 @@ class TrainingJob:
         return stores[""] if "" in stores else SeveralStores(stores)
 
     def _lasting(self, folder: RunFolder, store: Store, epochs: float) -> RunFolder:
-        """Return the folder with as many steps as the epochs have, counted on the training records."""
+        """Return the folder with the number of steps that the epochs take, by the number of training records."""
         steps = math.ceil(epochs * learner_of(folder, store, self.start).batches().steps_per_epoch)
         return replace(folder, recipe=derive(folder.recipe, training={"steps": steps}))
 
@@ -198,7 +195,7 @@ def folder_of(model: Any, name: str = "model") -> ModelFolder:
 
 
 def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record]]:
-    """Return data with its path, or the name that messages give it."""
+    """Return the data, and its path or the name that messages use."""
     if isinstance(data, Store):
         return data.folder, data
     if isinstance(data, Dataset):
@@ -213,7 +210,10 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
 
 
 def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Record]) -> None:
-    """Raise DataError if no record of data that is not a store yet has what the task learns from, or is scored on."""
+    """Check data that is not a store yet.
+
+    Raises DataError if no record has what the task learns from or is scored on.
+    """
     if isinstance(records, Store):
         return
     chosen = [record for record in records if record.split in splits_in(split)]

@@ -43,7 +43,10 @@ class Mapped:
         answer: Callable[[Sequence[Record], Sequence[Any]], Sequence[Any]],
         made: Callable[[Any, Any, dict[str, Any]], T],
     ) -> Any:  # fmt: skip
-        """Compute results in batches: one for one image and text, a list for a list, an iterator for an iterator."""
+        """Compute results in batches.
+
+        A single image and text gives one result, a list a list, an iterator an iterator.
+        """
         if spec is not None:
             self.predictor.check(spec)  # before an image is opened
         one, single = is_one(images), texts is None or isinstance(texts, str)

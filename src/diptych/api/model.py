@@ -30,7 +30,7 @@ from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
 MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
-SHORTLIST = 10  # times `top_k`: images of which another model ranks anew
+SHORTLIST = 10  # times `top_k`: the images that another model ranks again
 
 
 @torch_unchanged()
@@ -72,9 +72,10 @@ def load(
 class Model(Mapped):
     """An opened model with its detector. Thread-safe unless it is being trained.
 
-    Images come first, in any form: a path, an http(s) URL, bytes, an open file, a Pillow image, an array or tensor
-    (H, W, 3) or (3, H, W) of uint8 or of floats from 0 to 1, or `datasets`' {"bytes", "path"}. One image gives one
-    result, a list a list, an iterator an iterator. An image that cannot be read raises a DataError with its number.
+    The first argument of a method is one image or several: a path, an http(s) URL, bytes, an open file, a Pillow image,
+    an array or tensor (H, W, 3) or (3, H, W) of uint8 or of floats from 0 to 1, or `datasets`' {"bytes", "path"}. One
+    image gives one result, a list gives a list, and an iterator gives an iterator. An image that cannot be read raises
+    a DataError with its index.
     """
 
     def __repr__(self) -> str:
@@ -98,13 +99,14 @@ class Model(Mapped):
 
         Args:
             images: one or several, in any form.
-            captions: of each image, 1 to 16; the further ones are `.others` (beams, or drawn captions).
-            beams: of beam search, 1 to 16; 1 is greedy. None: as in the model's recipe.
-            min_words, max_words: of a caption, its end counted as one.
-            length_bonus, length_penalty: what length adds to a beam's score, and the power that divides it.
-            no_repeat_ngram: number of words in a row that no caption repeats.
-            sample: draw words at random, as `temperature`, `top_k` or `top_p` do, which shape the draw.
-            seed: of the draw; None continues torch's generator.
+            captions: number for each image, 1 to 16; all but the first are in `.others` (beams, or sampled captions).
+            beams: beams of the search, 1 to 16; 1 is greedy. None: as in the model's recipe.
+            min_words, max_words: limits of a caption's length; its end counts as one word.
+            length_bonus: added to a beam's score for each word.
+            length_penalty: the power of the length by which a beam's score is divided.
+            no_repeat_ngram: a caption never repeats this number of words in a row.
+            sample: draw words at random. `temperature`, `top_k` and `top_p` shape the draw, and switch it on.
+            seed: seed of the draw; None continues torch's generator.
 
         Raises UnsupportedError or ServingError for a model that cannot caption, DataError for an unreadable image.
 
@@ -132,7 +134,7 @@ class Model(Mapped):
         return self._mapped(CAPTION, images, None, write, made)
 
     def explain(self, image: OneImage, caption: str) -> Explained:
-        """Return the influence of each region on each word of a caption, one forward pass a region.
+        """Return the influence of each region on each word of a caption, by one forward pass per region.
 
         `weights[word][region]` is how many nats of log-probability the word loses without the region; regions that
         cover each other are removed together.
@@ -233,10 +235,10 @@ class Model(Mapped):
 
         Args:
             query: what to look for.
-            images: a folder (its regions and vectors are cached), or images in any form; what has no path is
-                named by its number.
-            top_k: hits at most.
-            rerank: a model that reads image and text together, to rank this two-tower model's best anew.
+            images: a folder (its regions and vectors are cached), or images in any form. An image without a
+                path is named by its index.
+            top_k: the most hits.
+            rerank: a model that reads image and text together, which ranks the best of this two-tower model again.
 
         Raises UnsupportedError if the model has not learnt to match, DataError if no image can be read.
 
@@ -247,9 +249,7 @@ class Model(Mapped):
         check_type("query", query, str, "a text", RecipeError)
         check_whole("top_k", top_k, 1)
         check_type("rerank", rerank, (Model, type(None)), "a loaded model", RecipeError)
-        for one in (self, rerank):
-            if one is not None:
-                one.need_matching()
+        self.need_matching()
         ranker, by = (self.predictor, None) if rerank is None else (rerank.predictor, self.predictor)
         shortlist = None if by is None else SHORTLIST * top_k
         check_search(ranker, query, shortlist, by)
@@ -280,7 +280,7 @@ class Model(Mapped):
     def encode_image(self, images: Any) -> Any:
         """Return the unit vector (D,) float32 of one image, or (N, D) of several; an iterator yields vectors.
 
-        Raises UnsupportedError for a model that reads image and text together: neither has a vector of its own.
+        Raises UnsupportedError for a model that reads image and text together, as it has no separate vectors.
         """
         self._need_towers()
 
@@ -303,7 +303,8 @@ class Model(Mapped):
     def match(self, images: Any, texts: str | Iterable[str]) -> Vectors:
         """Return how well images match texts, (P, T) float32, for both kinds of models.
 
-        A two-tower model gives the product of its vectors, -1 to 1; one that reads pairs the probability of a match.
+        A two-tower model gives the product of its vectors, -1 to 1. A model that reads pairs gives the probability of a
+        match.
 
         >>> model.match("photo.png", ["a dog", "a red kite"]).shape
         (1, 2)
@@ -324,17 +325,16 @@ class Model(Mapped):
         self, repository: str, *, license: str | None = None, private: bool = False,
         dry_run: str | os.PathLike[str] | None = None,
     ) -> str:  # fmt: skip
-        """Upload the model with its card to the Hugging Face hub as `user/name`, and return the address.
+        """Upload the model with its card to the Hugging Face hub as `user/name`, and return the URL.
 
-        `license` is that of the weights, as the hub names it; `dry_run` is a folder to write instead, whose path is
-        returned. It warns of paths of this machine in the recipe. Raises RecipeError without a token, CheckpointError
-        for damaged files.
+        `license`: licence of the weights, as the hub names it. `dry_run`: a folder to write instead, whose path is
+        returned. Paths of this machine in the recipe cause a warning. Raises RecipeError without a token,
+        CheckpointError for damaged files.
         """
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
 
-        for name, given in {"repository": repository, "license": license or ""}.items():
-            check_type(name, given, str, "a text such as 'me/kites' or 'cc-by-4.0'", RecipeError)
+        check_type("repository", repository, str, "a name such as me/kites-caption", RecipeError)
         hub.check_repository(repository)
         folder = self.predictor.folder
         for line in hub.private_paths(folder):
@@ -350,9 +350,8 @@ class Model(Mapped):
 
     def need_matching(self) -> None:
         """Raise UnsupportedError if the model was not trained to match; the error shows the command that trains one."""
-        folder = self.predictor.folder
-        if not can_search(folder.model):
-            name = folder.name
+        name = self.predictor.folder.name
+        if not can_search(self.predictor.folder.model):
             raise UnsupportedError(
                 f"{name} has not learnt to match images and texts; this makes a model that has: diptych "
                 f"finetune retrieval --data DATA --model {name} --out RUN, or in Python "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a caption need not wait for search
     from diptych.serving.search import Hit
 
 Corners = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels, as Pillow's `Image.crop` takes them
-DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200  # of a drawing: pixels, boxes; of a repr: characters of a text
+DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200  # pixels and boxes of a drawing; characters of a text in a repr
 COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")
 R = TypeVar("R", bound="ImageResult")
 
@@ -30,11 +30,11 @@ class ImageResult:
 
     score: float = float("nan")  # the log-probability of a caption, the probability of other answers
     others: tuple[tuple[str, float], ...] = ()  # the next likeliest texts, each with its score
-    boxes: tuple[Corners, ...] = ()  # of the regions that the model read, the detector's surest first
+    boxes: tuple[Corners, ...] = ()  # boxes of the regions that the model read, most confident first
     labels: tuple[str, ...] = ()  # the detector's class of each box
     familiar: bool | None = None  # False: unlike what the model was trained on; None: not known
     size: tuple[int, int] = (0, 0)  # of the image: width, height
-    image: str | bytes | None = None  # its path, or of an image without one a small JPEG
+    image: str | bytes | None = None  # its path, or a small JPEG of an image without a path
 
     @classmethod
     def of(cls: type[R], value: object, **fields: object) -> R:

@@ -32,12 +32,12 @@ def evaluate(
     model: Any, data: Data, *, split: str = "test", task: str | None = None, features: AnyPath | None = None,
     without_images: bool = False, skip_bad: bool = False,
 ) -> Scores:  # fmt: skip
-    """Score a model on a split: values times 100 with 95% intervals, a blind baseline and a ceiling where they exist.
+    """Score a model on a split: values times 100, 95% intervals, and, if they exist, a blind baseline and ceiling.
 
     Args:
         model: folder, name on the hub, a loaded model or a run.
         data: a `Dataset`, a store, or a path that `Dataset.read` takes.
-        split: whose records are scored; several joined by +.
+        split: the split to score, or several joined by +.
         task: default: the one that the model was trained for.
         features: file or folder of region features, for a model that was trained on given ones.
         skip_bad: read data in which more than 10, and more than 1%, of the entries are invalid.
@@ -60,7 +60,7 @@ def compare(
 ) -> Score:
     """Compare two models on the same images: the score of the second minus that of the first, times 100.
 
-    Its 95% interval is of a paired bootstrap over images (Koehn, EMNLP 2004): the two differ where it excludes 0.
+    The 95% interval is from a paired bootstrap over images (Koehn, EMNLP 2004). The models differ if it excludes 0.
     `.notes` has the number of images that A (the first) and B were trained on. Arguments and errors are those of
     `evaluate`; RecipeError also for a task whose predictions cannot be paired.
     """

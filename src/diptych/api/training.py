@@ -1,4 +1,4 @@
-"""`finetune` and `pretrain`: train by a recipe on data of any form. `recipe` and `register`: what they train by."""
+"""`finetune` and `pretrain` train by a recipe on data of any form. `recipe` makes a recipe; `register` adds one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
-from torch import Tensor
 
 from diptych.api.arguments import check_training, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
@@ -46,7 +43,7 @@ def finetune(
         task: name such as caption or vqa.
         data: a `Dataset`, a store, or a path that `Dataset.read` takes. Regions of other data are extracted
             first, by `detector` or that of the model, or are read from `features`.
-        model: to start from: a folder, a name on the hub, a loaded model or a run; None: random weights, by `recipe`.
+        model: a folder to start from, a name on the hub, a loaded model or a run; None: random weights, by `recipe`.
         recipe: name, or a recipe of `diptych.recipe`; default: SYSTEM/small/TASK of the model's system.
         out: folder of the run; default: runs/TASK-HASH, a hash of recipe, data and model.
         epochs: passes over the training records, instead of `steps`.
@@ -55,8 +52,8 @@ def finetune(
         patience: validations without a rise after which the run stops.
         settings: further keys of the recipe, such as {"optimizer.warmup_steps": 100}.
         without_images: train a control, whose regions are blank (data.images=false); `compare` gives the images' gain.
-        on_log: called with a dict a log line (step, total, lr, losses/NAME, validation/NAME, ...). It ends the run by
-            returning False: the best weights so far are kept.
+        on_log: called with a dict for each log line (step, total, lr, losses/NAME, validation/NAME, ...). If it returns
+            False, the run ends and keeps its best weights.
 
     Raises RecipeError, DataError or CheckpointError before anything is written; TrainingError; Stopped after Ctrl-C.
     """
@@ -83,8 +80,8 @@ def pretrain(
 ) -> Run:  # fmt: skip
     """Pre-train a model on images and captions and return the run. Arguments and errors are those of `finetune`.
 
-    `data` may be several sets by name, whose split train then goes by that name. Of a recipe of several stages, `steps`
-    and `epochs` are those of each.
+    `data` may be a dict of several data sets. The split train of each then has the set's name. In a recipe with several
+    stages, `steps` and `epochs` apply to each stage.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
     check_training(locals())
@@ -113,7 +110,7 @@ def register(
 ) -> None:
     """Add a system, a task or a recipe in this process, from a notebook; packages do it by an entry point.
 
-    Repeated, it replaces what it added. Raises RecipeError for a name of Diptych or of a package.
+    A second call replaces what the first added. Raises RecipeError for a name of Diptych or of a package.
     """
     load_plugins()
     if isinstance(recipe, Recipe):
@@ -146,14 +143,8 @@ def _assignments(
     given: dict[str, Any] = {f"training.{name}": value for name, value in whole.items()} | {"optimizer.lr": rate}
     if isinstance(settings, Mapping):
         given |= settings
-    named = [f"{key}={json.dumps(value, default=_plain)}" for key, value in given.items() if value is not None]
+    named = [f"{key}={json.dumps(value, default=str)}" for key, value in given.items() if value is not None]
     return named if settings is None or isinstance(settings, Mapping) else [*named, *settings]
-
-
-def _plain(value: Any) -> Any:
-    """Return a number or array of numpy or torch as Python's, and a path as text. Raises RecipeError."""
-    check_type("settings", value, (os.PathLike, np.generic, np.ndarray, Tensor), "values of JSON", RecipeError)
-    return os.fspath(value) if isinstance(value, os.PathLike) else value.tolist()
 
 
 def _options(

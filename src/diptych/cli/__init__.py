@@ -29,7 +29,7 @@ from diptych.cli import (  # noqa: F401
 from diptych.cli.app import app, locks, verb_name
 from diptych.cli.predict import TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated
-from diptych.runtime.memory import is_spent, keep_freed_memory, sleep_while_waiting
+from diptych.runtime.memory import is_spent, keep_freed_memory, wait_briefly
 from diptych.runtime.plugins import reserve_verbs
 from diptych.runtime.processes import torchrun_processes
 from diptych.runtime.terminal import columns, printable
@@ -38,7 +38,6 @@ __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
-TRAINING = (["pretrain"], ["finetune"], ["demo"], ["storybook"])  # a step is 10% slower if idle threads sleep
 ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # of `load`: options of the verbs
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -53,8 +52,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     keep_freed_memory()
-    if arguments[:1] not in TRAINING:
-        sleep_while_waiting()
+    wait_briefly()
     code = _flushed(run_verb(arguments, debug=len(arguments) < len(sys.argv) - 1))
     if os.environ.get("WORLD_SIZE", "1") != "1":
         from diptych.training.ranks import leave
@@ -108,7 +106,7 @@ def _unexpected(error: Exception) -> str:
         return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         return f"cannot print or write: {error.strerror}; make room and run the same command again"
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # raised by os.getcwd
         return "the folder that this command runs in is gone; change to another one"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"

@@ -105,7 +105,7 @@ storybook = Verbs(
     help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(storybook, name="storybook", rich_help_panel=WORLD)
-LARGEST_SEED = 2**63 - 1  # of torch
+LARGEST_SEED = 2**63 - 1  # largest seed of torch
 LONGEST_PATH = 70  # characters of a temporary folder; sockets below it may have names of 107
 locks = ExitStack()  # the lock of the folder that the command writes, released when it ends
 

@@ -162,10 +162,13 @@ def submit(
 @app.command(rich_help_panel=USE)
 @grouped
 def rank(
-    *, scored: ScoredOptions,
+    *,
+    scored: ScoredOptions,
     task: str = Option("retrieval", help="Task to score; a pre-trained model that matches pairs can search too."),
-    retrieval: RetrievalOptions, computing: ComputingOptions, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    retrieval: RetrievalOptions,
+    computing: ComputingOptions,
+    as_json: AsJson = False,
+) -> None:
     """Score retrieval: rank the images and texts of a split against each other, or part of them."""
     if retrieval.pairs is not None:
         hold(retrieval.pairs, "pairs")
@@ -203,7 +206,7 @@ def compare(
 
     given: list[str | None] = [*revision] if revision else [None]
     if len(given) > 2:
-        raise RecipeError(f"found --revision {len(given)} times, expected one of both models, or one of A and one of B")
+        raise RecipeError(f"found --revision {len(given)} times, expected one for both models, or two: of A and of B")
     pairs = (first, given[0]), (second, given[-1])
     one, other = (open_folder(name, revision=None if Path(name).exists() else of) for name, of in pairs)
     gain = paired_gain(one, other, data, split, task, skip_bad)

@@ -26,7 +26,7 @@ DECODED = re.compile(r"^decoding(?:: |\.)")
 
 
 def _setting(name: str) -> Any:
-    """Return the option of a setting of decoding; None, which is not given, is the recipe's."""
+    """Return the option of a decoding setting. Its default, None, means the recipe's value."""
     help, limits = SETTINGS[name]
     least = limits.get("ge")
     return Option(None, min=least if isinstance(least, int) else None, help=f"{help}; default: the recipe's.")
@@ -55,7 +55,7 @@ class WritingOptions:
         return {name: value for name, value in values.items() if value is not None}
 
     def over(self, model: ModelFolder) -> DecodingOptions | None:
-        """Return the model's options with the given ones, and set the seed of sampling; None if none was given."""
+        """Return the model's options changed by the given ones, and seed the sampling; None if no option was given."""
         if not self.given:
             return None
         import torch
@@ -84,7 +84,10 @@ def option(name: str) -> str:
 
 @contextmanager
 def options_named(named: Callable[[str], str] = option) -> Iterator[None]:
-    """Name options in errors of decoding, which name its settings: `beams=2` is `--beams 2`. `named`: of a setting."""
+    """In this context, decoding errors name options, not settings: `--beams 2` for `beams=2`.
+
+    `named`: option of a setting.
+    """
     try:
         yield
     except DiptychError as error:

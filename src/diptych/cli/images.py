@@ -59,7 +59,7 @@ def _is_several(name: str) -> bool:
 
 
 class Failures:
-    """What is called with an image and its error: it prints the error, or raises it if one image alone is asked for."""
+    """Called with an image and its error: prints the error, or raises it if only one image was requested."""
 
     def __init__(self, names: list[str]) -> None:
         self.alone, self.count = len(names) == 1 and not _is_several(names[0]), 0
@@ -77,7 +77,7 @@ class Failures:
 
 
 def _instead(folder: Path) -> str:
-    """Return what a folder without images is: a store, a model, a run, or some files; empty for a pattern."""
+    """Describe a folder without images: a store, a model, a run, or some files; empty for a pattern."""
     if kind := next((kind for file, kind in FOLDERS.items() if (folder / file).is_file()), None):
         return f", which is {kind}; pass image files or a folder of them"
     files = ", ".join(sorted(path.name for path in folder.glob("*"))[:3]) or "nothing"

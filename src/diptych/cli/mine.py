@@ -67,7 +67,7 @@ class JudgeOptions:
 
 @dataclass(frozen=True)
 class KeepOptions:
-    """Options of which images and texts are kept."""
+    """Options that decide which images and texts are kept."""
 
     license: str | None = Option(None, help="Keep only images of this licence (cc: Creative Commons); default: all.")
     texts: str | None = Option(

@@ -42,7 +42,7 @@ class OutFile:
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Check the declared outputs of a verb before it runs, and list its files after it has ended well.
+    """Check the declared outputs of a verb before it runs, and list its files after it has succeeded.
 
     The table of outputs is the attribute `outputs` of the returned function, by parameter.
     """

@@ -119,5 +119,5 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
 
 
 def _reads_given(predictor: Predictor) -> bool:
-    """True if the model reads given features instead of its own detector's."""
+    """True if the model reads given features, not those of its own detector."""
     return predictor.folder.contract.is_given or predictor.folder.detector is None

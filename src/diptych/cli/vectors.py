@@ -95,7 +95,10 @@ def match(
 
 
 def _named(model: str | None, server: str | None, verb: str) -> str:
-    """Return the model. Raises RecipeError without one, and UnsupportedError for a service, with what it answers."""
+    """Return the model.
+
+    Raises RecipeError without a model, and UnsupportedError, which lists its verbs, for a service.
+    """
     if server is not None:
         from diptych.serving.client import Client
 

@@ -21,7 +21,7 @@ Places = tuple[Int[Tensor, "n"], ...]  # n places in a batch: their rows, their 
 
 @dataclass
 class Batch:
-    """Samples, padded and stacked; `*_present` is False at padding. A field is None where no sample has it.
+    """Samples, padded and stacked; `*_present` is False at padding. A field is None if no sample has it.
 
     Words of B samples, with T tokens of text and U of the target:
 
@@ -29,7 +29,7 @@ class Batch:
     - text (B T), text_present (B T): token ids that the model reads; each text ends with [SEP], and has no [CLS].
     - text_labels (B T): token ids to predict there; IGNORE elsewhere.
     - text_regions (B T): the region that a word names (VCR); IGNORE elsewhere.
-    - target (B U), target_present, target_labels, target_start: what a decoder reads or predicts, as the text's.
+    - target (B U), target_present, target_labels, target_start: what a decoder reads or predicts, as for the text.
     - attention: for each sample, which block of its input attends to which.
     - matched (B): False for a text with the image of another sample.
     - groups: samples of one group are scored against each other.
@@ -84,7 +84,7 @@ class Batch:
     target_present: Bool[Tensor, "B U"] | None = None
     target_labels: Int[Tensor, "B U"] | None = None
     target_start: list[int] | None = None  # None: 0 for all
-    grounded: Bool[Tensor, "B"] | None = None  # None: no text is
+    grounded: Bool[Tensor, "B"] | None = None  # None: no text is grounded
     seeds: Int[Tensor, "B"] | None = None  # of the model's random draws (`core.randomness`); None: torch's generator
     request: StateRequest | None = None  # which final states are read; None: all
     # Places requested by each objective, found on the CPU by the loader. On a GPU, counting them would wait for all

@@ -28,8 +28,8 @@ class FeatureProfile:
 class FeatureContract:
     """The origin of a set of features. Two sets may be mixed only if their contracts agree.
 
-    Features of a detector that the model was not trained on lower accuracy without any error
-    (huggingface/transformers#8769). A difference is therefore refused, with the name of the field.
+    With features of another detector, a model's accuracy falls without any error (huggingface/transformers#8769). So a
+    difference is refused; the error names the field.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -42,7 +42,7 @@ class FeatureContract:
     selection: str = "all"  # the rule that selected the regions, with its numbers
     whole: bool = False  # whether a feature of the whole image is stored too
     whole_size: Count = 0  # size of that feature; 0: feature_size
-    profile: FeatureProfile | None = None  # of given features, whose weights are unknown
+    profile: FeatureProfile | None = None  # for given features, whose weights are unknown
 
     def differences(self, other: FeatureContract) -> list[str]:
         """One line per field that differs: `name: this value, not that value`.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-DETECTOR, INNER = "detector", "model"  # of the detector in a store or a model; of the model in a run
+DETECTOR, INNER = "detector", "model"  # folder of the detector in a store or a model; folder of the model in a run
 SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # a captioner of drawn scenes, by experiments/sample.py
 
 

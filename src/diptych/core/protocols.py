@@ -119,7 +119,7 @@ class Objective(Protocol):
 
 @runtime_checkable
 class PairObjective(Objective, Protocol):
-    """An objective that makes mismatched pairs: it gets one sample at a time, and the batch to draw others from."""
+    """An objective that makes mismatched pairs. It receives one sample at a time, and the batch to draw others from."""
 
     def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]: ...
 
@@ -128,7 +128,7 @@ class PairObjective(Objective, Protocol):
 class ComparesSamples(Protocol):
     """An objective that compares samples: with `compares = "batch"`, each with the others of its batch.
 
-    A run in micro-batches warns that fewer are compared.
+    A run in micro-batches warns that fewer samples are compared.
     """
 
     @property

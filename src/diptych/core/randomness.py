@@ -21,7 +21,7 @@ def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float
 def pick(chances: Float[Tensor, "*n V"], at: Float[Tensor, "*n"]) -> Int[Tensor, "*n"]:
     """Sample an index with probability proportional to `chances`, by inversion at `at` in [0, 1).
 
-    The index is where the running sum passes the share `at`. An index of chance 0 is never returned.
+    It is the index at which the running sum passes the share `at`. An index of chance 0 is never returned.
     """
     sums = chances.cumsum(-1)
     return torch.searchsorted(sums, (at * sums[..., -1])[..., None], right=True)[..., 0]

@@ -1,4 +1,4 @@
-"""An image and its annotations as a data set has them: strings, not yet tokens.
+"""An image and its annotations as in a data set: strings, not yet tokens.
 
 The types of the fields carry the marks below. Storing, joining, mirroring, checking and building vocabularies follow
 these marks. A new field, or a task's own texts in `Record.more`, needs no more code for any of them.
@@ -15,7 +15,7 @@ from diptych.core.regions import Regions
 
 MASK_CELLS = 14  # cells per side of a box, as VL-BERT's RoIAlign makes them
 TAG = re.compile(r"\[(\d{1,9})\]")  # a word that names an object, by its number
-ONE_SOURCE = {"joined": "first"}  # of a field that is never merged from two sources
+ONE_SOURCE = {"joined": "first"}  # metadata of a field that is never merged from two sources
 Mark = Literal["text", "tagged", "label", "box", "cells", "regions"]
 ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # the same, with tags that name objects
@@ -41,7 +41,7 @@ class Expression:
 
     key: str
     text: ReadText
-    box: Corners  # of the object meant
+    box: Corners  # box of the object that is meant
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Object:
     """One object of the image. Ground truth: never an input of a model under test."""
 
     kind: str
-    box: Corners  # of its visible part
+    box: Corners  # box of its visible part
     attributes: Mapping[str, str] = field(default_factory=dict)  # such as colour, size, pose
     visible: float = 1.0  # share of it that nothing occludes, 0 to 1
     # MASK_CELLS rows of MASK_CELLS cells of the box: "#" shows the object, "." does not; (): not known.
@@ -168,7 +168,7 @@ class Record:
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
-        """Merge two records of one image: texts are concatenated; other fields are this record's, where it has them."""
+        """Merge two records of one image. Texts are concatenated; other fields come from this record if it has them."""
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:

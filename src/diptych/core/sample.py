@@ -17,8 +17,8 @@ IGNORE = -1  # a label where nothing is to be predicted
 class Sample:
     """An image and a text: the input of `Objective.prepare`, and its output, which `collate` stacks into a batch.
 
-    `picture` and, where it is known, `content` identify the image, so that two captions of one image are never used as
-    a mismatched pair.
+    `picture` and, if known, `content` identify the image, so that two captions of one image are never used as a
+    mismatched pair.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Sample:
 
     @property
     def image(self) -> str:
-        """Name of the image that its copies under other names share, where their content is known."""
+        """Name of the image, which copies under other names share if their content is known."""
         return self.picture if self.content is None else f"{self.content:016x}"
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]  # 0 is excluded
 PartialShare = Annotated[float, Field(ge=0, lt=1)]  # 1 is excluded
 
-Size = Annotated[int, Field(ge=1, le=100_000)]  # of vectors; also numbers of regions and positions
+Size = Annotated[int, Field(ge=1, le=100_000)]  # size of vectors; also for numbers of regions and positions
 Layers = Annotated[int, Field(ge=1, le=1000)]
 MaybeLayers = Annotated[int, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]  # number of words, classes or answers; 0: none

@@ -43,7 +43,7 @@ class States:
     special: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)  # "cls", "sep", ...
     unimodal: tuple[Stream, Stream] | None = None  # regions and text before cross-modal attention
     joint: tuple[Stream, Stream] | None = None  # regions and text in the cross-modal layers
-    written: Stream | None = None  # of a decoder that has read the text (VQA)
+    written: Stream | None = None  # states of a decoder that has read the text (VQA)
     # Input embeddings: "regions" (features of regions), "places" (their boxes), "image" (feature of the whole image),
     # "features" (computed from pixels).
     embedded: dict[str, Tensor] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class StateRequest:
 
     @property
     def mask(self) -> Bool[Tensor, "B *N"]:
-        """The only mask of an objective that reads single rows; `Batch.where` turns it into places."""
+        """The only mask of an objective that reads single rows; `Batch.where` converts it to indices."""
         (mask,) = self.masks
         return mask
 

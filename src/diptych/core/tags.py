@@ -6,7 +6,7 @@ from diptych.core.record import TAG, Object
 
 
 def tags(text: str) -> list[int]:
-    """The object numbers of all tags of a text, in order, repeats included."""
+    """The object indices of all tags of a text, in order, repeats included."""
     return [int(number) for number in TAG.findall(text)]
 
 

@@ -13,5 +13,5 @@ class Vocabulary:
     cls: int
     sep: int  # also ends a sentence: the papers' [STOP]
     mask: int
-    # Word pieces that continue a word. Objectives read them; models do not depend on them.
+    # Word pieces that continue a word. Only objectives read them, not models.
     inner: frozenset[int] = field(default=frozenset(), repr=False, compare=False)

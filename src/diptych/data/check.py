@@ -35,7 +35,7 @@ from diptych.vision.fingerprints import image_fingerprint
 
 SCORED = ("val", "dev", "test")  # prefixes of splits that are not trained on
 HALF, SHOWN = 0.5, 0.3  # smallest IoU at which a region matches an expression's box, and shows a thing named in a text
-SLACK = 1e-3  # of an image's side: half precision and rounding may put a box that far outside
+SLACK = 1e-3  # share of an image's side: half precision and rounding may put a box that far outside
 
 
 def check(
@@ -45,10 +45,10 @@ def check(
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
     seen: SeenImages | None = None,
 ) -> CheckReport:
-    """Check every record, and open every image where `pictures`; `model` is the contract that a model requires.
+    """Check every record, and with `pictures` open every image. `model`: the contract that a model requires.
 
-    `seen`: the images that this model was trained on, which those of val and test splits are compared with.
-    `tasks`: by the name of a task, whether it learns from a record; the report counts these records by split.
+    `seen`: the images that this model was trained on. The images of val and test splits are compared with them.
+    `tasks`: for each task, a function that is True if the task learns from a record. The report counts these by split.
     In a store, an image that cannot be opened is a warning: training reads the features only.
     """
     checker = _Checker(data.contract if isinstance(data, Store) else None, pictures, tasks or {})
@@ -98,7 +98,7 @@ class _Checker:
         self.capitals = 0
         self.labels: dict[str, set[str]] = {}  # task -> labels of its items
         self.letters: set[str] = set()  # in lower case, of the texts that are trained on
-        self.scored_letters: dict[str, str] = {}  # those of the other texts -> key of the first record
+        self.scored_letters: dict[str, str] = {}  # letters of texts that are not trained on -> first key
         self.keys: dict[str, str] = {}  # key -> split
         self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
         self.files: dict[str, str] = {}  # key -> sha256 of the image
@@ -132,7 +132,7 @@ class _Checker:
                     yield record if own is None else replace(record, fingerprint=own)
 
     def compare_splits(self) -> None:
-        """Report images of val and test splits that are near copies of images of other splits, in different files."""
+        """Report images of val and test splits that are near copies of another split's images, in different files."""
         for (key, split), (copy, other) in copies_across(self.prints, SCORED):
             if key not in self.files or self.files[key] != self.files.get(copy):
                 self.add("near copy in two splits", f"{key} ({split}) is like {copy} ({other})")
@@ -204,7 +204,7 @@ class _Checker:
             self.add("no words", record.key)
 
     def _pointing(self, record: Record, regions: Regions) -> None:
-        """Report texts about a box that no region overlaps enough."""
+        """Report texts about a box that no region overlaps sufficiently."""
         for expression in record.expressions:
             x1, y1, x2, y2 = expression.box
             if x1 < x2 and y1 < y2 and not (regions.overlaps(expression.box) >= HALF).any():
@@ -241,7 +241,7 @@ class _Checker:
                 self.add("features repeated", f"{key} has those of {first}")
 
     def _wanted_sizes(self) -> dict[str, int]:
-        """Return the length of each kind of feature vector, as the contract has it."""
+        """Return the length of each kind of feature vector by the contract."""
         if self.contract is None:
             return {}
         size, classes = self.contract.feature_size, len(self.contract.class_names)
@@ -280,7 +280,7 @@ class _Checker:
         findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
-        if "regions" in percent:  # of all records that were to be extracted
+        if "regions" in percent:  # share of all records that were to be extracted
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         coverage = {name: round(value, 2) for name, value in percent.items()}
         uses = {name: dict(counts) for name, counts in self.uses.items()}
@@ -288,12 +288,12 @@ class _Checker:
 
 
 def _leak(*splits: str) -> Severity:
-    """Return the severity of an image in both splits: scores that are silently wrong are worse than a failing run."""
+    """Return the severity of an image in both splits: silently wrong scores are worse than a failing run."""
     return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
 def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None]:
-    """Return the sha256 of the image's file, what is wrong with it, and its fingerprint; None where it is not known."""
+    """Return the sha256 of the image's file, its fault and its fingerprint; None for what is unknown."""
     if record.image is None:
         return None, None if record.regions is not None else "the record names no image", None
     try:

@@ -1,6 +1,8 @@
-"""Faults of earlier versions of Diptych in what they made: `diptych check` names them, with a command that mends.
+"""Known faults in the outputs of earlier versions of Diptych.
 
-Stores, models and score files carry the version that made them (`diptych`); what has none was made before 0.1.
+`diptych check` names them, and the command that mends them.
+
+Stores, models and score files contain the version that made them (`diptych`). Those without one were made before 0.1.
 """
 
 import re
@@ -42,7 +44,7 @@ def _has_boxed_tiffs(path: Path) -> bool:
 
 
 def _strips(path: Path) -> bool:
-    """Recognise a vocabulary that Diptych learnt by its order, which BERT's lack, and BERT's normaliser."""
+    """Recognise a vocabulary that Diptych learnt: by the order of its tokens, and by BERT's normaliser."""
     tokens = _json(path / FILE)
     ids: dict[str, int] = tokens["model"]["vocab"] if tokens["normalizer"]["type"] == "BertNormalizer" else {}
     words = sorted(ids, key=ids.__getitem__)[len(SPECIAL) :]
@@ -68,7 +70,7 @@ FAULTS = (
 
 
 def has_no_records(path: Path) -> bool:
-    """Return True for a file that `evaluate --json` or `rank --json` printed, and for a tokeniser's folder."""
+    """Return True for an output of `evaluate --json` or `rank --json`, and for a tokeniser's folder."""
     return {"task", "scores"} <= _json(path).keys() or (path / FILE).is_file()
 
 

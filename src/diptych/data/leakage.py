@@ -37,7 +37,7 @@ U64 = NDArray[np.uint64]
 
 
 class Fingerprints(NamedTuple):
-    """Fingerprints of images, and the number of images that have none."""
+    """Fingerprints of images, and the number of images without a fingerprint."""
 
     content: U64  # (N,)
     dhash: U64  # (N,)
@@ -52,12 +52,12 @@ class Fingerprints(NamedTuple):
 
 @dataclass(frozen=True)
 class Leakage:
-    """How many images of a test set a model was trained on; `exact` and `near` are None where that is not known."""
+    """How many images of a test set a model was trained on; `exact` and `near` are None if unknown."""
 
     exact: int | None  # the same image
-    near: int | None  # of the others, those that are near copies of a training image
+    near: int | None  # number of other test images that are near copies of a training image
     tested: int  # test images that were compared
-    gaps: tuple[str, ...] = ()  # what is not known
+    gaps: tuple[str, ...] = ()  # sentences on what is unknown
 
     @property
     def text(self) -> str:
@@ -76,7 +76,7 @@ UNKNOWN = Leakage(None, None, 0, ("this model cannot say which images it was tra
 
 @dataclass(frozen=True)
 class SeenImages:
-    """Fingerprints of the images that a model was trained on, 16 bytes an image; those for validation are left out."""
+    """Fingerprints of the images that a model was trained on, 16 bytes per image; those for validation are left out."""
 
     content: U64  # (N,), ascending, each once
     dhash: U64  # (N,), of the same images
@@ -85,9 +85,9 @@ class SeenImages:
 
     @classmethod
     def of(cls, prints: Fingerprints, before: SeenImages | None, begun: bool) -> SeenImages:
-        """Return the images of a training split, with those of the model that it began from.
+        """Return the images of a training split, and those of the model that the run started from.
 
-        `begun`: whether it began from a model; `before` is None for one that cannot say which images it was trained on.
+        `begun`: True if the run started from a model; `before`: that model's images, None if they are unknown.
         """
         content, dhash, missing, _ = prints
         if before is not None:
@@ -97,7 +97,7 @@ class SeenImages:
         return cls(content, dhash[first], missing, before.complete if before is not None else not begun)
 
     def leakage(self, prints: Fingerprints) -> Leakage:
-        """Compare test images with these."""
+        """Compare test images with these images."""
         exact = np.isin(prints.content, self.content)
         near = _near(prints.dhash[~exact], prints.mirrored[~exact], self.dhash) >= 0
         gaps = [
@@ -131,12 +131,12 @@ class SeenImages:
 
 
 def leakage(seen: SeenImages | None, store: Store, numbers: Sequence[int]) -> Leakage:
-    """Return how many of these records' images a model was trained on; `seen` is None for one that cannot say."""
+    """Return how many of these records' images a model was trained on; `seen` is None if this is unknown."""
     return UNKNOWN if seen is None else seen.leakage(prints_of(store, numbers))
 
 
 def prints_of(store: Store, numbers: Sequence[int]) -> Fingerprints:
-    """Return the fingerprints of these records' images: those that the store has, else those of their files."""
+    """Return the fingerprints of these records' images, from the store or else from the files."""
     prints: list[Sequence[int]] = []
     without: list[Record] = []
     for number in numbers:
@@ -162,10 +162,10 @@ def _opened(record: Record) -> Sequence[int] | None:
 def copies_across(
     splits: Mapping[str, Mapping[str, Sequence[int]]], scored: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Yield images of scored splits that are near copies of an image of another split, each as its key and split.
+    """Yield pairs of a scored split's image and its near copy in another split, each as key and split.
 
-    `splits`: by name of the split, the fingerprints by key; `scored`: prefixes of the scored ones. Each pair of splits
-    is compared once.
+    `splits`: for each split, the fingerprints by key. `scored`: prefixes of the scored splits. Each pair of splits is
+    compared once.
     """
     for place, split in enumerate(splits):
         others = [one for at, one in enumerate(splits) if at < place or not one.startswith(scored)]
@@ -183,7 +183,7 @@ def _near(tested: U64, mirrored: U64, seen: U64) -> NDArray[np.int64]:
 
 
 def near_copies(tested: U64, seen: U64) -> NDArray[np.int64]:
-    """Return for each of the `tested` difference hashes (M) the place of a near one among `seen` (N), else -1.
+    """Return for each of the `tested` difference hashes (M) the index of a near one among `seen` (N), else -1.
 
     Two hashes that differ in at most NEAR bits are equal in at least one of NEAR + 1 bands, so only such pairs are
     compared. A hash of 0 belongs to an image without edges and is not compared. On one

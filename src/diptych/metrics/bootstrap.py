@@ -37,8 +37,8 @@ def ratio(sums: Rows) -> Rows:
 def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) -> Rows:
     """Return rows (sum of scores, number of scores), one per image in order of first occurrence.
 
-    `pictures` names the image of each score; without it each score is an image of its own. Raises DataError for
-    unequal lengths.
+    `pictures` names the image of each score; without it, each score has a separate image. Raises DataError for unequal
+    lengths.
     """
     values = np.asarray(scores, dtype=np.float64)
     if pictures is None:
@@ -65,7 +65,7 @@ def paired_interval(
 ) -> Interval:
     """Return the interval of first minus second, both (images, K) on the same images in the same order.
 
-    Each draw takes the same images from both. Raises DataError for unequal shapes and as `bootstrap_interval`.
+    Each draw takes the same images from both. Raises DataError for unequal shapes, and like `bootstrap_interval`.
     """
     if first.shape != second.shape:
         raise DataError(f"rows of shapes {first.shape} and {second.shape}; a paired comparison needs the same images")

@@ -36,7 +36,7 @@ class CaptionItems:
 def caption_items(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> CaptionItems:
     """Score every image of `references` (key -> captions) with its prediction (key -> caption).
 
-    Raises DataError where predictions and references are not of the same images, or an image has no reference.
+    Raises DataError if predictions and references are of different images, or if an image has no reference.
     """
     written, truths = _tokenised(predictions, references)
     bleu = np.stack([bleu_counts(written[key], truths[key]) for key in references])

@@ -43,7 +43,7 @@ def _reason(name: str) -> str | None:
 
 
 def without_models(package: Path) -> str | None:
-    """Return what to do where the package lacks Stanford CoreNLP, which SPICE needs, or None."""
+    """Return what to do if the package lacks Stanford CoreNLP, which SPICE needs, or None."""
     if list((package / "spice" / "lib").glob("stanford-corenlp-3.6.0*.jar")):
         return None
     return (

@@ -103,10 +103,10 @@ def _checked(
     unknown = tuple(key for key in predicted if key not in wanted)
     ids = f"of {len(predicted)} ids"
     if not predictions:
-        raise DataError(f"{path}: none {ids} is one of the {len(wanted)} expected; check that it is for this split")
+        raise DataError(f"{path}: none {ids} is one of the {len(wanted)} expected; is the file for this split?")
     if unknown and not allow_unknown:
         raise DataError(
-            f"{path}: {len(unknown)} {ids} are not expected ({_some(unknown)}); check that it is for this split"
+            f"{path}: {len(unknown)} {ids} are not expected ({_some(unknown)}); is the file for this split?"
         )
     if missing and not allow_missing:
         raise DataError(

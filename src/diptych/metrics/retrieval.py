@@ -20,19 +20,19 @@ RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
 
 @dataclass(frozen=True)
 class RetrievalRanks:
-    """Ranks of the first right item, from 0. Wrong items with an equal score rank before it."""
+    """Ranks of the first right item, from 0. A wrong item with an equal score ranks before a right one."""
 
     of_captions: NDArray[np.int64]  # (images,), searching captions with an image
     of_pictures: NDArray[np.int64]  # (captions,), searching images with a caption
 
 
 def same_texts(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return a number for each text; texts of the same words, whatever their case and punctuation, have the same."""
+    """Return a group number for each text; texts with the same words share it, whatever their case and punctuation."""
     return same_images([" ".join(tokens_of(text)) or text.strip() for text in texts])
 
 
 def same_images(contents: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Return a number for each image; images of equal content have the same."""
+    """Return a group number for each image; images of equal content have the same number."""
     numbers = {one: number for number, one in enumerate(dict.fromkeys(contents))}
     return np.array([numbers[one] for one in contents], dtype=np.int64)
 

@@ -2,8 +2,8 @@
 
 coco-caption runs Stanford's PTBTokenizer in Java, lowers the case and drops fifteen punctuation tokens. Numbers in
 papers depend on it (`isn't` is two words, `t-shirt` one, a bracket is the word `-lrb-`). This lexer was written to
-match its output, without its source, but for scripts without spaces: each of their characters is a token here, where
-Java makes a sentence one word. Each pattern below is a kind of token; at every place the longest match wins.
+match its output, without its source. It differs for scripts without spaces: here each of their characters is a token,
+in Java a whole sentence is one word. Each pattern below is a kind of token; at every position the longest match wins.
 tests/metrics/test_tokenise.py compares the two on thousands of sentences, and lists known differences.
 """
 

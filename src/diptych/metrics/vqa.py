@@ -75,7 +75,7 @@ def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
 
 
 def is_unreachable(answers: Sequence[str]) -> bool:
-    """Return True if no answer in normal form, as models give, can be right: ten equal answers such as `Green`."""
+    """Return True if no model can be right, because models give normal forms: ten equal answers such as `Green`."""
     return bool(answers) and not any(answer_accuracy(normalise_answer(answer), answers) for answer in set(answers))
 
 

@@ -2,6 +2,6 @@
 
     inputs -> pages -> texts -> fetch -> decode -> score -> keep -> records, decisions, funnel
 
-The paper has one hard number: both sides larger than 300 pixels. All other rules and thresholds are ours, are marked so
-in `rules.py` and docs/fidelity.md, and can be switched off.
+The paper states one threshold: both sides larger than 300 pixels. All other rules and thresholds are ours. They are
+marked as ours in `rules.py` and docs/fidelity.md, and can be switched off.
 """

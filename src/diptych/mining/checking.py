@@ -1,4 +1,4 @@
-"""Checks of the files in a run's folder, JSON and tables, when they are read: anybody may have written them."""
+"""Check the files (JSON and tables) of a run's folder when they are read, as any program may have written them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ class PageCounts(BaseModel, extra="allow"):
 
 
 class JournalRow(BaseModel, extra="forbid"):
-    """An answer as `index` has it."""
+    """A row of `index`: the answer to one request."""
 
     address: str
     reason: str
@@ -119,7 +119,7 @@ LEFT = (*KEPT, "blob", "offset", "length")
 
 
 def faults(table: Any, kind: str) -> Iterator[str]:
-    """Return the faults in the values of a table; it may lack some columns of its kind."""
+    """Return the faults in the values of a table, which may have only some columns of its kind."""
     import pyarrow.compute as pc
 
     present = set(table.column_names)
@@ -157,7 +157,7 @@ def _faults_of_texts(texts: Any) -> Iterator[str]:
 
 
 def _missing(table: Any, present: set[str], kind: str) -> Iterator[str]:
-    """Yield the faults of rows: a kept row lacks a value of its record, or its kept text does not exist."""
+    """Yield the faults of rows: a kept row without a value that its record needs, or without its kept text."""
     import pyarrow.compute as pc
 
     if kind == "joined":

@@ -1,4 +1,7 @@
-"""Remove images from a run for good: their files, lines and verdicts. Their hashes stay, so that none comes back."""
+"""Remove images from a run for good: their files, lines and verdicts.
+
+Their hashes stay, so that later runs refuse them.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +18,9 @@ FILE = "forgotten.txt"
 
 
 def forget(out: Path, lists: Sequence[Path]) -> int:
-    """Remove the images on these lists and return their number. Their bytes in `work` are overwritten too.
+    """Remove the images on these lists, and return their number. Their bytes in `work` are overwritten too.
 
-    A killed command can be given again: the hashes are written first, and the verdicts, which name the images, last.
+    A killed command can be repeated: the hashes are written first, and the verdicts, which name the images, last.
     """
     layout = RunLayout.finished(out)
     before = read_json(layout.funnel, FunnelInputs)
@@ -42,7 +45,7 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
 
 
 def _on(lists: Lists, row: Row) -> bool:
-    """True if a list has the image's address, where that redirects to, its page, one of their hosts, or its hash."""
+    """True if a list has the image's URL, its redirect, its page, a host of these, or the image's hash."""
     if lists.refuse(row["address"], row["final"], row["page"]):
         return True
     return row["sha256"] is not None and lists.refused.hold(row["sha256"], row["dhash"])

@@ -1,4 +1,4 @@
-"""Counts of what came in and what each rule dropped, from the verdicts on disk."""
+"""Count the inputs and what each rule dropped, from the verdicts on disk."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,9 +18,11 @@ BINS = 20
 
 @dataclass
 class FunnelLine:
-    """One rule. `first`: dropped by it before any other; `alone`: all that break it; `only`: broken by no other rule.
+    """Counts of one rule.
 
-    `seen` counts those that earlier rules left to be measured: what was never fetched has no sides.
+    `first`: dropped by it before any other rule; `alone`: all that break it; `only`: those that break no other.
+
+    `seen`: what earlier rules left to be measured, since an image that was never fetched has no sides.
     """
 
     seen: int = 0
@@ -93,7 +95,7 @@ class Funnel:
         return sum(number * count for number, count in words.items()) / max(1, words.total())
 
     def as_json(self, inputs: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-        """`rules` add up: the sum of `dropped` and `kept` is `pictures`."""
+        """Return the funnel as JSON. The counts of `rules` add up: the sum of `dropped` and `kept` is `pictures`."""
 
         def ranked(key: str, most: int | None = None) -> dict[str, int]:
             return dict(sorted(self.names[key].items(), key=lambda item: (-item[1], item[0]))[:most])
@@ -114,7 +116,7 @@ class Funnel:
 
 
 def of(layout: RunLayout) -> Funnel:
-    """The funnel of a run, from its verdicts on disk in the order of their shards."""
+    """Count the funnel of a run from its verdicts on disk, in the order of the shards."""
     funnel = Funnel()
     for row in decisions(layout):
         funnel.add(row)
@@ -124,7 +126,7 @@ def of(layout: RunLayout) -> Funnel:
 
 
 def again(layout: RunLayout) -> tuple[Funnel, dict[str, Any]]:
-    """The funnel of a finished run, and what funnel.json is to hold of it now."""
+    """Count the funnel of a finished run again; also return the new content of funnel.json."""
     before, funnel = read_json(layout.funnel, FunnelInputs), of(layout)
     return funnel, funnel.as_json(before.inputs, before.about.model_dump())
 
@@ -136,7 +138,7 @@ def decisions(layout: RunLayout) -> Iterator[Row]:
 
 
 def inputs_of(layout: RunLayout, names: Iterable[str]) -> dict[str, Any]:
-    """Counts of the records and pages of these shards by outcome, and of the reasons of bad records."""
+    """Count the records and pages of these shards by outcome, and bad records by reason."""
     total: Counter[str] = Counter()
     bad: Counter[str] = Counter()
     for name in names:

@@ -1,4 +1,4 @@
-"""The state that all stages of a run share: its folder, settings and lists, and how their shards are made."""
+"""The state that all stages of a run share: folder, settings, lists, and the function that makes shards."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import holds_json, write_json
 from diptych.runtime.engine.outcome import Counts, Work
 
-LOADED = ("diptych.mining.run",)  # by its processes: no torch, which only judges and scorers bring
+LOADED = ("diptych.mining.run",)  # modules that its processes load: no torch, which only judges and scorers need
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class MiningJob:
     progress: Callable[[str, int], Callable[[], None]]
 
     def make(self, stage: str, folder: str, work: Work, plans: dict[str, Object], model: bool = False) -> list[str]:
-        """Make the shards in work/FOLDER that are not whole yet, and return the names of all.
+        """Make the shards in work/FOLDER that are not complete yet, and return the names of all.
 
-        `plans`: what `work` reads, by name: of one shard, or of those that the plan lists as `shards`.
-        `model`: each process loads one, so no more are run than this machine has cores.
+        `plans`: by name, what `work` reads for one shard, or for those that the plan lists as `shards`.
+        `model`: True if each process loads a model; then there are at most as many processes as cores.
         """
         for name, plan in plans.items():
             path = self.layout.plan(name)

@@ -1,4 +1,4 @@
-"""The paths of a run's files. `work` can be made again; all else is the result of the run."""
+"""The paths of a run's files. `work` can be made again; all other files are the result of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHARD, SHA256, ENDING = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}")
 
 
 def damaged(path: Path, why: object, remove: Path | str = "it") -> DataError:
-    """The error about a file of a run that is not as its stage writes it, to be raised by the caller."""
+    """Return the error for a file that differs from what its stage writes; the caller raises it."""
     return DataError(f"cannot read {path}: {why}; remove {remove} and repeat the command")
 
 
@@ -27,7 +27,10 @@ class RunLayout:
 
     @classmethod
     def finished(cls, out: Path) -> RunLayout:
-        """The layout of a finished run. Raises DataError if there is none, and DiptychError for links out of it."""
+        """Return the layout of a finished run.
+
+        Raises DataError if there is none, and DiptychError for links out of it.
+        """
         layout = cls(out)
         if not layout.funnel.exists():
             raise DataError(f"no finished run in {out}; `diptych mine run INPUT --out {out}` makes one")
@@ -44,19 +47,22 @@ class RunLayout:
         return self._shard(stage, name, "parquet")
 
     def counts(self, stage: str, name: str) -> Path:
-        """The file that a shard writes last: where it exists, the shard is whole."""
+        """The file that is written last: if it exists, the shard is complete."""
         return self._shard(stage, name, "json")
 
     def blob(self, name: str) -> Path:
-        """Image files one after the other; the index has the offset of each."""
+        """The concatenated image files; the index has the offset of each."""
         return self._shard("index", name, "blob")
 
     def times(self, name: str) -> Path:
-        """The time at which each address of an index was fetched."""
+        """The time at which each URL of an index was fetched."""
         return self._shard("index", name, "times.json")
 
     def picture(self, sha256: str, ending: str) -> Path:
-        """The path of a kept image. Raises DataError for other names: a foreign table may name any path."""
+        """Return the path of a kept image.
+
+        Raises DataError for other names, as a table from elsewhere may name any path.
+        """
         if not SHA256.fullmatch(sha256) or not ENDING.fullmatch(ending):
             why = f"it names a picture {sha256[:80]!r} of type {ending[:20]!r}, expected a sha256 and jpg or the like"
             raise damaged(self.out, why, self.work())

@@ -1,4 +1,4 @@
-"""Lists of unwanted hosts, addresses and images (by hash), given by users or written when images are forgotten."""
+"""Lists of unwanted hosts, URLs and images (by hash), given by users or written when images are forgotten."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Hashes:
 
 @dataclass(frozen=True)
 class Lists:
-    """`refused`: unwanted images; `excluded`: images of val and test splits."""
+    """The lists of a run. `refused`: unwanted images; `excluded`: images of val and test splits."""
 
     hosts: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class Lists:
     excluded: Hashes = Hashes()
 
     def refuse(self, *places: str | None) -> bool:
-        """True if an address of an image or page is listed, or its host; a listed host includes its subdomains."""
+        """True if the URL of an image or page is listed, or its host. A listed host includes its subdomains."""
         return any(place and (place in self.addresses or self._refuse_host(place)) for place in places)
 
     def _refuse_host(self, place: str) -> bool:
@@ -49,7 +49,10 @@ class Lists:
 
 
 def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """Entries of lists by kind: `sha256` (64 hex digits), `dhash` (16), `addresses` or `hosts`. # begins a comment."""
+    """Read the entries of lists by kind: `sha256` (64 hex digits), `dhash` (16), `addresses` or `hosts`.
+
+    # begins a comment.
+    """
     entries: dict[str, list[str]] = {"sha256": [], "dhash": [], "addresses": [], "hosts": []}
     for path in paths:
         try:
@@ -73,9 +76,9 @@ def _kind(entry: str, path: Path) -> str:
 
 
 def lists_of(refuse: Iterable[Path], near: int | None, excluded: Iterable[tuple[str, int | None]] = ()) -> Lists:
-    """Lists from files of entries, and from the SHA-256 and difference hash of images to exclude.
+    """Make lists from files of entries, and from the SHA-256 and difference hashes of images to exclude.
 
-    `near`: bits in which the difference hashes of one image may differ; None: only equal files are one image.
+    `near`: bits in which the difference hashes of the same image may differ; None: only equal files are the same image.
     """
     entries, held_out, bits = read_entries(refuse), list(excluded), -1 if near is None else near
     return Lists(

@@ -24,7 +24,7 @@ THUMBNAIL = 160
 
 
 def summary(numbers: Mapping[str, Any], console: Console) -> None:
-    """Print the counts of each rule. The dropped items and the kept ones add up to the input."""
+    """Print the counts of each rule. Dropped and kept items add up to the input."""
 
     def share(part: int, whole: int) -> str:
         return f"{100 * part / max(1, whole):.1f}%"
@@ -43,7 +43,7 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 
 
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
-    """Write OUT/report.html, and OUT/card.md: the origin of the data, its licences, judges and limits.
+    """Write OUT/report.html, and OUT/card.md with the origin of the data, its licences, judges and limits.
 
     Each is written completely or not at all. Returns the path of the report.
     """
@@ -83,7 +83,7 @@ def _shown(layout: RunLayout, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _thumbnail(layout: RunLayout, row: Row) -> str:
-    """A data URI; empty if the image is neither in the run nor in `work`, or was dropped before it was decoded."""
+    """Return a data URI; empty if the image is neither in the run nor in `work`, or was dropped before decoding."""
     if row["sha256"] is None or row["dhash"] is None:
         return ""
     path = layout.picture(row["sha256"], row["type"] or "jpg")

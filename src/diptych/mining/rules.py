@@ -1,17 +1,17 @@
 # ruff: noqa: E501  # a table
-"""The mining rules in the order of their stages: the first one that an image breaks counts as the one that dropped it.
+"""The mining rules in the order of their stages. The first rule that an image breaks counts as the one that dropped it.
 
-`paper` quotes ImageBERT, section 3. Numbers and mechanisms are ours even next to a quote, except the 300 pixels.
+`paper` quotes ImageBERT, section 3. Thresholds and mechanisms are ours even if there is a quote, except the 300 pixels.
 """
 
 from dataclasses import dataclass
 
-VERSION = "4"  # of the rules' behaviour: another version makes every shard again
+VERSION = "4"  # version of the rules' behaviour: a new one makes every shard again
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One reason to drop an image, or a text of it; `what` is the condition that drops it, as reports show it."""
+    """A reason to drop an image, or one of its texts. `what` is the condition, as reports show it."""
 
     name: str
     what: str

@@ -1,4 +1,4 @@
-"""One run of `diptych mine`: all stages in order. Whole shards of an interrupted run are used again."""
+"""One run of `diptych mine`: all stages in order. Complete shards of an interrupted run are used again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import refuse_links_out, text_of
 from diptych.runtime.outputs import claim
 
-EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # what belongs to a folder for good
+EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # settings that cannot change in a folder
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Mine:
     def run(self) -> dict[str, Any] | None:
         """Carry out all stages up to `until`. Returns the funnel, or None if `until` ends before it.
 
-        Raises Stopped on a signal; whole shards are kept.
+        Raises Stopped on a signal; complete shards are kept.
         """
         if self.until not in STAGES:
             raise RecipeError(f"no stage {self.until!r}; expected one of {', '.join(STAGES)}")
@@ -86,7 +86,10 @@ class Mine:
             return numbers
 
     def _begin(self, sources: Sequence[inputs.MiningInput]) -> MiningJob:
-        """Write mine.json. Raises RecipeError if the folder was begun with other settings, with the difference."""
+        """Write mine.json.
+
+        Raises RecipeError, which shows the difference, if the folder was begun with other settings.
+        """
         from diptych.mining.judge.judges import identity
 
         layout = RunLayout(self.out)
@@ -95,7 +98,7 @@ class Mine:
             "words": _digest_of_words(self.words), "vocabulary": _digest_of_words(self.vocabulary), "rules": VERSION,
             "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
             "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
-            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # which does not change the result
+            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # `fetch` does not change the result
         }  # fmt: skip
         if layout.settings.exists():
             refuse_links_out(self.out)

@@ -63,7 +63,7 @@ class Reader:
         return can_match(self.model.model) if name == "match" else isinstance(self.model.model, TwoTowers)
 
     def table(self, pairs: Sequence[Pair]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Features N F: a row per pair, a column per name of `names`."""
+        """Return features N F: a row per pair, a column per name in `names`."""
         pictures = {id(pair.picture): pair for pair in pairs}
         measured = {key: self._measure(pair) for key, pair in pictures.items()}
         rows = []
@@ -172,7 +172,7 @@ def _card(folder: Path) -> dict[str, Any]:
 
 
 class LabelledLine(BaseModel):
-    """A line of a file of labels: a pair of an image and a text. `true` is null until somebody labels it."""
+    """A line of a label file: an image, a text, and `true`, which is null until a person labels the pair."""
 
     image: str
     statement: str
@@ -183,7 +183,7 @@ class LabelledLine(BaseModel):
 
 
 def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
-    """Labelled pairs, their labels, and the image name of each. Lines without a label are skipped."""
+    """Read labelled pairs, their labels, and the image name of each. Lines without a label are skipped."""
     pairs, labels, names = [], [], []
     for path in paths:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
@@ -225,7 +225,7 @@ def train_scorer(
 ) -> dict[str, Any]:
     """Train a scorer and write it to `out`. Returns its card.
 
-    Every fourth image, with all its texts, is held out. The threshold is the least score from which at least
+    Every fourth image, with all its texts, is held out. The threshold is the lowest score above which at least
     `precision` (0 to 1) of the held-out pairs are true.
     """
     pairs, labels, names = labelled(paths)

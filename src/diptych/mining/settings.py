@@ -16,7 +16,10 @@ class _Frozen(BaseModel):
 
 
 class PageRules(_Frozen):
-    """Rules of pages and their images. `off` (None) switches a rule off; `rules.py` has their meanings and sources."""
+    """Rules of pages and their images.
+
+    `off` (None) switches a rule off. `rules.py` has the meaning and source of each.
+    """
 
     opt_out: bool | None = True
     language: float | None = Field(default=0.8, ge=0, le=1)
@@ -69,7 +72,10 @@ class KeepRules(_Frozen):
 
 
 class Fetch(_Frozen):
-    """How images are fetched: times in seconds. None of it changes the result, so it may change from run to run."""
+    """How images are fetched; times are in seconds.
+
+    These settings do not change the result, so they may change when a run resumes.
+    """
 
     contact: str = ""
     connections_per_host: int = Field(default=2, ge=1)
@@ -108,9 +114,9 @@ RULES = ("pages", "texts", "pictures", "keep")
 
 
 def changed(settings: MiningSettings, assignments: Iterable[str]) -> MiningSettings:
-    """A copy with assignments such as `rules.sides=300` or `fetch.rate=2`.
+    """Return a copy with assignments such as `rules.sides=300` or `fetch.rate=2`.
 
-    Raises RecipeError for a key that does not exist, with the nearest one that does, and for values out of range.
+    Raises RecipeError for an unknown key (with the nearest known one), and for values out of range.
     """
     values = settings.model_dump()
     places = {f"rules.{name}": (part, name) for part in RULES for name in values[part] if name != "kinds"}

@@ -1,4 +1,4 @@
-"""The tables that stages leave on disk: Parquet, written completely or not at all, the same bytes for the same rows."""
+"""The tables that stages write: Parquet, written completely or not at all. Equal rows give equal bytes."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ def write_rows(path: Path, rows: Sequence[Row], kind: str) -> None:
 
 
 def write_shard(layout: RunLayout, stage: str, name: str, rows: Sequence[Row], counts: Row) -> Row:
-    """Write a shard's table, then its counts, which mark it as whole. Returns the counts."""
+    """Write a shard's table, then its counts, which mark it as complete. Returns the counts."""
     write_rows(layout.table(stage, name), rows, stage)
     write_json(layout.counts(stage, name), counts)
     return counts
@@ -79,7 +79,7 @@ def read_rows(path: Path, kind: str, columns: Sequence[str] | None = None) -> li
 
 
 def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> Any:
-    """A table, or some of its columns. Raises DataError for a file that is not a table of this kind."""
+    """Read a table, or some of its columns. Raises DataError for a file that is not a table of this kind."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -99,7 +99,7 @@ def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> A
 
 
 def check_same_rows(index: Any, measured: Any, path: Path) -> None:
-    """Raise DataError if the table of measured images at `path` has not one row for each row of its index."""
+    """Raise DataError if the table of measured images at `path` does not have one row for each row of its index."""
     if index.num_rows != measured.num_rows:
         why = f"it has {measured.num_rows} rows for {index.num_rows} answers"
         raise damaged(path, why, "it, with the .json next to it,")

@@ -45,7 +45,7 @@ class DecoderLayer(nn.Module):
         *,
         rows: Rows | None = None,
     ) -> Float[Tensor, "*n D"]:
-        """States of a padded batch, or with `rows` of rows (N, D), as in `Layer`."""
+        """States of a padded batch, or, with `rows`, of rows (N, D), as in `Layer`."""
         return _after_both(self, x, closed, self.look_up(encoded), encoded_closed, rows)
 
 

@@ -1,6 +1,6 @@
 """Heads, which turn states into predictions. Objectives name them; models hold them under these names.
 
-A head that takes `States` has `reads`: the special tokens whose states it reads. Without `reads` all states are needed.
+A head that takes `States` has `reads`: the special tokens whose states it reads. Without `reads`, it needs all states.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class PooledMatchHead(nn.Module):
 class PooledHead(nn.Module):
     """Dropout and one layer over BERT's pooler (VL-BERT's code on VCR).
 
-    `scores`: logits of a sample. With several they are those of the classes of a sentence about an image, such as false
-    (first) and true; with 1 it is that of one text among the candidates of an image (VCR).
+    `scores`: number of logits of a sample. Several logits are for the classes of a sentence about an image, such as
+    false (first) and true. A single logit is for one text among the candidates of an image (VCR).
     """
 
     reads = frozenset({"cls"})
@@ -302,5 +302,5 @@ def make_heads(
 def _needs_size(size: int, name: str) -> None:
     if size < 1:
         raise RecipeError(
-            f"a head over {name} was requested, but the model's config has {name}={size}; set it to their number"
+            f"a head over {name} was requested, but the model's config has {name}={size}; set the number of {name}"
         )

@@ -5,8 +5,8 @@
      . d . . e    <-put-  |  -spread->    d e .
                    -take->   <-gather-
 
-Layers that treat each position by itself work on rows. Attention works on slots, and masks those without a row. Finding
-the rows reads masks on the host, for which a GPU would have to wait: there all positions are kept.
+Layers that treat each position separately work on rows. Attention works on slots, and masks those without a row. To
+find the rows, masks are read on the host. A GPU would have to wait for this, so on a GPU all positions are kept.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class ModelConfig(BaseModel):
 
     @property
     def frozen_stages(self) -> int:
-        """Number of stages of that network whose weights are frozen."""
+        """Number of frozen stages of the network that reads pixels."""
         return 0
 
     @model_validator(mode="after")
@@ -97,7 +97,7 @@ class ModelConfig(BaseModel):
         return self.max_text
 
     def check_text(self, key: str, words: int, special: int, alone: bool = False) -> None:
-        """Raise RecipeError if texts of `words` tokens and special tokens have no positions with regions, or alone.
+        """Raise RecipeError if there are too few positions for texts of `words` tokens, with regions or alone.
 
         `key`: setting of the number of words.
         """
@@ -140,7 +140,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # of predictions (`diptych.runtime.devices.predicting`); training has its own
+    precision: Precision = "fp32"  # precision of predictions (`diptych.runtime.devices.predicting`), not of training
     fewest: int = 1  # samples of a batch that is computed in `precision`; smaller ones are in fp32
     decodes: bool = False  # the target block holds words that a decoder reads; else queries at the words' positions
 

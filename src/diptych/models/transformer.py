@@ -49,7 +49,7 @@ class SelfAttention(nn.Module):
     """Multi-head attention with one matrix for queries, keys and values; H heads of size d = D / H.
 
     `closed` is added to the scores before the softmax: 0, or CLOSED where a position may not be attended to. With
-    `rows`, states are rows (N, D) instead of padded (B, L, D): queries are made of `rows`, keys and values of the rows
+    `rows`, states are rows (N, D) instead of padded (B, L, D). Queries come from `rows`, keys and values from the rows
     that the layer reads.
     """
 
@@ -239,7 +239,7 @@ class Transformer(nn.Module):
     def read(
         self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"], room: int
     ) -> tuple[Float[Tensor, "B D"], DecoderCache]:
-        """Read all rows but the last, which asks for the first word: its state, and a cache of the others.
+        """Read all rows. Return the state of the last row, which predicts the first word, and a cache of the others.
 
         `room`: words that the cache can hold.
         """
@@ -261,7 +261,7 @@ class Transformer(nn.Module):
         return x[:, -1], DecoderCache(layers, closed[:, :, -1:, :-1], room + 1)
 
     def write(self, x: Float[Tensor, "N 2 D"], memory: DecoderCache) -> Float[Tensor, "N D"]:
-        """Write one word of every beam: from its row and that of the [MASK] behind it, the state of the [MASK]."""
+        """Write one word of every beam, from its row and that of the [MASK] after it; return the [MASK]'s state."""
         for layer, cache in zip(self.layers, memory.layers, strict=True):
             assert isinstance(layer, Layer)
             x = layer.finish(x, layer.attention.recall(x, cache, memory))

@@ -47,7 +47,7 @@ WholeRegion = bool | Literal["given"]  # the feature of the whole image as one m
 
 
 def whole_region(setting: WholeRegion, stored: bool) -> bool:
-    """Whether the model reads the feature of the whole image. Raises RecipeError if it must, and the store has none."""
+    """True if the model reads the feature of the whole image. Raises RecipeError if it must but the store has none."""
     if setting is True and not stored:
         raise RecipeError(
             "model.whole_region=true reads the feature of the whole image as an additional region, but the store has "

@@ -15,7 +15,7 @@ SHOWN = 0.3  # IoU above which a detected region shows an object; the papers giv
 
 @dataclass(frozen=True)
 class NamedThing:
-    """A word that names an object: its position in the text, the object's number and true box."""
+    """A word that names an object: its position in the text, the object's index and true box."""
 
     place: int
     thing: int
@@ -31,7 +31,7 @@ class Candidate:
 
 
 def split_candidates(sample: Sample) -> list[Sample]:
-    """Make a sample of each of `truth["candidates"]`, all in one group; number `truth["right"]` is `matched`."""
+    """Make a sample of each of `truth["candidates"]`, all in one group; the one at `truth["right"]` is `matched`."""
     candidates, right = sample.truth["candidates"], sample.truth["right"]
     return [
         replace(
@@ -59,10 +59,10 @@ def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] |
 
 
 def region_of(thing: int, box: Sequence[float], regions: Regions) -> int:
-    """The number of the region that shows an object, or IGNORE.
+    """The index of the region that shows an object, or IGNORE.
 
-    If the regions are the objects themselves (given boxes), it is the object's number. Else it is the region with the
-    greatest IoU with the object's box, if that is at least SHOWN.
+    If the regions are the objects themselves (given boxes), it is the object's index. Otherwise it is the region with
+    the greatest IoU with the object's box, if this is at least SHOWN.
     """
     if not len(regions):
         return IGNORE

@@ -14,7 +14,7 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class ClassifyStatement(PerSample):
-    """Cross-entropy over the classes of the head; `truth["class"]` is the number of the right one."""
+    """Cross-entropy over the classes of the head; `truth["class"]` is the index of the right one."""
 
     head: str = "nlvr"
     name: str = "classify_statement"

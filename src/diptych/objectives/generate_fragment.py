@@ -19,7 +19,7 @@ class GenerateFragment(TargetWords):
     fragment, shifted by one, at its own positions in the sentence (`Sample.target_start`): all else has to come from
     the encoder. The [SEP] that ends the text is neither masked nor written.
 
-    context   the decoder reads the words before the fragment too, as Eq. 3 read literally has it
+    context   the decoder reads the words before the fragment too (Eq. 3, taken literally)
     """
 
     vocabulary: Vocabulary

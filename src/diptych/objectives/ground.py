@@ -36,7 +36,7 @@ class GroundExpression(PerSample):
         return F.binary_cross_entropy_with_logits(scores, right[places].to(scores), reduction="sum")
 
     def right(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        """The regions that overlap the true box enough."""
+        """The regions whose IoU with the true box is above `overlap`."""
         truths = to_device([truth["box"] for truth in batch.truths], batch.boxes.device)[:, None]
         shared, union = shared_and_union(batch.boxes, truths)
         return (shared > self.overlap * union) & batch.regions_present

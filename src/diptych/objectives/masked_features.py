@@ -18,8 +18,8 @@ from diptych.objectives.words import with_least
 class MaskedRegionFeature(PerSample):
     """Squared distance between the prediction of the head "region_feature" and the hidden feature.
 
-    ImageBERT, section 4.3, Task 3. If another objective (MOC) has chosen regions, the targets are the same regions;
-    alone, it chooses as that one does.
+    ImageBERT, section 4.3, Task 3. If another objective (MOC) has chosen regions, the targets are the same regions.
+    Otherwise this one chooses in the same way.
 
     mean  over the values of a feature: as large as the other losses
     sum   over them, as in the paper's formula

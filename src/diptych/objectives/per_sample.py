@@ -1,4 +1,4 @@
-"""Shared parts of objectives: each sample prepared by itself, and words predicted from the target block."""
+"""Base classes of objectives: those that prepare each sample separately, and those that predict target words."""
 
 from dataclasses import replace
 from random import Random
@@ -11,7 +11,7 @@ from diptych.objectives.words import word_losses
 
 
 class PerSample:
-    """Base of objectives that prepare each sample by itself.
+    """Base class of objectives that prepare each sample separately.
 
     By default regions and text attend to each other, `loss` reads what the heads read, and there is one target for each
     row of the requested mask.
@@ -36,7 +36,7 @@ class PerSample:
 
 
 class TargetWords(PerSample):
-    """Base of objectives that predict the words of `Batch.target_labels` from the states of the target block."""
+    """Base class of objectives that predict the words of `Batch.target_labels` from the states of the target block."""
 
     name: str
     label_smoothing: float

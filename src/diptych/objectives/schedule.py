@@ -31,13 +31,13 @@ class Schedule:
             raise RecipeError("a schedule has no update, so there is nothing to train")
         if self.order == "together" and len(self.updates) > 1:
             raise RecipeError(
-                f"{len(self.updates)} updates cannot be made together, each prepares a batch of its own; put their "
+                f"{len(self.updates)} updates cannot be made together, because each prepares its own batch; put their "
                 'objectives into one OneForward, or choose order "in turn" or "sampled"'
             )
         weights = [weight for _, weight in self.updates]
         if self.order == "in turn" and any(weight != 1 for weight in weights):
             raise RecipeError(
-                "updates in turn are made equally often; set their weights to 1, and weigh a loss in its update"
+                "updates in turn are made equally often; set their weights to 1, and weigh losses inside an update"
             )
         if self.order == "sampled" and (min(weights) < 0 or not any(weights)):
             raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
@@ -61,7 +61,7 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """The objective whose likelihood chooses weights: of `first`, one that predicts words, else its first one."""
+        """The objective whose likelihood chooses weights: in `first`, one that predicts words, else the first one."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 

@@ -49,7 +49,10 @@ class Objectives(BaseModel):
 
     @property
     def of_pictures(self) -> list[str]:
-        """Image tasks that take turns with whole batches. If there are any, text alone needs a stage of its own."""
+        """Image tasks that take turns, each with its own batches.
+
+        If there are any, text alone needs a separate stage.
+        """
         return []
 
     def without_pixels(self: K) -> K:

@@ -28,7 +28,7 @@ class Similarity(PerSample):
     older     mean over the pairs that violate the margin, texts and images separately (the repository YehLi/TDEN).
               As in that code, the mean is divided by the batch size too.
 
-    Two texts of one image are not mismatched. With several processes the pairs of all of them are compared.
+    Two texts of one image are not mismatched. With several processes, the pairs of all processes are compared.
 
     equal_texts  papers: copies of the right text and of the right image are mismatched if their names differ; content:
                  they are not

@@ -91,7 +91,7 @@ def smoothed(
     """KL divergence from the smoothed target distribution (pytorch_pretrained_bert/loss.py of Unified VLP's code).
 
     The right word has probability 1 - smoothing; the rest is spread over all words but that one and `ignored` ([PAD]).
-    The loss is 0 where `ignored` itself is the right word.
+    The loss is 0 if `ignored` itself is the right word.
     """
     logs = scores.log_softmax(-1)
     others = scores.shape[-1] - (1 if ignored is None else 2)

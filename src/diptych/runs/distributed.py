@@ -35,7 +35,7 @@ def in_process(work: Callable[Arguments, Made], *given: Arguments.args, **named:
 
 @contextmanager
 def ending_children() -> Iterator[None]:
-    """Terminate child processes if this one is interrupted; a training run saves itself first."""
+    """Terminate child processes if this process is interrupted; a training run saves itself first."""
     try:
         yield
     except (KeyboardInterrupt, Terminated):
@@ -45,7 +45,7 @@ def ending_children() -> Iterator[None]:
 
 
 def workers(count: int) -> ProcessPoolExecutor:
-    """Return a pool whose processes end with this one, so that none writes into a folder that is resumed."""
+    """Return a pool whose processes end with this process, so that none writes into a folder that is resumed."""
     return ProcessPoolExecutor(count, process_context(), initializer=_begin, max_tasks_per_child=1)
 
 
@@ -57,8 +57,9 @@ def _begin() -> None:
 def together(work: Callable[..., object], *given: object, processes: int) -> None:
     """Run `work` in several ranks with one thread each, as torchrun does, on this machine only.
 
-    Two ranks with one thread train a small model about a third faster than one process with two threads. The result of
-    `work` is what it writes. Raises Stopped if the ranks were stopped, TrainingError if one failed (it printed why).
+    Two ranks with one thread train a small model about a third faster than one process with two threads. `work` returns
+    nothing: its result is what it writes. Raises Stopped if the ranks were stopped, TrainingError if one failed (it
+    printed why).
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,8 +1,8 @@
-"""Whether an image is like those that a model was trained on, by what the detector finds in it.
+"""Decide whether an image resembles a model's training images, by what the detector finds in it.
 
-One number per image, with a threshold from training images: the log-odds of the mean score of its regions, minus the
-log of the distance of their mean feature to the nearest of 256 centres of such means. docs/results/familiar.md has its
-hits and false alarms.
+The measure is one number per image: the log-odds of the mean score of its regions, minus the log of the distance of
+their mean feature to the nearest of 256 centres. The centres and the threshold come from training images.
+docs/results/familiar.md has its hits and false alarms.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from diptych.runtime.weight_files import write_weights
 from diptych.storybook.detector.detector import KIND
 
 FILE = "familiarity.safetensors"
-CENTRES, ROUNDS = 256, 10  # of k-means
-FEWEST, MOST = 300, 4000  # images of train and val that are measured: fewer fix no quantile
-STRANGE = 0.05  # of new training images: with more, what was known before does not describe them
-QUANTILE = 0.005  # of training images that the threshold takes for unlike them
-NEAREST = 0.01  # distances below count as this one: an image may be a centre itself
+CENTRES, ROUNDS = 256, 10  # clusters and iterations of k-means
+FEWEST, MOST = 300, 4000  # least images of train and val to measure: with fewer, the quantile is unreliable
+STRANGE = 0.05  # share of new training images: with more, the earlier measure does not describe them
+QUANTILE = 0.005  # share of training images below the threshold
+NEAREST = 0.01  # smallest distance, as an image may itself be a centre
 
 
 @dataclass(frozen=True)
 class Familiarity:
-    """Centres of mean features, as unit vectors, and the least familiarity of an image like the training images."""
+    """Centres of mean features, as unit vectors, and the least value of an image like the training images."""
 
     centres: Float[Tensor, "C F"]
     least: float
@@ -46,7 +46,7 @@ class Familiarity:
         return cls(centres, float(_familiarity(means[last], scores[last], centres).quantile(QUANTILE)))
 
     def knows(self, regions: Regions) -> bool:
-        """Return whether an image with these regions is like the training images. Without regions it is not."""
+        """Return True if an image with these regions resembles the training images. False without regions."""
         if not len(regions) or regions.features is None:
             return False
         mean, score = described(regions)
@@ -57,7 +57,7 @@ class Familiarity:
 
     @classmethod
     def load(cls, folder: Path, feature_size: int) -> Familiarity:
-        """Raises CheckpointError for a file that is damaged or of other features."""
+        """Raises CheckpointError for a file that is damaged or was made for other features."""
         path = folder / FILE
         try:
             with safe_open(path, "pt") as file:
@@ -81,7 +81,7 @@ def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity
     """Measure the familiarity of the images of these splits, by the best `most` regions of each.
 
     With fewer than 300 images, return `before` (the measure of the model that training started from) if it knows at
-    least 95% of them, else None. Return None for other detectors than Storybook's too.
+    least 95% of them, else None. Also return None for detectors other than Storybook's.
     """
     if store.contract.extractor != KIND:
         return None
@@ -103,7 +103,10 @@ def _familiarity(
 
 
 def _centres(means: Float[Tensor, "N F"]) -> Float[Tensor, "C F"]:
-    """Cluster unit vectors by spherical k-means, from every n-th one; the result is rounded as in the file."""
+    """Cluster unit vectors by spherical k-means, starting from every n-th vector.
+
+    The result is rounded as in the file.
+    """
     centres = means[:: max(1, len(means) // CENTRES)][:CENTRES].clone()
     for _ in range(ROUNDS):
         nearest = (means @ centres.T).argmax(1)

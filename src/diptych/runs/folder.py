@@ -1,4 +1,4 @@
-"""A model folder: everything that is needed to caption an image, and no path outside of it.
+"""A model folder: everything that is needed to caption an image, without any path outside of the folder.
 
 - model.safetensors: the weights
 - config.json: system, sizes and heads of the model
@@ -8,8 +8,8 @@
 - features.json: the feature contract
 - answers.json: answer vocabulary of VQA, or labels of another task, which it then names
 - validation.json: scores of the best validation, whose records chose the weights
-- familiarity.safetensors: what images it was trained on (of the drawn world's detector only)
-- seen.safetensors: fingerprints of the images it was trained on (16 bytes an image; imported checkpoints lack them)
+- familiarity.safetensors: what its training images are like (only with the drawn world's detector)
+- seen.safetensors: fingerprints of its training images (16 bytes per image; imported checkpoints lack them)
 - detector/: the detector, so that an image is enough
 """
 
@@ -54,7 +54,7 @@ from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
-VALIDATED = "images"  # its entry with the number of images, where they are too few for a reliable score
+VALIDATED = "images"  # key of the number of images, present if they are too few for a reliable score
 UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"  # entries of answers, times 100
 HIGHEST = 1e6  # greatest absolute value of a validation score
 _NAME = re.compile(r"[\w.-]{1,100}")
@@ -98,7 +98,7 @@ class ModelFolder:
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # of an imported checkpoint: its authors' recipe, as far as known
+    recipe: Recipe | None = None  # for an imported checkpoint: the authors' recipe, as far as known
     answers: Answers | None = None
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # scores of the best validation, whose records chose the weights
@@ -182,7 +182,7 @@ class ModelFolder:
 
     @property
     def calibration(self) -> str | None:
-        """A note of the calibration error of its answers on the records that chose its weights, if it was measured."""
+        """A note on its answers' calibration error on the records that chose its weights; empty if not measured."""
         errors = self.validation or {}
         if CALIBRATED not in errors or UNCALIBRATED not in errors:
             return None
@@ -194,7 +194,7 @@ class ModelFolder:
     def accept(self, contract: FeatureContract, where: object) -> None:
         """Raise DataError for features that differ from those the model was trained on. `where`: their folder.
 
-        For a checkpoint that was imported without a detector only the feature size is known and compared.
+        For a checkpoint that was imported without a detector, only the feature size is known and compared.
         """
         if self.untrained and not self.contract.weights:
             if not self.architecture.config.reads_pixels and contract.feature_size != self.contract.feature_size:

@@ -24,9 +24,15 @@ from diptych.vision.detectors.open import open_detector
 
 
 def import_checkpoint(
-    system: str, file: Path, out: Path, vocabulary: Path, lowercase: bool | None = None, detector: str | None = None,
-    answers: Path | None = None, any_detector: bool = False,
-) -> list[str]:  # fmt: skip
+    system: str,
+    file: Path,
+    out: Path,
+    vocabulary: Path,
+    lowercase: bool | None = None,
+    detector: str | None = None,
+    answers: Path | None = None,
+    any_detector: bool = False,
+) -> list[str]:
     """Write the model folder `out`; return a line for each key that was renamed, left out or missing.
 
     `lowercase`: None for the value of the system's released models. `detector`: extracts the features of new images. A
@@ -108,7 +114,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
 def _answers(path: Path, made: ModelFolder) -> Answers:
     """Read answers from a text with one per line (answers_vqa.txt), or a JSON file or pickle of a list or an index."""
     if "answer" not in made.architecture.heads:
-        raise RecipeError(f"the checkpoint has no head for answers, so {path} names none; leave out --answers")
+        raise RecipeError(f"{path} has answers, but the checkpoint has no head for answers; leave out --answers")
     try:
         if path.suffix in (".json", ".pkl"):
             read = parse_json(text_of(path)) if path.suffix == ".json" else unpickle.load(path)

@@ -32,7 +32,7 @@ from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import SAMPLED, LeavesOut, TrainingRecords, sample_scope
 
 SPECIAL_TOKENS = 3  # most special tokens in a text
-FAR_ABOVE = 5  # times the recipe's learning rate, from which a run with rewards warns
+FAR_ABOVE = 5  # a run with rewards warns from this multiple of the recipe's learning rate on
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,14 @@ class Learner:
     out: Path  # folder of the run
     spec: TaskSpec
     task: Task
-    records: list[int]  # numbers of the training records in the store
-    held_out: list[int]  # numbers of the validation records that have queries of the task; may be empty
+    records: list[int]  # indices of the training records in the store
+    held_out: list[int]  # indices of the validation records that have queries of the task; may be empty
 
     def check(self) -> Architecture:
-        """Return the shape of the model.
+        """Return the architecture of the model.
 
-        Raises RecipeError or DataError if recipe, texts and data do not go together, or the model lacks room.
+        Raises RecipeError or DataError if recipe, texts and data do not fit together, or the model has too few
+        positions.
         """
         recipe, spec = self.recipe, self.spec
         if not recipe.data.images and spec.scoring.baseline_regions:
@@ -88,7 +89,7 @@ class Learner:
 
     @cached_property
     def architecture(self) -> Architecture:
-        """The model's config and heads. Raises RecipeError if the recipe asks for more than the data or sizes allow."""
+        """The model's config and heads. Raises RecipeError if the recipe requires more than the data or sizes allow."""
         recipe, spec, contract, answers = self.recipe, self.spec, self.store.contract, self.answers
         config = SYSTEMS[recipe.system].resolved(
             **recipe.model.fitted(contract.whole).model_dump(),
@@ -236,7 +237,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class RewardedLearner(Learner):
-    """Self-critical training (SCST): captions sampled from the model are scored against those of people."""
+    """Self-critical training (SCST): captions sampled from the model are scored against human captions."""
 
     def check(self) -> Architecture:
         recipe = self.recipe
@@ -302,7 +303,7 @@ def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers 
 
 
 def answers_of(recipe: Recipe, store: Store, kept: Answers | None) -> Answers | None:
-    """Return the start model's answers, or collect those of the task, which takes no other task's list."""
+    """Return the start model's answers, or collect new ones if the task needs a list and theirs is another task's."""
     spec, data = find_task(recipe.task), recipe.data
     if spec.training.answers is None or (kept is not None and kept.task == spec.name):
         return kept

@@ -24,7 +24,7 @@ ENDINGS = (".html", ".svg", ".csv")
 def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
     """Return runs by their paths below their common folder.
 
-    A staged run gives its stages, a model folder the run around it.
+    A staged run is replaced by its stages, and a model folder by the run that contains it.
 
     Raises DataError for a folder without a log.
     """
@@ -67,9 +67,13 @@ def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:
 
 
 def _chart(
-    what: str, series: Mapping[str, Mapping[str, Sequence[Point]]], y: str, smooth: int, from_zero: bool = False,
+    what: str,
+    series: Mapping[str, Mapping[str, Sequence[Point]]],
+    y: str,
+    smooth: int,
+    from_zero: bool = False,
     log: bool = False,
-) -> Chart:  # fmt: skip
+) -> Chart:
     curves = [Curve(name, _thinned(_means(one[what], smooth))) for name, one in series.items() if what in one]
     return Chart(what, tuple(curves), y=y, from_zero=from_zero, log=log)
 
@@ -111,7 +115,7 @@ def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = Fals
 
 
 def svg_of(made: Sequence[Chart], names: Sequence[str]) -> str:
-    """Return one SVG of all charts; `names`: of the runs, each of which gets a colour."""
+    """Return one SVG of all charts. `names`: names of the runs; each gets a colour."""
     hues = {name: number % COLOURS for number, name in enumerate(names)}
     return environment().get_template("plot.svg.jinja").render(drawings=[draw(chart) for chart in made], hues=hues)
 

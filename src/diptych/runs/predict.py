@@ -31,9 +31,13 @@ class Predictions(NamedTuple):
 
 
 def predict(
-    model: ModelFolder, store: Store, split: str, name: str | None = None, decoding: DecodingOptions | None = None,
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    name: str | None = None,
+    decoding: DecodingOptions | None = None,
     console: Console | None = None,
-) -> Predictions:  # fmt: skip
+) -> Predictions:
     """Predict for each record of a split; damaged records are left out, as in training, and listed.
 
     `name`: another task that the model has learnt; `decoding`: options for captions, instead of the recipe's.
@@ -65,7 +69,7 @@ def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console
 
 
 def shown_to(recipe: Recipe | None, store: Store) -> Store:
-    """Return the store as a model of this recipe sees it: without images if data.images is false."""
+    """Return the store as a model of this recipe reads it: without images if data.images is false."""
     return store if recipe is None or recipe.data.images else store.without_images()
 
 
@@ -106,6 +110,6 @@ def readable(
 
 
 def pixel_reader(recipe: Recipe) -> Callable[[Record], Record] | None:
-    """Return what adds the pixels of an image to its record; None if the model reads none."""
+    """Return the function that adds an image's pixels to its record; None if the model reads no pixels."""
     pixels = recipe.pixels
     return None if pixels is None else pixels.added_to

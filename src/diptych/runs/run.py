@@ -93,7 +93,7 @@ def run_in(
 
 
 def learner_of(folder: RunFolder, store: Store, start: Start) -> Learner:
-    """Return what a run learns. Raises RecipeError, DataError or CheckpointError for what would fail later."""
+    """Return the learner of a run. Raises RecipeError, DataError or CheckpointError for what would fail later."""
     recipe, start = folder.recipe, start.by(folder.recipe)
     store = shown_to(recipe, store)
     start.check(recipe, store)

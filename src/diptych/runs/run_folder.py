@@ -1,4 +1,4 @@
-"""The folder of a run: the recipe that it was begun with, and whether a run resumes in it."""
+"""The folder of a run: the recipe that it was begun with, and if a run resumes in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RunFolder:
 
     path: Path
     recipe: Recipe
-    before: Recipe | None  # as recipe.json has it; None: no run was begun
+    before: Recipe | None  # recipe in recipe.json; None: no run was begun
     notes: tuple[str, ...] = ()  # warnings about what changed since
 
     @classmethod

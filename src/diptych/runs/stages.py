@@ -4,8 +4,8 @@ This is ImageBERT's section 4.2.
 
     OUT/stage-1/   OUT/stage-2/   ...   runs like any other       OUT/model/   the model of the last
 
-A stage's data are splits of one store, or named stores (`--data lait=STORE1 --data cc=STORE2`), whose split train then
-goes by that name; `data.split=cc+sbu` takes both.
+A stage's data are splits of one store, or of named stores (`--data lait=STORE1 --data cc=STORE2`). The split train of a
+named store has the store's name, and `data.split=cc+sbu` selects two.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from diptych.training.trainer import OnLog
 
 
 def fit_stages(stages: Stages, start: Start) -> tuple[Stages, str]:
-    """Fit the stages to the model that they start from; also return a line about the settings that they lose."""
+    """Fit the stages to the model that they start from; also return a line about the settings that are dropped."""
     fitted = [start.fit(recipe) for recipe in stages.recipes]
     return Stages(stages.name, tuple(recipe for recipe, _ in fitted)), fitted[0][1]
 

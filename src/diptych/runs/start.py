@@ -1,4 +1,4 @@
-"""Where the weights of a run come from: nothing, files that its recipe names, or a model that was trained before."""
+"""Where a run's initial weights come from: random, files that its recipe names, or a trained model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of Da
 
 
 class Start:
-    """What a run asks of its start, answered for random weights. `of` and `by` choose among the three."""
+    """The initial weights of a run; this base class: random ones. `of` and `by` choose among the three."""
 
     speaks: bool = False  # True if the weights that read and write texts were trained before
     source: str | None = None  # path of the model folder
@@ -65,14 +65,14 @@ class Start:
         )
 
     def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:
-        """Return the recipe with sizes that fit, and a line about the settings that it loses, or an empty text.
+        """Return the recipe with sizes that fit, and a line about the settings that are dropped, or an empty text.
 
         `named`: the user chose the recipe. Raises RecipeError if they cannot fit.
         """
         return recipe, ""
 
     def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
-        """Return settings of a recipe, after those of the vocabulary that `init` among them reads."""
+        """Return settings of a recipe, preceded by those of the vocabulary that belongs to their `init`."""
         return [*vocabulary_settings(settings), *settings]
 
     def check(self, recipe: Recipe, store: Store) -> None:
@@ -83,7 +83,7 @@ class Start:
             )
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
-        """Return the tokeniser of a run from here."""
+        """Return the tokeniser of a run that starts here."""
         return tokens_of_run(folder, store)
 
     def notes(self, learner: Learner) -> Iterator[str]:
@@ -101,11 +101,14 @@ class Start:
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
-        """Load the weights into the new model of a run, and yield notes. `begun`: it has checkpoints of all weights."""
+        """Load the weights into the new model of a run, and yield notes.
+
+        `begun`: the run has checkpoints of all weights.
+        """
         yield from ()
 
     def fingerprint(self, recipe: Recipe) -> str:
-        """Return a digest of the recipe and the weights of a model, which a run must share with its checkpoints."""
+        """Return a digest of a recipe and a model's weights; a run and its checkpoints must have the same."""
         return hashlib.sha256(_bound(recipe).encode()).hexdigest()
 
     def seen(self, prints: Fingerprints) -> SeenImages:
@@ -222,11 +225,11 @@ def _bound(recipe: Recipe) -> str:
 
 
 def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> Iterator[str]:
-    """Load the weights of `start`. Heads of an imported model for other classes or answers start fresh.
+    """Load the weights of `start`. An imported model's heads for other classes or answers start with random weights.
 
-    So do those of another task's `answers`.
+    So do the heads of another task's `answers`.
 
-    Yields a note about each head or embedding that does.
+    Yields a note about each such head or embedding.
     """
     tensors, wanted = start.model.state_dict(), model.state_dict()
     if start.untrained:
@@ -276,9 +279,9 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
 
 
 def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
-    """Like `fit_to`, but keep the recipe's own settings that no weight depends on, such as the number of regions.
+    """Like `fit_to`, but keep the recipe's settings that no weight depends on, such as the number of regions.
 
-    Also return a line about the settings that the recipe loses, or an empty text. Raises RecipeError if it sets a
+    Also return a line about the settings that are dropped, or an empty text. Raises RecipeError if the recipe sets a
     structure that `start` does not have.
     """
     fitted = fit_to(recipe, start)

@@ -18,7 +18,7 @@ Validate = Callable[[nn.Module, int], dict[str, float]]
 
 
 def validation(learner: Learner, console: Console) -> Validate | None:
-    """Return what measures a model on the held-out records; None if there are none, or it is switched off."""
+    """Return a function that scores a model on the held-out records; None without records, or if switched off."""
     task, training = learner.task, learner.spec.training
     if learner.recipe.training.validate_every is None or not learner.held_out:
         return None
@@ -44,7 +44,7 @@ def validation(learner: Learner, console: Console) -> Validate | None:
 
 
 def calibration(learner: Learner, model: SystemModel) -> Calibration | None:
-    """Fit the temperature of answers on the held-out records, where the task has one."""
+    """Fit the temperature of answers on the held-out records, if the task has one."""
     calibrate = learner.spec.training.calibrate
     if calibrate is None or learner.answers is None or not learner.held_out:
         return None

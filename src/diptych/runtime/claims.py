@@ -1,4 +1,4 @@
-"""A folder belongs to the settings it was begun with: the same settings resume it, others are refused."""
+"""A folder belongs to the settings that it was begun with: the same settings resume it, others are refused."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -71,9 +71,13 @@ def _derived(config: C, changes: Mapping[str, Any], where: str, path: tuple[str,
 
 
 def validated(
-    kind: type[C], values: Mapping[str, Any], where: str, path: tuple[str, ...] = (), named: Callable[[str], str] = str,
-) -> C:  # fmt: skip
-    """The configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
+    kind: type[C],
+    values: Mapping[str, Any],
+    where: str,
+    path: tuple[str, ...] = (),
+    named: Callable[[str], str] = str,
+) -> C:
+    """Return the configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
 
     `named` gives the name of a field as its user wrote it, such as that of an option.
     """

@@ -5,11 +5,11 @@ Recipes, requests, options of the command line and the arguments of `Model.capti
 
 from typing import Any, NamedTuple
 
-LEAST = 0.001  # of temperature and top_p: smaller ones overflow, and draw the likeliest token anyhow
+LEAST = 0.001  # for temperature and top_p: smaller values overflow, and draw the likeliest token anyway
 
 
 class DecodingSetting(NamedTuple):
-    """`limits`: as pydantic names them. Words are tokens, so `kites` may count as two."""
+    """A setting and its meaning. `limits`: named as in pydantic. Words are tokens, so `kites` may count as two."""
 
     help: str  # without its full stop
     limits: dict[str, Any]
@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def decoding_field(name: str, default: Any = None, **limits: Any) -> Any:
-    """Return the pydantic field of a setting. `limits`: closer ones, of a service."""
+    """Return the pydantic field of a setting. `limits`: a service's narrower limits."""
     from pydantic import Field
 
     one = SETTINGS[name]

@@ -26,7 +26,7 @@ MOST = 64  # samples of a batch in prediction
 def choose_device(wanted: str, setting: str = "training.device") -> torch.device:
     """The device of this name; `auto` is a GPU if there is one. Under torchrun each rank takes its own GPU.
 
-    Raises RecipeError, which begins with `setting`, for a device that torch does not have.
+    Raises RecipeError for a device that torch does not have; the message begins with `setting`.
     """
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
@@ -55,7 +55,7 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
 
 
 def choose_ranks(wanted: str, most: int) -> int:
-    """The number of processes that train a small model fastest on the device of this name: at most one a GPU.
+    """The number of processes that train a small model fastest on the device of this name: at most one per GPU.
 
     On a CPU it is `most`. Raises RecipeError.
     """
@@ -141,7 +141,7 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
 def predicting(model: nn.Module, samples: int) -> Iterator[None]:
     """Predict for a batch of N samples without gradients, in the precision that the model was opened in.
 
-    Inference mode is not used: in it autocast keeps no weights and casts each again for every word.
+    Inference mode is not used, because in it autocast caches no weights and casts them again for every word.
     """
     device = next(model.parameters()).device
     with torch.no_grad(), autocast(device, precision_of(model, samples)):

@@ -10,7 +10,7 @@
     ├── Stopped                 exit code 75: stopped by SIGTERM or Ctrl-C, saved; the same command resumes.
     └── ServingError            one request that cannot be answered.
         ├── UnsupportedError    a request for what this kind of model cannot do.
-        └── GalleryError        a database of vectors that is away, full, or of another model.
+        └── GalleryError        a database of vectors that is unreachable, full, or of another model.
 
 A message states what was found, what was expected, where, and the command that mends it.
 """
@@ -22,7 +22,7 @@ from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
 
-SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # of nouns that lose more than an s
+SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # nouns whose singular is not the plural without its s
 
 
 class DiptychError(Exception):
@@ -52,7 +52,7 @@ class DataError(DiptychError):
 
 
 class UnfamiliarWarning(UserWarning):
-    """Images are unlike what the model was trained on, so its answers about them mean nothing."""
+    """Images are unlike the training images, so the model's answers about them mean nothing."""
 
     @classmethod
     def of(cls, pictures: Sequence[object]) -> UnfamiliarWarning:
@@ -66,7 +66,7 @@ class CheckpointError(DiptychError):
 
 
 class TrainingError(DiptychError):
-    """A run that had to stop, such as for a loss that is not finite."""
+    """A run had to stop, for instance because a loss is not finite."""
 
 
 class ProtocolError(DiptychError):
@@ -76,7 +76,7 @@ class ProtocolError(DiptychError):
 class Stopped(DiptychError):
     """A run that was stopped and saved; the same call resumes it."""
 
-    exit_code = 75  # EX_TEMPFAIL of sysexits.h: no fault, try again
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: not a fault, try again
 
 
 class ServingError(DiptychError):
@@ -88,7 +88,7 @@ class UnsupportedError(ServingError):
 
 
 class GalleryError(ServingError):
-    """A database of vectors that is away, full, or of another model."""
+    """A database of vectors is unreachable, full, or holds vectors of another model."""
 
 
 class Terminated(BaseException):  # like KeyboardInterrupt, which click handles itself

@@ -23,7 +23,7 @@ def requires_extra(what: str, extra: str) -> Iterator[None]:
 def install_hint(extra: str) -> str:
     """The command that adds an extra to this installation: to its checkout, or from its wheel.
 
-    Diptych is in no package registry, so its name alone would install nothing, or a package of others.
+    Diptych is in no package registry, so its bare name would install nothing, or another project's package.
     """
     source = _source()
     url = source.get("url", "")

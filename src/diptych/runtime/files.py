@@ -1,10 +1,10 @@
-"""Files and folders that are written completely or not at all, and are on the disk as soon as they have their name.
+"""Write files and folders completely or not at all. They are flushed to the disk before they get their name.
 
 .NAME.diptych-PID.partial     the new NAME while it is written, in the same folder
 .NAME.diptych-PID.old         the old folder NAME while the new one takes its place
 
-What a killed command leaves of either is removed by the next run of the same command (`sweep`), in folders that
-Diptych made (`runtime.outputs`).
+If a killed command leaves one of these, the next run of the same command removes it (`sweep`), in folders that Diptych
+made (`runtime.outputs`).
 """
 
 import errno
@@ -68,7 +68,7 @@ def refuse_unwritable(path: Path | None) -> None:
 
 
 def refuse_links_out(folder: Path) -> None:
-    """Raise DiptychError if a link below leads out of the folder, except into the hub's cache that the folder is of."""
+    """Raise DiptychError if a link below leads out of the folder; in the hub's cache, out of the cache."""
     real = folder.resolve()
     home = next((parent.parent for parent in real.parents if parent.name == "snapshots"), real)
     inside = (os.path.join(here, name) for here, folders, names in os.walk(folder) for name in (*folders, *names))

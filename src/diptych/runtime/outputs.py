@@ -57,7 +57,7 @@ SHOWN = 5  # names in an error
 
 
 def refuse_folder(folder: Path, kind: Kind | None) -> None:
-    """Raise OutputError unless a verb that writes folders of this kind may write here; None: only if it is empty."""
+    """Raise OutputError unless a verb may write a folder of this kind here. None: only an empty folder is accepted."""
     if folder.is_dir():
         others = sorted(path.name for path in folder.iterdir() if not _is_own(path))
         if others and kind is None:
@@ -134,7 +134,7 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
 
 
 def refuse_replaced(target: Path, kind: Kind) -> None:
-    """Raise OutputError if a folder holds what this kind's marker does not list, or what was changed since."""
+    """Raise OutputError if a folder holds files that its marker does not list, or that were changed since."""
     refuse_folder(target, kind)
     if _made_earlier(target):
         return
@@ -178,7 +178,9 @@ def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
 
 
 def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> None:
-    """Raise OutputError for a file that is there and is not, unchanged, what Diptych wrote; `force`: print its name.
+    """Raise OutputError for an existing file, unless Diptych wrote it and it is unchanged.
+
+    `force`: only print its name.
 
     `noted`: the marker of the file's folder; default: the list of output files. Streams and devices are written to.
     """

@@ -40,7 +40,7 @@ Entries = Mapping[str, Iterable[str]]  # names by the words of TABLES
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point, and the entries that its function added."""
+    """An entry point of a package, and the entries that its function added."""
 
     package: str  # as in `pip install PACKAGE`
     version: str
@@ -54,7 +54,10 @@ class Plugin:
 
 
 class PluginError(DiptychError):
-    """A package's `register` raised an error, or used a name that is in use. `needed`: what may need the package."""
+    """A package's `register` raised an error, or used a taken name.
+
+    `needed`: the error that the package may explain.
+    """
 
     def __init__(self, plugin: Plugin, needed: str = "") -> None:
         why = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
@@ -67,13 +70,13 @@ class PluginError(DiptychError):
 
 _loaded: list[Plugin] = []
 _reported: list[Plugin] = []  # failed ones that the user has seen
-_verbs: set[str] = set()  # those of the command line, which no task may take
+_verbs: set[str] = set()  # verbs of the command line, which no task may use
 _used: list[tuple[str, str]] = []  # entries that this process has built, as (word of TABLES, name)
 _began, _lock = False, RLock()  # reentrant: a register may itself look something up
 
 
 def load_plugins() -> tuple[Plugin, ...]:
-    """Call the `register` of each package once, and print a line about each that failed, which is left out."""
+    """Call the `register` of each package once. A package that fails is reported and left out."""
     for plugin in plugins():
         if plugin.error is not None and plugin not in _reported:
             _reported.append(plugin)
@@ -83,14 +86,14 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def raise_failed(needed: str) -> None:
-    """Raise PluginError if a plugin failed: it might have added the name that the error `needed` calls unknown."""
+    """Raise PluginError if a plugin failed, as it might have added the name that is unknown in the error `needed`."""
     failed = [plugin for plugin in _loaded if plugin.error is not None]
     for plugin in sorted(failed, key=lambda one: one.package not in needed):
         raise PluginError(plugin, needed) from plugin.error
 
 
 def unknown_name(message: str, kind: type[Exception] = RecipeError) -> Exception:
-    """Return the error of a name that no table has. Raises PluginError if a plugin failed, which may have the name."""
+    """Return the error for a name in no table. Raises PluginError if a plugin failed, as it may have added the name."""
     raise_failed(message)
     return kind(message)
 
@@ -215,7 +218,7 @@ def refuse_missing(packages: object, what: object) -> None:
 
 @contextmanager
 def comparing_versions(packages: object, what: object) -> Iterator[None]:
-    """Name the packages of another version than `what` was made with in errors that are raised in this context."""
+    """Add to errors raised in this context the packages whose version has changed since `what` was made."""
     try:
         yield
     except Exception as error:
@@ -241,7 +244,7 @@ def plugin_in_use() -> Plugin | None:
 
 
 def titled(thing: object) -> str:
-    """The class of an object for an error, after its package: `albef-lite 0.1: Albef`."""
+    """The class of an object for an error, preceded by its package: `albef-lite 0.1: Albef`."""
     kind = thing if isinstance(thing, type) else type(thing)
     root = kind.__module__.partition(".")[0]
     plugin = next((one for one in _loaded if one.module.partition(".")[0] == root), None)

@@ -62,7 +62,7 @@ class WorkerContext(type(_PLATFORM)):  # type: ignore[misc]
 
 
 class PoolProcess(WorkerProcess):
-    """A process of a pool, which ignores SIGTERM: a pool that ends it would wait for it forever."""
+    """A process of a pool, ended by SIGKILL: it ignores SIGTERM, so the pool would wait for it forever."""
 
     def terminate(self) -> None:
         self.kill()  # safe, since files are whole at any moment
@@ -75,7 +75,7 @@ class PoolContext(WorkerContext):
 
 
 def process_context() -> WorkerContext:
-    """The context that starts processes: from a fork server that has loaded libraries once, else by spawning.
+    """The context that starts processes: by a fork server that has loaded libraries once, else by spawning.
 
     Neither inherits the threads of this process. The server keeps the environment that it started in.
     """
@@ -190,9 +190,9 @@ def _begin() -> None:
 
 
 def end_with_parent() -> None:
-    """End this process as soon as its parent has ended, for any reason: the command may have been given again.
+    """End this process as soon as its parent has ended, because the same command may already run again.
 
-    That is safe, since files are whole at any moment.
+    This is safe, because files are complete at any moment.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _watch_parent()

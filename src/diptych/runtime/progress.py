@@ -81,7 +81,7 @@ class NotebookBar(Progress):
 
 
 def bar(unit: str, console: Console | None = None) -> Progress:
-    """A progress bar of rich, as a context manager; `unit` is the noun of what is counted."""
+    """A progress bar of rich, as a context manager; `unit` is a noun such as `images`."""
     console = console or make_console()
     if console.is_jupyter and not console.quiet:
         return NotebookBar(console)
@@ -93,7 +93,7 @@ def bar(unit: str, console: Console | None = None) -> Progress:
 
 
 def training_bar(console: Console) -> Progress:
-    """A bar of a training on a terminal. Its description has losses and scores, which are cut before anything else."""
+    """A training bar on a terminal. If the line is too long, its description (losses and scores) is cut first."""
     count = rich_progress.MofNCompleteColumn(table_column=Column(no_wrap=True))
     left = rich_progress.TimeRemainingColumn(table_column=Column(no_wrap=True))
     scores = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))

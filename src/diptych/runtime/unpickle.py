@@ -2,8 +2,8 @@
 
 A pickle is a program that may name any function of any module. Here every name must be one of the few builders below,
 or it is refused before anything is called. State is set only for arrays and their types, and checked before, since
-numpy's own `__setstate__` trusts it. The interpreter is Python's own: the one in C has a table of objects that one
-number can make take all memory.
+numpy's own `__setstate__` trusts it. The interpreter is the one in Python: the one in C has a table of objects, which a
+single number can make so large that it takes all memory.
 """
 
 import io
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 class PickleRefused(Exception):
-    """The refused instruction of a pickle; `loads` adds the place."""
+    """A pickle has a refused instruction; `loads` adds where."""
 
 
 def load(path: Path) -> Any:
@@ -55,7 +55,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         raise DataError(
             f"{where}: found a pickle that needs more memory than the machine has; download the file again"
         ) from None
-    except Exception as error:  # the opcodes of a damaged pickle can raise any
+    except Exception as error:  # the opcodes of a damaged pickle can raise any error
         raise DataError(
             f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), expected one; it "
             "may be cut short: download the file again"
@@ -85,15 +85,15 @@ class _Dtype:
 def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool) -> Array:
     """Fill an empty array with numbers in the machine's byte order: in place, since the pickle may refer to it."""
     if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or array.size:
-        raise PickleRefused("needs an array without a type or a shape, or to fill one twice")
+        raise PickleRefused("has an array without a type or a shape, or fills one twice")
     if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 32:
-        raise PickleRefused(f"needs an array of the shape {str(shape)[:40]}")
+        raise PickleRefused(f"has an array of the shape {str(shape)[:40]}")
     native = dtype.dtype.newbyteorder("=")
     content: Any = raw.encode("latin1") if isinstance(raw, str) else raw
     if not isinstance(content, list if native.hasobject else bytes | bytearray):
-        raise PickleRefused("needs an array from something else than its bytes, or its list of objects")
+        raise PickleRefused("makes an array from something other than bytes or a list of objects")
     if math.prod(shape) * (1 if native.hasobject else native.itemsize) != len(content):
-        raise PickleRefused(f"needs an array of shape {shape} and type {native}, and has {len(content)} bytes for it")
+        raise PickleRefused(f"has {len(content)} bytes for an array of shape {shape} and type {native}")
     if native != dtype.dtype:
         content = np.frombuffer(bytes(content), dtype.dtype).astype(native).tobytes()
     array.__setstate__((1, shape, native, fortran, content if native.hasobject else bytes(content)))
@@ -106,12 +106,12 @@ def _empty() -> Array:
 
 
 def _ndarray(*_: object) -> NoReturn:
-    raise PickleRefused("needs an array that is not filled")
+    raise PickleRefused("has an array that is not filled")
 
 
 def _reconstruct(kind: object, *_: object) -> Array:
     if kind is not _ndarray:
-        raise PickleRefused("needs an array of a class of its own")
+        raise PickleRefused("has an array of a class that numpy does not have")
     return _empty()
 
 
@@ -166,7 +166,7 @@ class _Unpickler(pickle._Unpickler):
         elif not isinstance(built, np.ndarray):
             raise PickleRefused("changes a function")
         elif not isinstance(state, tuple) or len(state) not in (4, 5):
-            raise PickleRefused("needs an array of an unknown version")
+            raise PickleRefused("has an array of an unknown version")
         else:
             shape, dtype, fortran, raw = state[-4:]
             _filled(built, raw, dtype, shape, bool(fortran))

@@ -33,7 +33,7 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def compact(tensors: Mapping[str, Tensor]) -> Tensors:
-    """Return tensors to be written: on the CPU, and in bf16 if that holds all values of all that are in fp32."""
+    """Return tensors to be written: on the CPU, and in bf16 if this is exact for all fp32 tensors."""
     ours = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     long = {name: tensor for name, tensor in ours.items() if tensor.dtype == torch.float32}
     short = all(torch.equal(tensor, tensor.bfloat16().float()) for tensor in long.values())
@@ -126,7 +126,8 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
 def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | None:
     """The vocab.txt of a BERT in a folder or on the hub, and True if its texts are lower-cased.
 
-    The latter is None if tokenizer_config.json lacks it. None if there is no vocabulary, or `source` is a file.
+    The flag is None if tokenizer_config.json lacks it. Returns None if there is no vocabulary, or if `source` is a
+    file.
     """
     path = Path(source)
     if not path.is_dir() and not _is_hub_id(source):

@@ -27,7 +27,7 @@ class Publisher:
     """Statements of the publisher, which no file of the model contains."""
 
     licence: str | None = None  # of the weights, as the hub names licences: cc-by-4.0, apache-2.0
-    data: str | None = None  # what it was trained on, in words
+    data: str | None = None  # training data, in words
     data_licence: str | None = None
     scores: tuple[Path, ...] = ()  # files written by `diptych evaluate --json`
 
@@ -133,7 +133,7 @@ def _scores(folder: ModelFolder, validated: str | None, files: Sequence[Path]) -
 
 
 def _scored(folder: ModelFolder, path: Path) -> str:
-    """A section with one file of scores. Raises DataError for a file of something else or of other weights."""
+    """A section with one file of scores. Raises DataError for a file that has no scores, or scores of other weights."""
     try:
         saved = parse_json(text_of(path))
         scores, of = Scores.from_json(saved), ScoredModel.model_validate(saved["of"])
@@ -177,5 +177,5 @@ def _line(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape text of a file that others may have written: no links, images or HTML, and no end of a quotation."""
+    """Escape text that others may have written: it cannot add links, images or HTML, or end a quotation."""
     return printable(text[:LONGEST_QUOTE]).replace("`", "'").replace("<", "&lt;").replace("[", "\\[")

@@ -66,7 +66,10 @@ class Client:
         return message
 
     def search(self, request: SearchRequest) -> SearchHits:
-        """Return the best of the service's own images. Raises DataError if it refuses, else as `ask`."""
+        """Return the best of the service's own images.
+
+        Raises DataError if the query is refused; other errors are those of `ask`.
+        """
         body = request.model_dump(exclude_none=True, exclude_defaults=True)
         answer = self._sent("/v1/search", json.dumps(body).encode(), request.query)
         return self._read(lambda: SearchHits.model_validate(answer))
@@ -83,7 +86,7 @@ class Client:
             raise ServingError(f"{self.url} is not a service of this version of Diptych; check --server") from error
 
     def _sent(self, path: str, body: bytes | None, about: str) -> Any:
-        """Return the JSON that answers a POST, or a GET without a body; `about` is named where it is refused."""
+        """Return the JSON that answers a POST, or a GET without a body. `about`: what a refusal names."""
         request = urllib.request.Request(self.url + path, body, self._headers)
         for tried in range(TRIES):
             try:

@@ -140,7 +140,7 @@ def _table(prediction: GroundedText, weights: Float[Tensor, "W K"], height: int,
 
 
 def _mixed(colour: str, share: float) -> tuple[int, int, int]:
-    """Mix a colour with light grey; share 0 to 1 is that of the colour."""
+    """Mix a colour with light grey; `share`, 0 to 1, is the weight of the colour."""
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return round(244 + (red - 244) * share), round(244 + (green - 244) * share), round(244 + (blue - 244) * share)
 

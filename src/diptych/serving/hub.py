@@ -63,9 +63,9 @@ def check_repository(repository: str) -> None:
 
 
 def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:
-    """Upload all files of a model folder and its card as one commit, and return the address.
+    """Upload all files of a model folder and its card as one commit, and return the URL.
 
-    Files of an earlier model there are replaced; other files stay. Raises CheckpointError and RecipeError.
+    Files of an earlier model in the repository are replaced; other files stay. Raises CheckpointError and RecipeError.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 

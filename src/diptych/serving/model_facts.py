@@ -20,7 +20,7 @@ class ModelFacts(Message):
     system: str
     tasks: tuple[str, ...]  # verbs
     version: str  # CRC-32 of the weights
-    licence: str | None  # of the weights, as the model card next to them states it
+    licence: str | None  # licence of the weights, from the model card next to them
     knows: str  # the kind of images it was trained on
     recipe: str | None  # name of the recipe; None for an imported checkpoint
     trained: str | None  # task, steps, batch and seed

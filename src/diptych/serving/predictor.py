@@ -112,7 +112,7 @@ class Predictor:
         return made if familiar is None else derive(made, familiar=familiar)
 
     def task_model(self, spec: TaskSpec) -> TaskModel:
-        """The model as the task asks it."""
+        """The model in the form in which a task uses it."""
         return TaskModel(
             model=self.folder.model,
             system=self.folder.architecture.system,
@@ -130,14 +130,21 @@ class Predictor:
             raise ServingError(str(error)) from error
 
     def search(
-        self, query: str, pictures: str | Path, cache: Path | None = None, progress: Progress | None = None,
-        shortlist: int | None = None, by: Predictor | None = None, gallery: str | None = None, most: int | None = None,
+        self,
+        query: str,
+        pictures: str | Path,
+        cache: Path | None = None,
+        progress: Progress | None = None,
+        shortlist: int | None = None,
+        by: Predictor | None = None,
+        gallery: str | None = None,
+        most: int | None = None,
         keep: float = 0.0,
-    ) -> Searched:  # fmt: skip
+    ) -> Searched:
         """Rank all images below a folder by how well they match the query; unreadable ones are reported.
 
         `cache` keeps regions (default: in the user's cache folder). With a `shortlist`, only the N best images of the
-        two-tower model `by` are ranked. `gallery` is the address of a database for the vectors (postgresql://...;
+        two-tower model `by` are ranked. `gallery` is the URL of a database for the vectors (postgresql://...;
         default: in the cache). `most` hits are enough. The folder is rescanned at each call, or with `keep` only after
         at least `keep` times the duration of the last scan.
 

@@ -36,7 +36,7 @@ from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import GivenRegions
 
 WORDS = 30  # words of a query that are read, if the model has positions for them
-PAIRS = 64  # of query and image in a batch
+PAIRS = 64  # pairs of query and image in a batch
 ENCODED = 1024  # images between two writes of their vectors
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
 
@@ -72,10 +72,17 @@ class Searcher(Protocol):
 
 
 def search(
-    predictor: Searcher, query: str, pictures: Path, cache: Path | None = None, progress: Progress | None = None,
-    shortlist: int | None = None, by: Searcher | None = None, gallery: str | None = None, most: int | None = None,
+    predictor: Searcher,
+    query: str,
+    pictures: Path,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+    shortlist: int | None = None,
+    by: Searcher | None = None,
+    gallery: str | None = None,
+    most: int | None = None,
     keep: float = 0.0,
-) -> Searched:  # fmt: skip
+) -> Searched:
     """Rank the images below a folder by how well they match a text. The arguments are those of `Predictor.search`.
 
     Each image is read once. Its regions are cached by the content of its file, and so is its vector if the ranking
@@ -130,7 +137,7 @@ class ScannedFolder:
 def _scan(
     images: RegionCache, ranker: Searcher, pictures: Path, gallery: str | None, vectors: VectorStore | None, keep: float
 ) -> ScannedFolder:
-    """Read which images are there, and extract and encode new ones if the model makes vectors."""
+    """List the images of the folder; if the model makes vectors, extract and encode new ones."""
     begun = time.monotonic()
     contents, refused = read_contents(pictures, images.folder)
     for path, content in contents.items():

@@ -53,7 +53,7 @@ def _join(*parts: str) -> str:
 
 
 def _clause(rng: Random, facts: Facts, mentioned: set[int]) -> tuple[str, str, bool]:
-    """Return a subject not in `mentioned`, words about it, and True if it takes `are`; add to `mentioned`."""
+    """Return a subject not in `mentioned`, words about it, and True if it takes `are`; add it to `mentioned`."""
     order = [number for number in facts.order if number not in mentioned]
     first = order[1] if len(order) > 1 and rng.random() < 0.28 else order[0]
     figure = facts.of(first)
@@ -88,7 +88,7 @@ def _thing(rng: Random, facts: Facts, number: int) -> str:
 
 
 def _several(rng: Random, facts: Facts, kind: str) -> str:
-    """Return `three red balloons` where all are red, else `three balloons`."""
+    """Return `three red balloons` if all are red, else `three balloons`."""
     colours = facts.colours_of_kind(kind)
     word = plural(kind, noun(rng, kind))
     number = NUMBERS[facts.counts[kind]] if rng.random() < 0.85 else "some"

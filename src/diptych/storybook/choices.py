@@ -31,7 +31,7 @@ _QUESTIONS = (  # a question and the two details that answer it
 
 
 def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
-    """Draw one item about two objects of which one is left of the other; () where too few details are known."""
+    """Draw one item about two objects, one left of the other; () if too few details are known."""
     for _ in range(4 if facts.sides else 0):
         a, relation, b = rng.choice(facts.sides)
         details = _details(rng, facts, a, relation, b)
@@ -52,8 +52,8 @@ def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
 def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[str, Detail]:
     """Return the details of two objects by name.
 
-    Size and pose are left out for linked objects: what is held or lies on a table takes fewer of them, which would
-    give the right option away.
+    Size and pose are left out for linked objects. An object that is held or lies on a table has fewer sizes and poses,
+    which would reveal the right option.
     """
     other = "right of" if relation == "left of" else "left of"
     details = {"side": Detail(a, f"to the {relation} [{b}]", f"to the {other} [{b}]")}
@@ -74,7 +74,7 @@ def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[s
 
 
 def _four(rng: Random, first: Detail, second: Detail) -> tuple[tuple[str, ...], int]:
-    """Return the four combinations in a drawn order, and the index of the right one."""
+    """Return the four combinations in random order, and the index of the right one."""
     if rng.random() < 0.5:
         first, second = second, first
     pairs = [(x, y) for x in first[1:] for y in second[1:]]

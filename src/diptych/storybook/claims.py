@@ -1,7 +1,7 @@
 """Claims that are true or false with equal chance, for yes/no questions and statements.
 
-True and false claims of a form are drawn alike, so that the words alone show little. What is absent is drawn from what
-another scene of the same place would hold.
+True and false claims of a form are drawn alike, so that the words alone reveal little. Absent objects are drawn from
+those that another scene of the same place could contain.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from diptych.storybook.plan import belonging, plan
 
 
 class Claim(NamedTuple):
-    """A claim as a question and as a statement, and whether it is true."""
+    """A claim as a question and as a statement, and its truth."""
 
     question: str
     statement: str
@@ -27,7 +27,7 @@ Maker = Callable[[Random, Facts, bool], Claim | None]
 
 
 def claim(rng: Random, facts: Facts) -> Claim | None:
-    """Draw a claim of some form; None where the scene does not allow the drawn form."""
+    """Draw a claim of some form; None if the scene does not allow this form."""
     maker = rng.choices(tuple(_MAKERS), tuple(_MAKERS.values()))[0]
     return maker(rng, facts, rng.random() < 0.5)
 

@@ -1,4 +1,4 @@
-"""Expressions that single out one thing: `the small dog under the tree` where there are other dogs."""
+"""Expressions that single out one thing, such as `the small dog under the tree` if there are other dogs."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -45,7 +45,7 @@ def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str
 
 
 def single_out_any(rng: Random, facts: Facts, numbers: Sequence[int], without: str) -> tuple[int, str] | None:
-    """Draw one of these things and a description of it alone; None where there is no thing or no description."""
+    """Draw one of these things and a description of it alone; None if there is no thing or no description."""
     if not numbers:
         return None
     number = rng.choice(numbers)

@@ -13,7 +13,7 @@ _WEIGHT = {"person": 1.6, "animal": 1.5, "vehicle": 1.1, "object": 0.8}
 class Facts:
     """Counts, singletons and the order in which a person would mention objects.
 
-    Objects are named by their number: the index into `scene.figures`.
+    Objects are identified by their index in `scene.figures`.
     """
 
     def __init__(self, scene: Scene) -> None:

@@ -30,7 +30,7 @@ from diptych.storybook.book import Storybook, record
 from diptych.storybook.render import render
 from diptych.storybook.world import SPLITS
 
-WORLD = 1  # raised when drawings or words change, so that two worlds are never mixed in one folder
+WORLD = 1  # incremented when drawings or words change, so that two worlds are never mixed in one folder
 _PART = 64  # scenes that a process draws at a time
 
 
@@ -94,7 +94,7 @@ def _complete(folder: Path, seed: int) -> dict[str, int]:
 
 
 def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]:
-    """Draw the missing pictures of a part of a split; return the part's records if its flag is set, else []."""
+    """Draw the missing pictures of a part of a split. Return the part's records if its flag is set, else []."""
     book, wanted, numbers = part
     records = []
     for number in numbers:

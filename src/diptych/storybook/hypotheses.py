@@ -1,7 +1,7 @@
-"""Sentences that a scene entails, contradicts or leaves open, as SNLI-VE has them.
+"""Sentences that a scene entails, contradicts or leaves open, as in SNLI-VE.
 
-All sentences of a scene have one form and state something of `the dog`. Where there is one dog, the sentence is true or
-false; where there is none, nothing in the picture decides. So the words alone do not give the class away.
+All sentences of a scene have one form and are about `the dog`. With one dog in the scene, the sentence is true or
+false. Without a dog, nothing in the picture decides. So the words alone do not reveal the class.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _TRIES = 8
 
 
 def hypotheses(rng: Random, facts: Facts) -> tuple[TaskItem, ...]:
-    """Draw one sentence of each class, in a drawn order; () where the scene allows no form that was drawn."""
+    """Draw one sentence of each class, in random order; () if no drawn form of sentence fits the scene."""
     for _ in range(_TRIES):
         form = rng.choices(tuple(_FORMS), tuple(_FORMS.values()))[0]
         texts = {label: _sentence(rng, facts, form, label) for label in LABELS}

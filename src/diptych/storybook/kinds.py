@@ -1,4 +1,4 @@
-"""The inventory of the drawn world: kinds of things, colours, sizes, poses and the places of each."""
+"""The inventory of the drawn world: kinds of things, with their colours, sizes, poses and places."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,9 +24,9 @@ class Kind(Struct, frozen=True):
     height: int
     places: tuple[str, ...]
     poses: tuple[str, ...] = ()
-    activity: str = ""  # of a kind without poses
+    activity: str = ""  # activity of a kind without poses
     synonyms: tuple[str, ...] = ()
-    level: str = "ground"  # its place when nothing carries it: "ground", "sky" or "water"
+    level: str = "ground"  # where it is if nothing carries it: "ground", "sky" or "water"
     surface: tuple[float, float, float] | None = None  # left, right, y from the top: room for others on it
     shelter: tuple[float, float, float] | None = None  # left, right, height above the ground: room below it
     grip: tuple[float, float] | None = None  # x, y at which a hand holds it; None: it cannot be held

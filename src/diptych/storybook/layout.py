@@ -1,4 +1,4 @@
-"""Layout of a scene: groups are placed one by one where they hide little of each other."""
+"""Layout of a scene: groups are placed one by one so that they hide little of each other."""
 
 from dataclasses import fields
 from functools import lru_cache
@@ -74,7 +74,7 @@ def _bounds(group: Group, x: float, y: float) -> Box:
 
 
 def _spot(rng: Random, group: Group, place: str, taken: list[Box]) -> tuple[float, float] | None:
-    """Draw a place for the group's feet, or return None where the picture is too full."""
+    """Draw a position for the group's feet, or return None if the picture is too full."""
     left, top, right, bottom = _bounds(group, 0, 0)
     horizon = HORIZON[place]
     if group.level == "ground":

@@ -21,7 +21,7 @@ WHITE: Colour = (252, 250, 246)
 
 
 class Style(TypedDict, total=False):
-    """How a shape is drawn, where it differs from the defaults of `Pencil`."""
+    """How a shape is drawn, if it differs from the defaults of `Pencil`."""
 
     line: Line  # the outline; "darker" by default
     width: float | None  # of the outline, in units; OUTLINE by default
@@ -70,7 +70,7 @@ class Pencil:
     def _tools(
         self, fill: Colour | None, line: Line = "darker", width: float | None = None, opacity: int = 255
     ) -> tuple[Any, Any]:
-        """Return the outline's pen and the fill's brush, each None where the shape has no outline or no fill."""
+        """Return the outline's pen and the fill's brush; None if the shape has no outline or no fill."""
         brush = None if fill is None else _brush(fill, opacity)
         if line is None:
             return None, brush

@@ -26,7 +26,7 @@ class TopicQuestion(NamedTuple):
 
 
 def questions(rng: Random, facts: Facts) -> tuple[Question, ...]:
-    """Draw the scene's questions, no text and no topic twice: the same words must have one answer."""
+    """Draw the scene's questions. No text or topic occurs twice, as the same words must have one answer."""
     drawn: dict[str, Question] = {}
     topics: set[str] = set()
 
@@ -133,7 +133,7 @@ def _linked(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
 
 
 def _neighbour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
-    """Ask what is left or right of something, where exactly one thing is."""
+    """Ask what is left or right of something, if this is exactly one thing."""
     if not facts.sides:
         return None
     _, relation, b = rng.choice(facts.sides)

@@ -58,7 +58,7 @@ def _falling(weather: str, variant: int, zoom: int) -> Sprite:
 
 @lru_cache(maxsize=4)
 def _grain(side: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return a paper's grain, -4 to 4, as two arrays (side, side, 3): what it adds and what it subtracts.
+    """Return a paper's grain, -4 to 4, as two arrays (side, side, 3): the values to add and the values to subtract.
 
     It comes from Python's own generator, because NumPy does not promise the same stream in every version.
     """

@@ -9,7 +9,7 @@ Sky = tuple[str, str]  # time and weather
 
 
 def lights(p: Pencil, rng: Random, sky: Sky, horizon: float) -> None:
-    """Draw the sun with its glow, or the moon and stars; nothing where the sky is overcast."""
+    """Draw the sun with its glow, or the moon and stars; nothing if the sky is overcast."""
     x, y = rng.uniform(18, SIDE - 18), rng.uniform(15, 30)
     if sky == ("day", "clear"):
         for radius, opacity in ((24.0, 36), (18.5, 60), (14.0, 90)):
@@ -26,7 +26,7 @@ def lights(p: Pencil, rng: Random, sky: Sky, horizon: float) -> None:
 
 
 def clouds(p: Pencil, rng: Random, sky: Sky, horizon: float) -> None:
-    """Draw one to three clouds, or four to six where the sky is overcast."""
+    """Draw one to three clouds, or four to six if the sky is overcast."""
     time, weather = sky
     colour: Colour = {"clear": WHITE, "rain": (146, 154, 168), "snow": (226, 230, 238)}[weather]
     if time == "night":

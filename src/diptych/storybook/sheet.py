@@ -19,7 +19,7 @@ COLUMNS = 4
 _MARGIN = 12
 _LINE = 14  # pixels from one line of text to the next
 _WORDS = 58  # letters per line
-_LINES = 22  # of text below a picture
+_LINES = 22  # lines of text below a picture
 
 
 def show(scenes: Sequence[Scene], path: Path, boxes: bool = True) -> None:

@@ -52,7 +52,7 @@ def _measured(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
 
 
 def window(top: int, left: int, shape: tuple[int, ...], side: int) -> tuple[slice, slice, tuple[slice, slice]]:
-    """Return where a drawing overlaps the picture: the picture's rows and columns, and the drawing's own."""
+    """Return the overlap of a drawing and the picture, as rows and columns of the picture and of the drawing."""
     height, width = shape[:2]
     rows = slice(max(0, top), min(side, top + height))
     columns = slice(max(0, left), min(side, left + width))

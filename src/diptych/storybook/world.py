@@ -1,4 +1,4 @@
-"""One scene of the drawn world: what is where, before any pixel or word."""
+"""One scene of the drawn world: its things and their positions, before any pixel or word."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ SKIES = tuple((time, weather) for time in ("day", "night") for weather in ("clea
 
 @dataclass(frozen=True)
 class Thing:
-    """The looks of one thing: all that its drawing depends on."""
+    """The looks of one thing: everything that its drawing depends on."""
 
     kind: str
     colour: str
@@ -24,7 +24,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Figure(Thing):
-    """One thing and the place of its drawing. `box` and `visible` describe the part that nothing nearer covers.
+    """One thing and the position of its drawing. `box` and `visible` describe the part that nothing nearer covers.
 
     Positions are pixels from the top left.
     """

@@ -1,4 +1,4 @@
-"""The systems, one folder each, and what a run of a system is: recipes, objectives, tables of the papers.
+"""The systems, one folder each, with their recipes, objectives and tables of the papers.
 
 `SYSTEMS` is the only list of systems: recipes, objectives, importers and tables follow from its entries.
 """
@@ -37,7 +37,7 @@ _ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems`, `tasks`, `r
 
 
 def add_system(system: System) -> None:
-    """Add a system with its objectives and recipes, and a small recipe for each task that it can learn.
+    """Add a system with its objectives and recipes, and a small recipe for each task that the system can learn.
 
     A module that adds it again replaces it. Raises RecipeError for the name of another's system, recipe or objectives.
     """
@@ -65,7 +65,7 @@ def add_task(spec: TaskSpec) -> None:
     kinds = {kind.model_fields["kind"].default: kind for kind in spec.training.objectives}
     _note_owner("objectives", [name for name, kind in kinds.items() if OBJECTIVES.get(name) is not kind], OBJECTIVES)
     TASKS[spec.name] = spec
-    if spec.training.answers is not None:  # of labels: a head over its list, unless the task has one
+    if spec.training.answers is not None:  # a task with labels gets a head over its list, unless it has one
         HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update(kinds)
     for system in SYSTEMS.values():
@@ -83,14 +83,14 @@ def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
 
 
 def _title(module: str) -> str:
-    """The package of a module with its version; the module if it is of none."""
+    """The package of a module with its version; the module's name if it belongs to no package."""
     root = module.partition(".")[0]
     titles = {"diptych": "Diptych"} | {one.module.partition(".")[0]: one.title for one in plugins()}
     return titles.get(root, module)
 
 
 def _add_small(system: System, spec: TaskSpec) -> None:
-    """Add `SYSTEM/small/TASK` if the system can learn the task and has no such recipe of its own."""
+    """Add `SYSTEM/small/TASK` if the system can learn the task and does not define this recipe itself."""
     name = f"{system.name}/small/{spec.name}"
     if name not in RECIPES and hindrance(system, spec) is None:
         RECIPES[name] = small_task(RECIPES[f"{system.name}/small/pretrain"], spec.name)

@@ -1,8 +1,8 @@
-"""Import of official checkpoints, as far as several systems share it: they all descend from Google's BERT.
+"""The import of official checkpoints that several systems share: they all descend from Google's BERT.
 
 One table of names serves BERT, UniLM and Unified VLP. They differ in TensorFlow's gamma and beta, a `module.` from
 data-parallel training, half precision, two segments instead of six, the number of positions, and UniLM's word head,
-which is four times as wide (one slice per task). Code of one system alone is in the system's folder.
+which is four times as wide (one slice per task). Code for a single system is in the system's folder.
 """
 
 import os
@@ -59,7 +59,7 @@ SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
-    """Initialise a model from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. Missing weights stay fresh.
+    """Initialise a model from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. Missing weights stay random.
 
     `model` needs the parameter names of our Unified VLP, as ImageBERT has: `text.words`, `text.segments`,
     `encoder.layers`. Its config needs `segments`, the number of segment embeddings. Missing segments are copied as the
@@ -104,7 +104,10 @@ def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
 
 
 def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released: str) -> Vocabulary:
-    """The vocabulary of a vocab.txt with `words` words; else CheckpointError, naming the authors' file (`released`)."""
+    """Read a vocab.txt, which must have `words` words.
+
+    Raises CheckpointError, which names the authors' file (`released`).
+    """
     vocabulary = Tokens.from_vocabulary(file, lowercase=lowercase).vocabulary
     if words != vocabulary.size:
         raise CheckpointError(

@@ -24,12 +24,12 @@ class CatalogueEntry:
     task: str
     about: str  # one sentence
     steps: int  # of all its stages together
-    epochs: float | None  # its length, where it is not a number of steps
+    epochs: float | None  # its length, if given in epochs
     batch: int
     samples: int  # read in all; a sample that is read twice counts twice
-    authors: str  # what the authors' run took, if their paper reports it
+    authors: str  # cost of the authors' run, if their paper reports it
     tables: tuple[str, ...]  # tables of the papers with a row that it reproduces
-    command: str  # to type
+    command: str  # commands to type
 
 
 def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[CatalogueEntry]:
@@ -54,8 +54,8 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
 def rows(table: int, pattern: str = "", system: str | None = None, task: str | None = None) -> list[ledger.LedgerRow]:
     """Return the rows of the papers' tables of this number.
 
-    `system`: of this system's paper. `task`: of tables with scores of this task. `pattern`: made by a recipe whose name
-    fits. Raises RecipeError if there is none.
+    `system`: only rows of this system's paper. `task`: only tables with scores of this task. `pattern`: only rows that
+    a recipe of a matching name reproduces. Raises RecipeError if there is none.
     """
     _check(system, task)
     of_system = tuple(paper for paper in papers() if system in (None, paper.system))
@@ -74,7 +74,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
         and (not pattern or any(_fits(recipe, pattern) for recipe in entry.row.recipes))
     ]
     if not chosen:
-        raise RecipeError(f"no row of Table {table} fits; `diptych recipes --table {table}` lists all")
+        raise RecipeError(f"no row of Table {table} matches; `diptych recipes --table {table}` lists all")
     return chosen
 
 
@@ -92,7 +92,7 @@ def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:
 
 
 def settings(name: str) -> dict[str, dict[str, Any]]:
-    """Return all keys of a recipe as `--set` takes them; those of stages begin with the stage's number.
+    """Return all keys of a recipe as `--set` takes them. Keys of a stage begin with the stage's number.
 
     Each has its `value`, the `default` of the field unless it is required, and a `note` on its meaning.
     """
@@ -103,7 +103,7 @@ def settings(name: str) -> dict[str, dict[str, Any]]:
 
 
 def command_of(name: str) -> str:
-    """Return the command of one recipe; names in capitals are the user's."""
+    """Return the command of one recipe. The user replaces names in capitals."""
     first = find_stages(name).recipes[0]
     start = " --model MODEL" if first.wants_model else " --init FILE --vocab VOCAB" if first.wants_init else ""
     if TASKS[first.task].pretrains:

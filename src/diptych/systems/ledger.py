@@ -3,10 +3,11 @@ r"""The ledger: every row of the papers' tables, with the commands that reproduc
 `systems/NAME/paper.toml` holds the tables, copied by hand. docs/papers.md and `diptych recipes` show them.
 
 - A row is `[name, numbers, calls, note]`; empty cells at its end are left out.
-- Calls are names of `[commands]`, separated by `; `, each with values for its {words}: `run=xgpt/text`.
-- A command is lines to type, or further calls. `vl-bert:vqa` calls a command of another system's paper.
-- {word} is replaced by its value, and {word:run} by the folder of the run of that recipe. Values come from the call,
-  then from its callers, then from `[words]`, then from WORDS.
+- `calls` names entries of the table `[commands]`, separated by `; `. Each name is followed by values for the {words} of
+  its command, such as `run=xgpt/text`.
+- A command consists of lines to type, or of further calls. `vl-bert:vqa` calls a command of another system's paper.
+- {word} is replaced by its value. {word:run} is replaced by the run folder of the recipe that the value names. Values
+  come from the call, then from its callers, then from `[words]`, then from WORDS.
 """
 
 import re
@@ -34,7 +35,7 @@ WORDS = {
     "FROM_BERT": "--init BERT --vocab VOCAB",
     "FROM_UNILM": "--init UNILM --vocab VOCAB",
     "METRICS": "--extra-metrics METEOR --extra-metrics SPICE",
-    "model": "",  # that a run starts from
+    "model": "",  # model that a run starts from
     "begin": "",  # options of a run that starts from no model
 }
 _RECIPE = re.compile(r"diptych (?:pretrain (\S+)|finetune .*?--recipe (\S+))")
@@ -51,7 +52,7 @@ class TablePart(BaseModel):
 
 
 class WrittenTable(BaseModel):
-    """A table as the file has it."""
+    """A table as it is in the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,11 +67,11 @@ class WrittenTable(BaseModel):
 class PaperRow:
     """One row, with the numbers that the paper reports and the commands to reproduce it."""
 
-    name: str  # as the paper has it
-    numbers: tuple[str, ...]  # as printed, one a column; `-` where the paper reports none
+    name: str  # as in the paper
+    numbers: tuple[str, ...]  # as printed, one per column; `-` if the paper reports none
     commands: tuple[str, ...] = ()  # in order; none for other systems
     system: str | None = None  # None: no system of Diptych
-    note: str = ""  # what has to be known in addition to the commands
+    note: str = ""  # what a reader needs to know in addition to the commands
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -95,7 +96,7 @@ class PaperTable:
 
 
 class Paper(BaseModel):
-    """The tables of one paper, as its file has them and with their commands written out."""
+    """The tables of one paper, with the commands in full."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -105,7 +106,7 @@ class Paper(BaseModel):
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
     stores: dict[str, str] = {}  # regions by the end of a store's name: the detector, its rule, the paper's section
-    costs: dict[str, str] = {}  # what the authors' own run of a recipe took, as the paper reports it
+    costs: dict[str, str] = {}  # cost of the authors' run of a recipe, as reported in the paper
     written: dict[int, WrittenTable] = Field(alias="tables")  # by number
 
     @cached_property
@@ -190,7 +191,7 @@ class LedgerRow:
 
     @property
     def id(self) -> str:
-        """Such as `xgpt/table-2/cc-ic-imlm`."""
+        """An id such as `xgpt/table-2/cc-ic-imlm`."""
         slug = re.sub(r"[^a-z0-9+]+", "-", self.row.name.lower().replace("*", " star")).strip("-")
         return f"{self.paper.system}/table-{self.table.number}/{slug}"
 

@@ -233,8 +233,8 @@ class Recipe(BaseModel):
     def bound(self) -> dict[str, Any]:
         """The settings that a checkpoint must share with its run.
 
-        Defaults are left out, so that checkpoints still open after a later version adds a setting; and a setting whose
-        default has changed, which recipe.json compares.
+        Settings with default values are left out, so that checkpoints still open after a later version adds a setting.
+        Settings whose default has changed are left out too; recipe.json compares them.
         """
         own = self.model_dump(mode="json", exclude_defaults=True, exclude={"data": {"validation_records"}})
         chosen = {key: value for key, value in own.items() if (key, value) != ("data", {})}
@@ -303,7 +303,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
 
 
 def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
-    """One of pydantic's problems in a line; an unknown key with the nearest known one."""
+    """Describe one of pydantic's problems in a line; for an unknown key, with the nearest known key."""
     key = ".".join(str(part) for part in problem["loc"]) or kind.__name__
     if problem["type"] == "extra_forbidden":
         *path, last = problem["loc"]

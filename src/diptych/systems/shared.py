@@ -57,8 +57,8 @@ def small_task(pretrain: Preset, task: str) -> Preset:
 def photos(*presets: Preset) -> Iterator[Preset]:
     """Yield recipes for some thousand photographs: longer texts, and runs that end when validation stops improving.
 
-    `presets` are small recipes, the first of pre-training, of which those of ANSWERING follow where they are not given.
-    The recipes of ANSWERING last by epochs, and are validated on the whole split.
+    `presets` are small recipes, first that of pre-training. Recipes of ANSWERING that are not given are derived from
+    it. The recipes of ANSWERING run for a number of epochs, and are validated on the whole split.
     """
     given = {preset.name.rpartition("/")[2] for preset in presets}
     for preset in (*presets, *(small_task(presets[0], task) for task in ANSWERING if task not in given)):

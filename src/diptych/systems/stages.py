@@ -16,7 +16,7 @@ FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages take t
 
 @dataclass(frozen=True, repr=False)
 class Stages:
-    """A list of recipes, each of which starts from the model of the one before. A single recipe is an ordinary run.
+    """A list of recipes, each of which starts from the model of the previous one. A single recipe is an ordinary run.
 
     Raises RecipeError if there is none, or if systems or models differ between stages.
     """
@@ -44,7 +44,7 @@ class Stages:
         return f"<diptych.Stages {what}; .recipes has them>"
 
     def override(self, assignments: Sequence[str]) -> Stages:
-        """Return the stages with keys set: `optimizer.lr=1e-4` of all, `2.optimizer.lr=1e-4` of the second.
+        """Return the stages with keys set: `optimizer.lr=1e-4` in all, `2.optimizer.lr=1e-4` in the second.
 
         Raises RecipeError for a stage that does not exist, and as `Recipe.override` does.
         """

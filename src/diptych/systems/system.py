@@ -47,14 +47,14 @@ class System:
     """Everything that training, scoring and serving need to know about a system."""
 
     name: str  # in recipes: `NAME/small/pretrain`
-    title: str  # as the paper writes it
+    title: str  # spelt as in the paper
     paper: str  # its arXiv number
     config: type[ModelConfig]
     resolved: type[ResolvedConfig]
     model: type[SystemModel]
     selection: Selection  # of regions, as in the paper
     objectives: type[Objectives]  # settings of its pre-training
-    recipes: tuple[NamedPreset, ...]  # its own; NAME/small/TASK is derived from NAME/small/pretrain
+    recipes: tuple[NamedPreset, ...]  # the system's recipes; NAME/small/TASK is derived from NAME/small/pretrain
     selections: Mapping[str, Selection] = field(default_factory=dict)  # further values of `--select`
     tables: Path | None = None  # paper.toml: the tables of its paper, row by row
     # (model, file or folder or hub id): initialise a model from weights of BERT or of another system

@@ -55,7 +55,7 @@ def interfaces() -> dict[str, TaskInterface]:
 
 
 def find_learnt(name: str) -> TaskSpec:
-    """Return a task that models are fine-tuned for, by name. Raises RecipeError, with the nearest name."""
+    """Return a task for which models are fine-tuned, by name. Raises RecipeError, with the nearest name."""
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
         raise unknown_name(f"no model is fine-tuned for a task {name!r}; {nearest(name, learnt)}")

@@ -32,7 +32,7 @@ class Answers:
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-        """Collect answers that are the most frequent one of `at_least` questions or more, most frequent first.
+        """Collect answers that are the most frequent answer of at least `at_least` questions, most frequent first.
 
         At most `most` are kept. Raises DataError if there are none.
         """
@@ -76,18 +76,18 @@ class Answers:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """The class of each answer in normal form: published lists have others, such as `t-shirt`."""
+        """The class of each answer in normal form, as published lists have other forms, such as `t-shirt`."""
         names = {name: number for number, name in enumerate(self.names) if name != UNKNOWN}
         return {normalise_answer(name): number for name, number in reversed(names.items())} | names
 
 
 def rule_notes(questions: Sequence[Question]) -> list[str]:
-    """Report what VQA's rule makes of answers that a user would not expect: out of reach, or equal to another."""
+    """Report surprising effects of VQA's rule: answers that no model can give, or that equal another answer."""
     return [*_unreachable(questions), *_equal_by_rule(questions)]
 
 
 def _unreachable(questions: Sequence[Question]) -> list[str]:
-    """Report questions that the official rule for ten equal answers takes from every model."""
+    """Report questions that no model can get right, because of the official rule for ten equal answers."""
     lost = [question for question in questions if is_unreachable(question.answers)]
     about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
     rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"
@@ -95,7 +95,7 @@ def _unreachable(questions: Sequence[Question]) -> list[str]:
 
 
 def _equal_by_rule(questions: Sequence[Question]) -> list[str]:
-    """Report answers with one normal form that differ in a sign with a meaning."""
+    """Report answers with the same normal form that differ in a meaningful sign."""
     forms: dict[str, dict[tuple[str, ...], str]] = {}
     for answer in dict.fromkeys(answer for question in questions for answer in question.answers):
         forms.setdefault(normalise_answer(answer), {}).setdefault(tuple(_SIGNS.findall(answer)), answer)

@@ -212,7 +212,7 @@ class BlindChoice:
 
     @classmethod
     def of(cls, groups: Iterable[tuple[Sequence[str], int]]) -> BlindChoice:
-        """Fit to groups of texts, each with the number of the right one. Raises DataError if there are none."""
+        """Fit to groups of texts, each with the index of the right text. Raises DataError if there are none."""
         right: Counter[str] = Counter()
         wrong: Counter[str] = Counter()
         for texts, number in groups:
@@ -231,9 +231,11 @@ class BlindChoice:
 
 
 def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
-    """Score one person's answers against the others', overall and by kind; None if a question has fewer than two.
+    """Score a person's answers against the other people's, overall and by kind.
 
-    A person scores min(1, equal answers of others / 3), as a model does if one of ten people is left out.
+    None if a question has fewer than two answers.
+
+    A person scores min(1, equal answers of others / 3), like a model if one of ten people is left out.
     """
     by_kind: dict[str, list[float]] = {"all": []}
     for question in questions:
@@ -293,13 +295,13 @@ def _answered(choices: Choices) -> str:
 
 
 def _by_odds(groups: Sequence[tuple[str, Sequence[str], int]]) -> Picker:
-    """Learn which words are in right candidates."""
+    """Learn which words occur in right candidates."""
     learnt = BlindChoice.of((texts, number) for _, texts, number in groups)
     return lambda _, texts: learnt.pick(texts)
 
 
 def _by_classifier(groups: Sequence[tuple[str, Sequence[str], int]]) -> Picker:
-    """Learn whether a candidate is the right one, from the pairs of a question and a candidate."""
+    """Learn from (question, candidate) pairs whether a candidate is right."""
     texts = [grams_of(question, text) for question, candidates, _ in groups for text in candidates]
     rights = [at == number for _, candidates, number in groups for at in range(len(candidates))]
     learnt = BigramClassifier.of(texts, [{"right" if right else "wrong": 1.0} for right in rights])

@@ -28,7 +28,7 @@ ABOUT = f"a classifier of words and pairs of words (one hidden layer of {HIDDEN}
 
 
 def grams_of(*texts: str) -> list[str]:
-    """Return the words of each text and its pairs of neighbours, START and END included, marked by the text's place.
+    """Return each text's words and pairs of neighbours (with START and END), marked by the text's index.
 
     With several texts, each word of the last one is also paired with the first word of the first.
     """
@@ -42,7 +42,7 @@ def grams_of(*texts: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BigramClassifier:
-    """Classes of texts, learnt from texts with soft targets; seconds on one thread."""
+    """A classifier of texts, trained on soft targets in seconds on one thread."""
 
     classes: tuple[str, ...]
     grams: Mapping[str, int]  # by gram, its row among the embeddings; 0 is for all others

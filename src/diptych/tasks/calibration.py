@@ -40,7 +40,7 @@ def calibration_error(probabilities: Float[Tensor, "N"], right: Float[Tensor, "N
 def fit_temperature(probable: Callable[[float], Float[Tensor, "N"]], right: Float[Tensor, "N"]) -> Calibration:
     """Choose the temperature whose probabilities of the given answers have the lowest cross-entropy.
 
-    `probable` returns them for a temperature; `right` is the accuracy of each answer, 0 to 1.
+    `probable` returns the probabilities at a temperature. `right` is the accuracy of each answer, 0 to 1.
     """
     costs = [float(binary_cross_entropy(probable(t).clamp(0, 1).float(), right.float())) for t in TEMPERATURES]
     best = TEMPERATURES[costs.index(min(costs))]

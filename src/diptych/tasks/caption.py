@@ -93,12 +93,12 @@ def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequenc
         cider = caption_items(dict.fromkeys(references, frequent), references).scores()["CIDEr"]
         notes.append(f"blind: the training caption with the best CIDEr on training, given to every image: “{best}”")
         notes.append(
-            f"learnt on {counted(training, 'pictures')}; the most frequent training caption, “{frequent}”, gets "
+            f"learnt on {counted(training, 'images')}; the most frequent training caption, “{frequent}”, gets "
             f"CIDEr {100 * cider:.1f}"
         )
     if ceiling:
         notes.append(
-            "ceiling: one reference caption against the other ones of its picture, mean over which one; document "
+            "ceiling: each reference caption scored against the others of its image, then the mean; document "
             "frequencies as for the model, one reference fewer to match"
         )
     return Baselines(blind, ceiling, tuple(notes))
@@ -114,7 +114,7 @@ def score_captions(
     baselines = baselines or Baselines()
     items = caption_items({key: predictions[key] for key in references}, references)
     scores = [baselines.score(name, _interval(name, items)) for name in items.scores()]
-    first = "intervals: 95%, 1,000 bootstrap draws of pictures; document frequencies of CIDEr are those of all pictures"
+    first = "intervals: 95%, 1,000 bootstrap draws of images; document frequencies of CIDEr are those of all images"
     notes = [first]
     if len(references) == 1:
         notes.append("CIDEr is 0 for one image, whatever its caption: words are weighed by the images without them")

@@ -99,7 +99,7 @@ class Labels(Verdicts):
             for metric in self.metrics
             if metric.name in there
         )
-        drawn = f"intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {self.noun}"
+        drawn = f"intervals: 95%, 1,000 bootstrap draws of images, each with all its {self.noun}"
         left = [
             f"{one.name} is left out: it needs items of several labels" for one in self.metrics if one.name not in there
         ]

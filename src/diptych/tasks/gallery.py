@@ -1,4 +1,4 @@
-"""A gallery of images and captions, and the table of the scores of their pairs.
+"""A gallery of images and captions, with a table of the scores of all pairs.
 
 The table has one row per image and one column per caption. It may be a file, so a killed job resumes with the pairs
 that were scored. Images are read one at a time, so a gallery may be larger than memory.
@@ -45,7 +45,7 @@ class GalleryCaption:
 
 @dataclass(frozen=True)
 class RetrievalGallery:
-    """Images with captions, in one order. `record` reads that of a row, when its regions are needed."""
+    """Images with captions, in a fixed order. `record` reads the record of a row when its regions are needed."""
 
     record: Callable[[int], Record]
     keys: tuple[str, ...]
@@ -82,12 +82,12 @@ class RetrievalGallery:
 
     @cached_property
     def same(self) -> NDArray[np.int64]:
-        """A number for each caption, which captions of the same words share."""
+        """A group number for each caption; captions with the same words share it."""
         return same_texts([caption.text for caption in self.captions])
 
     @cached_property
     def images(self) -> NDArray[np.int64]:
-        """A number for each row, which images of the same content share."""
+        """A group number for each row; images with the same content share it."""
         return same_images(self.contents or self.keys)
 
     def right_captions(self, row: int, equals: Equals) -> NDArray[np.bool_]:

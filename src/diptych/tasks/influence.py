@@ -25,7 +25,7 @@ COVERS = 0.5  # IoU from which two regions count as one thing
 
 
 def covering(regions: Regions) -> list[list[int]]:
-    """Group regions that cover each other; return row numbers, the best region of each group first.
+    """Group regions that cover each other; return row indices, the best region of each group first.
 
     A group is the best region that is in no group yet, and those that overlap it with an IoU of COVERS or more.
     Regions are ordered best first. A region that no other covers is a group by itself.
@@ -70,7 +70,10 @@ def weigh_answer(
     answer: int,
     log_probabilities: Callable[[Any, Batch], Tensor],
 ) -> Float[Tensor, "1 R"]:
-    """Like `weigh_words`, for answer number `answer`. `log_probabilities(model, batch)` has all answers, B A."""
+    """Like `weigh_words`, for the answer with index `answer`.
+
+    `log_probabilities(model, batch)` has all answers, B A.
+    """
 
     def logs(batch: Batch) -> Tensor:
         return log_probabilities(model, batch)[:, answer, None]

@@ -88,7 +88,7 @@ class PageView(Message):
     """An answer as the page shows it, from top to bottom. `summary` is its line in the list of earlier answers."""
 
     summary: str
-    words: str | None = None  # with an explanation, words and regions highlight each other
+    words: str | None = None  # text whose words and regions highlight each other, if there is an explanation
     explanation: Explanation | None = None
     box: PixelBox | None = None  # drawn on the image
     verdicts: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class PageView(Message):
     items: tuple[str, ...] = ()
     tables: tuple[ShareTable, ...] = ()
     sheet: tuple[tuple[str, float], ...] = ()  # ids and scores of retrieved images
-    answer: dict[str, Any] = {}  # the message that the view is of
+    answer: dict[str, Any] = {}  # the message that the view shows
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class TaskModel:
     model: Any
     system: str
     tokens: Tokens
-    decoding: DecodingOptions  # of its recipe
+    decoding: DecodingOptions  # from the model's recipe
     class_names: tuple[str, ...]  # classes of its detector
     build: Callable[[], Task]  # the task, configured by its recipe; raises ServingError if the model has not learnt it
 

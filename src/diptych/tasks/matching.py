@@ -35,7 +35,7 @@ from diptych.tasks.run import encode
 
 FIRST = 10  # best results that a prediction lists
 AT = (1, 5, 10)
-MAX_WORDS = 20  # of a caption
+MAX_WORDS = 20  # tokens per caption
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Retrieval(CaptionTask):
         batch_size: int = 64,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        """Score these cells of the table; those with a score keep it. `progress` gets the number of new pairs."""
+        """Score these cells of the table, except those that have a score. `progress` gets the number of new pairs."""
         left = missing_cells(table, cells)
         if progress is not None:
             progress(sum(map(len, cells)) - sum(map(len, left)))
@@ -195,7 +195,7 @@ def rankings(
 def _ranks(
     gallery: RetrievalGallery, scores: NDArray[np.float64], right: Callable[[Equals], NDArray[np.bool_]]
 ) -> dict[str, int]:
-    """Return the rank of the first right result, and that by the other rule for equal texts where it is another."""
+    """Return the rank of the first right result, and its rank by the other rule for equal texts if this differs."""
     others: dict[Equals, Equals] = {"papers": "content", "content": "papers"}
     rank, other = (rank_of(scores, right(equals)) for equals in (gallery.equals, others[gallery.equals]))
     return {"rank": rank} | ({"other_rank": other} if other != rank else {})

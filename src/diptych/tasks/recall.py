@@ -44,7 +44,7 @@ def recall_scores(
         scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
     pictures, captions = gallery.shape
     held = f"{counted(pictures, 'pictures')} and {counted(captions, 'captions')}"
-    first = f"intervals: 95%, 1,000 bootstrap draws of pictures; a gallery of {held}"
+    first = f"intervals: 95%, 1,000 bootstrap draws of images; a gallery of {held}"
     second = "blind: pictures and captions in random order"
     copies = equal_notes(gallery.same, gallery.images, gallery.equals, figures)
     return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes))
@@ -56,9 +56,9 @@ def equal_notes(
     equals: Equals,
     figures: Sequence[tuple[str, ArrayLike, ArrayLike]],
 ) -> list[str]:
-    """Report captions of the same words and equal images, and the recalls by either rule where these differ.
+    """Report captions with the same words and equal images, and the recalls by either rule if they differ.
 
-    `same` and `images`: a number for each caption and each image, which copies share; `figures`: the name of each
+    `same` and `images`: a group number for each caption and image, which copies share. `figures`: the name of each
     direction, its ranks, and its ranks by the other rule.
     """
     copies, equal = (len(of) - len(set(of.tolist())) for of in (same, images))

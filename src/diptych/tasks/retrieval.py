@@ -45,7 +45,7 @@ def _score(predicted: Predicted, records: Sequence[Record], _: Baselines | None)
 
 
 class RetrievalObjectives(Objectives):
-    """Weights of the three losses of ImageBERT's section 4.4; 0: off. Table 4 finds binary alone the best."""
+    """Weights of the three losses of ImageBERT's section 4.4; 0: off. In Table 4, binary alone is best."""
 
     kind: Literal["retrieval"] = "retrieval"
     """Kind of objectives."""

@@ -35,7 +35,7 @@ class CorpusCider:
     """
 
     tokens: Tokens
-    references: Mapping[str, Sequence[str]]  # of all training pictures, by their keys
+    references: Mapping[str, Sequence[str]]  # references of all training images, by key
     counts_end: bool
     cache: Path
 

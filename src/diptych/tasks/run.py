@@ -16,7 +16,7 @@ from diptych.runtime.errors import DataError
 
 @runtime_checkable
 class RanksGallery(Protocol):
-    """A task that ranks a gallery: the model scores each pair of a query and an image."""
+    """A task that ranks a gallery: the model scores each (query, image) pair."""
 
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
 
@@ -30,8 +30,8 @@ def predict_records(
 ) -> list[dict[str, Any]]:
     """Return one prediction for each query of each record, in order.
 
-    `records` have regions; `with_pixels` adds pixels. Retrieval scores all pairs of the records, and a prediction
-    lists what a query retrieved.
+    `records` have regions; `with_pixels` adds pixels. Retrieval scores all pairs of the records, and a prediction lists
+    the results of a query.
     """
     if isinstance(task, RanksGallery):
         return task.rank(model, list(records) if with_pixels is None else [with_pixels(record) for record in records])

@@ -27,7 +27,7 @@ class Score:
     high: float | None = None
     blind: float | None = None  # score without the image
     ceiling: float | None = None  # score of one person against the others
-    notes: tuple[str, ...] = ()  # of a comparison: how many of the images each model was trained on
+    notes: tuple[str, ...] = ()  # for a comparison: how many of the images each model was trained on
 
     def __repr__(self) -> str:
         interval = "" if self.low is None else f" ({self.low:.1f} to {self.high:.1f})"
@@ -142,5 +142,5 @@ def share_scores(
         for name, (right, pictures) in hits.items()
     )
     _, pictures = next(iter(hits.values()))
-    notes = (f"intervals: 95%, 1,000 bootstrap draws of pictures, each with all its {noun}", *baselines.notes)
+    notes = (f"intervals: 95%, 1,000 bootstrap draws of images, each with all its {noun}", *baselines.notes)
     return Scores(task, scores, len(set(pictures)), len(pictures), notes=notes)

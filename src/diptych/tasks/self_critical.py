@@ -53,7 +53,7 @@ class SelfCriticalObjectives(Objectives):
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return a schedule that shows what the model needs; it cannot train, as it has no references."""
+        """Return a schedule that shows which capabilities the model needs. It cannot train, as it has no references."""
         return self.rewarded(vocabulary, _Unread(), DecodingOptions().max_words)
 
     def rewarded(self, vocabulary: Vocabulary, reward: Reward, max_words: int) -> Schedule:

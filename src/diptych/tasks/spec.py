@@ -1,4 +1,4 @@
-"""`TaskSpec`: how a task is trained, scored and used. `diptych.tasks.TASKS` lists one of each."""
+"""`TaskSpec`: how a task is trained, scored and used. `diptych.tasks.TASKS` has one for each task."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from diptych.tasks.calibration import Calibration
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
-LIKELIHOOD = "likelihood"  # of the objectives' targets; watched by validation if the task predicts nothing
+LIKELIHOOD = "likelihood"  # likelihood of the objectives' targets, which validation uses if the task predicts nothing
 SAMPLED = 1000  # records that notes are counted over; more would delay a large run
 Prediction = Mapping[str, Any]
 Predict = Callable[[Task], Sequence[Prediction]]  # a model's predictions for certain records
@@ -30,7 +30,7 @@ class TaskOptions:
     """Settings of a recipe, and contents of a model folder, that a task is built from."""
 
     tokens: Tokens
-    answers: Answers | None = None  # that the model can predict
+    answers: Answers | None = None  # answers that the model can predict
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     max_words: int = 20
     split_words: bool = False
@@ -42,7 +42,7 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class Heads:
-    """The model that a run starts from, as far as new heads are initialised from it."""
+    """What new heads are initialised from: the model that a run starts from."""
 
     heads: nn.ModuleDict
     answers: Answers | None
@@ -85,14 +85,14 @@ class TrainingRecords:
 
 @runtime_checkable
 class LeavesOut(Protocol):
-    """A task that skips captions if all their words are out of vocabulary."""
+    """A task that skips captions with only out-of-vocabulary words."""
 
     unknown: dict[str, str]  # by key
 
 
 @dataclass(frozen=True)
 class TaskTraining:
-    """How a task is trained: what validation watches, and what a run prepares."""
+    """How a task is trained: the score of validation, and what a run prepares."""
 
     watched: str  # score by which validation chooses weights; higher is better
     objectives: tuple[type[Objectives], ...] = ()  # settings that train it, besides those of the systems
@@ -107,7 +107,7 @@ class TaskTraining:
     # Fit the temperature of answers, given what predicts and the records of validation.
     calibrate: Callable[[Task, Predict, Sequence[Record]], Calibration | None] | None = None
     separators: int = 1  # number of [SEP]s in the text
-    cuts_texts: bool = True  # each text by itself, at data.max_words
+    cuts_texts: bool = True  # each text is cut separately, at data.max_words
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class TaskSpec:
         return self.head in model.heads if self.learnt is None else self.learnt(model)
 
     def may_read(self, answers: Answers | None) -> bool:
-        """Return True unless the task predicts labels and a model's list of them is another task's."""
+        """Return False if the task predicts labels, and the model's list of labels belongs to another task."""
         return self.training.answers is None or answers is None or answers.task == self.name
 
     def offered_by(self, model: Any, trained_for: str | None) -> bool:

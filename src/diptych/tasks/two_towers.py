@@ -173,7 +173,7 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
     ]
     both = zip(RECALLS.values(), vars(ranks).values(), vars(papers).values(), strict=True)
     notes = (
-        "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its captions",
+        "intervals: 95%, 1,000 bootstrap draws of images, each with all its captions",
         f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
         *equal_notes(same, images, "content", [*both]),
     )

@@ -60,7 +60,7 @@ class Vcr:
         return [sample for sample in self._samples(record) if sample.truth["right"] is not None]
 
     def queries(self, record: Record) -> list[Sample]:
-        """Return a sample per candidate; the four of a question and part share a `group`."""
+        """Return a sample per candidate. The four candidates of a question and part share a `group`."""
         return [one for sample in self._samples(record) for one in split_candidates(sample)]
 
     def _samples(self, record: Record) -> Iterator[Sample]:
@@ -80,7 +80,7 @@ class Vcr:
     def build_sample(
         self, record: Record, key: str, first: str, texts: Sequence[str], right: int | None = None
     ) -> Sample:
-        """Build one sample whose candidates are `texts`, each after `first`. `right`: number of the right one."""
+        """Build one sample whose candidates are `texts`, each after `first`. `right`: index of the right one."""
         candidates = [self.candidate(first, text, record.objects) for text in texts]
         return Sample(
             key=key,
@@ -159,7 +159,7 @@ def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tuple[NDArray[np.float64], list[str]]]:
     """Return, by name of the score, 1 (right) or 0 for each question, and the keys of their images.
 
-    For a question without rationales Q->AR counts the answer alone. Raises DataError if no question is labelled.
+    For a question without rationales, Q->AR counts only the answer. Raises DataError if no question is labelled.
     """
     rows: dict[str, tuple[list[float], list[str]]] = {"Q->A": ([], []), "QA->R": ([], []), "Q->AR": ([], [])}
 
@@ -181,7 +181,7 @@ def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tupl
 
 
 def score_vcr(predicted: Mapping[str, int], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
-    """Score choices by Q->A, QA->R and Q->AR. `predicted`: number chosen for `KEY/answer` and `KEY/rationale`."""
+    """Score choices by Q->A, QA->R and Q->AR. `predicted`: index chosen for `KEY/answer` and `KEY/rationale`."""
     rows = hits(dict(predicted), records)
     if "QA->R" not in rows:
         rows.pop("Q->AR")
@@ -189,7 +189,7 @@ def score_vcr(predicted: Mapping[str, int], records: Sequence[Record], baselines
 
 
 def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
-    """Report objects that questions name and no region shows."""
+    """Report objects that questions name but no region shows."""
     named = [(record, c.key, k) for record in records.sampled() for c in record.choices for k in c.named]
     lost = [key for record, key, k in named if not _shown(record, k)]
     if lost:
@@ -203,7 +203,7 @@ def _shown(record: Record, thing: int) -> bool:
 
 
 class VcrObjectives(SeenClasses):
-    """Fine-tuning for VCR. VL-BERT's paper masks regions and classifies them; its code classifies all, none masked."""
+    """Fine-tuning for VCR. VL-BERT's paper masks and classifies regions; its code classifies all regions, unmasked."""
 
     without_classes = "region_classes=none"
     kind: Literal["vcr"] = "vcr"

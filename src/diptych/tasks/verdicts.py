@@ -57,7 +57,7 @@ class Verdicts:
         return VerdictTask(self, given.tokens, given.max_words)
 
     def word(self, label: Any) -> str:
-        """Return the word of a class; a label of the data is its own."""
+        """Return the word of a class; a label of the data is itself the word."""
         return self.classes[label] if self.classes else str(label)
 
     def known(self, records: Iterable[Record]) -> list[tuple[str, Judged]]:
@@ -116,7 +116,7 @@ class Verdicts:
         return {f"{key}/{self.task}": self.word(label) for key, label in predicted.items()}
 
     def codes(self, judged: Iterable[Judged]) -> dict[Any, str]:
-        """Return a word in normal form for each class: its own, or a number for labels of the data."""
+        """Return a word in normal form for each class: the class's word, or a number for labels of the data."""
         return dict(self.classes) or {name: f"label{at}" for at, name in enumerate(sorted({j.label for j in judged}))}
 
     def as_question(self, one: Judged, answer: str) -> Question:

@@ -52,7 +52,7 @@ class Vqa:
     def samples(self, record: Record) -> list[Sample]:
         """Return the questions that people answered; under softmax only those with an answer that the model knows.
 
-        Under binary cross-entropy the other questions train that no known answer is right, as in VL-BERT's code.
+        Under binary cross-entropy, the other questions teach that no known answer is right, as in VL-BERT's code.
         """
         queries = zip(record.questions, self.queries(record), strict=True)
         return [sample for question, sample in queries if self.trains_on(question)]
@@ -98,7 +98,7 @@ class Vqa:
         return answer_probabilities(logits).log()
 
     def _logits(self, model: Any, batch: Batch) -> Float[Tensor, "B *two A"]:
-        """Return the logits, with -inf for the class of all other answers: it is never given."""
+        """Return the logits, with -inf for the class of all other answers, which is never predicted."""
         logits: Tensor = model.heads["answer"](model(batch.for_head("answer"))).float()
         if self.answers.names[0] == UNKNOWN:
             logits[..., 0] = -torch.inf
@@ -152,17 +152,17 @@ def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) 
         by_kind = vqa_scores(rule.majority_by_kind(questions), questions)
         overall = by_kind.pop("all")
         shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
-        often = "asked at all" if rule.at_least == 1 else f"asked {rule.at_least} times or more"
-        usual = f"the usual answer in training to the same first words, as many of them as were {often}"
+        often = "once" if rule.at_least == 1 else f"{rule.at_least} times"
+        usual = f"the most frequent answer by first words (the most that occur at least {often} in training)"
         better, about = stronger(blind["all"], learnt["all"], usual)
         blind, predicted = (learnt if better else blind), given[better]
         notes += [
             about,
             f"learnt on {counted(training, 'questions')}; “{rule.overall}” to every question gets {100 * majority:.1f}"
-            f"; one answer to each kind gets {100 * overall:.1f} ({shares})",
+            f"; the most frequent answer to each kind of question gets {100 * overall:.1f} ({shares})",
         ]
     if ceiling:
-        notes.append("ceiling: one person's answer against those of the others who were asked")
+        notes.append("ceiling: one person's answer scored against those of the other annotators")
     return Baselines(blind, ceiling, tuple(notes), predicted)
 
 
@@ -194,7 +194,7 @@ def score_vqa(
         scores.append(baselines.score(name, interval, known))
     listed = ", ".join(f"{words} {count:,}" for words, count in usual.items())
     by_words = [f"questions by their first two words, where they are {FEWEST} or more: {listed}"] if usual else []
-    first = "intervals: 95%, 1,000 bootstrap draws of pictures, each with all its questions"
+    first = "intervals: 95%, 1,000 bootstrap draws of images, each with all its questions"
     left_out = [f"left out, as they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
     notes = (first, *left_out, *rule_notes(questions), *by_words, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)

@@ -110,9 +110,9 @@ def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States,
 
 
 def rows_cut(model: SystemModel, run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
-    """Return the number of rows that no request of `run` names. With rubbish in them it must compute `wanted`.
+    """Return the number of rows that no request of `run` names. With rubbish in these rows, `run` must give `wanted`.
 
-    They are rows that the model cuts, and all others of the states that it returns.
+    These are the rows that the model leaves out, and the unrequested rows of the states that it returns.
     """
     cut = 0
 
@@ -161,7 +161,7 @@ def check_masks(case: Case) -> int:
 
 
 def rubbish_padded(batch: Batch) -> Batch:
-    """Return the batch with other words and large features where it has padding."""
+    """Return the batch with other words and large features in place of padding."""
     outside = ~batch.regions_present[..., None]
     features = None if batch.features is None else batch.features.masked_fill(outside, 9.0)
     return replace(batch, text=batch.text.masked_fill(~batch.text_present, 7), features=features)
@@ -180,7 +180,7 @@ def check_heads(case: Case) -> int:
         read: list[Tensor] = []
 
         def keep(_module: nn.Module, _inputs: object, scores: Tensor) -> None:
-            """Keep the head's output; of one score per region, only those of regions that are not padding."""
+            """Keep the head's output. Of scores per region, keep only those of regions that are not padding."""
             regions = queries.regions_present
             read.append(scores.view_as(regions)[regions] if scores.numel() == regions.numel() else scores)
 

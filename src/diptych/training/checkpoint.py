@@ -71,7 +71,7 @@ def save(root: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         _write(aside, checkpoint)
-        if target.exists():  # it was damaged, and a run resumed before it has reached it again
+        if target.exists():  # damaged: a run resumed from an earlier one has reached this step again
             shutil.rmtree(target)
         aside.rename(target)
         sync(root)
@@ -174,7 +174,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
         except CheckpointError as error:
             warnings.append(str(error))
     if warnings:
-        raise CheckpointError(f"no checkpoint in {root} is whole. Delete that folder to start again. {warnings[0]}")
+        raise CheckpointError(f"no checkpoint in {root} is undamaged. Delete that folder to start again. {warnings[0]}")
     return None, []
 
 

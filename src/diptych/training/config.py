@@ -67,7 +67,7 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value are mutually exclusive: pass one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("kind=muon needs muon_params: how the names of the weights that it trains begin")
+            raise ValueError("kind=muon needs muon_params: the prefixes of the names of the weights that it trains")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule needs either milestones or decay_every")
@@ -81,7 +81,7 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    steps: Annotated[int, Field(gt=0, le=10**12)]  # of more, the end lies beyond the calendar
+    steps: Annotated[int, Field(gt=0, le=10**12)]  # with more, the date of the end cannot be represented
     """Optimizer steps of the run."""
     epochs: PositiveFloat | None = None
     """Passes over the training samples, from which steps is computed before a run; null: steps is the length."""

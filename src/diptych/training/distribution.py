@@ -1,7 +1,7 @@
 """One forward pass of an update as a module, and how processes share it (DDP, FSDP2).
 
-DDP and FSDP wrap `Pass`, not the model: its forward advances the update's generator by one. Wrapping the model fails
-where objectives call heads outside the model's forward, and where a step leaves heads unused.
+DDP and FSDP wrap `Pass`, not the model: its forward advances the update's generator by one. Wrapping the model fails if
+objectives call heads outside the model's forward, or if a step leaves heads unused.
 """
 
 import warnings

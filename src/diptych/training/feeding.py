@@ -1,4 +1,4 @@
-"""Prefetching of batches by threads or processes, and copies to the device during its work.
+"""Prefetch batches by threads or processes, and copy them to the device while it works.
 
 Each batch is a pure function of its place (step, micro-batch), so no state has to be saved.
 """
@@ -61,7 +61,7 @@ def from_processes(
 ) -> Iterator[Iterator[Made]]:
     """Like `prefetched`, in worker processes; `make` is sent to each once. Results come back in shared memory.
 
-    `pinned`: they are copied to page-locked memory, from which a GPU can fetch.
+    `pinned`: results are copied to page-locked memory, from which a GPU can fetch.
     """
     loader: Iterator[Made | DiptychError] = iter(
         DataLoader(
@@ -105,7 +105,7 @@ def _begin(_: int) -> None:
 
 
 class _Made(Dataset[Any], Generic[Place, Made]):
-    """The results of `make`. Errors for the user are returned, so that they arrive unchanged."""
+    """Calls `make`. Errors for the user are returned as results, so that they arrive unchanged."""
 
     def __init__(self, make: Callable[[Place], Made]) -> None:
         self.make = make
@@ -144,7 +144,7 @@ class BatchPart:
     batch: Any
     counts: Counts
     left_out: dict[str, str]  # records that could not be read so far, and why
-    held: frozenset[str] = frozenset()  # of an idle batch: objectives that would have targets
+    held: frozenset[str] = frozenset()  # for an idle batch: objectives that would have targets
 
     @property
     def keys(self) -> list[str]:

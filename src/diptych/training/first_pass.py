@@ -1,6 +1,6 @@
 """Checks of what a model and its objectives return, made when an update runs for the first time.
 
-They read shapes only, so that a GPU is not waited for. Errors name the objective or the model, and its package.
+They read only shapes, which needs no wait for a GPU. Errors name the objective or the model, and its package.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ def check_losses(update: Update, losses: object, counts: Mapping[str, float]) ->
 def raise_without_targets(update: Update, steps: int) -> None:
     """Raise ProtocolError for a package's objectives without any target in the first steps.
 
-    Diptych's own have none where the data have none, such as expressions that no region matches.
+    Diptych's objectives have none if the data have none, such as expressions that no region matches.
     """
     objectives = [one for one in getattr(update, "objectives", ()) if not type(one).__module__.startswith("diptych.")]
     if not objectives:

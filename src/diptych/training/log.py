@@ -30,7 +30,7 @@ class LogLine:
     # The last value of each since the previous line, as tasks may take turns. A second pass is called objective/2.
     # Rewards and caption lengths are here too.
     losses: dict[str, float]
-    total: float  # weighted sum of this step's losses; all fields below are of this step too
+    total: float  # weighted sum of this step's losses; the fields below describe this step too
     lr: float
     gradient_norm: float
     samples_per_second: float

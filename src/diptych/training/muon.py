@@ -65,7 +65,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def shared(matrices: list[Tensor]) -> list[Tensor]:
-    """Orthogonalise matrices of which all processes have a copy: each process computes a share and broadcasts it."""
+    """Orthogonalise matrices that all processes have: each process computes a share and broadcasts it."""
     world = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
     if world == 1:
         return _by_batches(matrices)

@@ -68,7 +68,10 @@ def highest_rate(config: OptimizerConfig, batch: int) -> float:
 
 
 def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
-    """The share of the highest rate, 0 to 1. It is not 0 at either end, unless set so: such a step would be lost."""
+    """The share of the highest rate, 0 to 1.
+
+    It is 0 at neither end, unless set so, as such a step would change nothing.
+    """
     warmup = config.warmup_steps if config.warmup_steps is not None else round((config.warmup_share or 0) * steps)
     if step < warmup:
         return (step if config.warmup_from_zero else step + 1) / warmup

@@ -14,7 +14,10 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def place(value: Tensor, like: Tensor, *, everywhere: bool = False) -> Tensor:
-    """Shard a whole tensor as `like` is, on its device. `everywhere`: all processes have it, so none is sent."""
+    """Shard a whole tensor like `like`, on its device.
+
+    `everywhere`: all processes have the tensor, so it is not sent.
+    """
     value = value.to(like.device)
     if not is_sharded(like):
         return value

@@ -30,7 +30,7 @@ class StepReport:
     total: float = 0.0
     gradient_norm: float = 0.0
     stop: bool = False  # some rank was signalled to stop
-    examples: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model sampled, if it does
+    examples: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model sampled, if any
 
 
 @dataclass

@@ -14,7 +14,7 @@ ONE = 5.0  # seconds in which SIGTERMs count once: batch systems send it to the 
 class StopRequest:
     """Signal handlers: `requested` is True once a signal has arrived.
 
-    The next signal has its default effect, except a SIGTERM within ONE seconds, which is taken for the same one.
+    The next signal has its default effect, except a SIGTERM within ONE seconds, which counts as the same request.
     """
 
     def __init__(self) -> None:

@@ -2,7 +2,8 @@
 
 Batches, updates and dropout of every micro-batch are pure functions of (seed, step, micro-batch). So there is no loader
 or generator state to save, and a resumed run equals an uninterrupted one. Random draws of a sample do not depend on its
-micro-batch: without dropout N processes equal one, with dropout they equal one that accumulates N micro-batches.
+micro-batch. Without dropout, N processes equal one process. With dropout, they equal one that accumulates N
+micro-batches.
 """
 
 import math
@@ -88,7 +89,7 @@ def train(
     RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
-        raise RecipeError("training.validate_every, a validation and the name of its score go together: all or none")
+        raise RecipeError("training.validate_every needs a validation and its score's name: pass all three or none")
     with torch_unchanged(), join_ranks(choose_device(training.device)) as ranks:
         if training.threads is not None:
             torch.set_num_threads(training.threads)
@@ -126,7 +127,7 @@ class TrainerRun:
         """Prepare the optimizer, the distribution over processes, and micro-batches that fit. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
-            raise RecipeError(f"training.batch: {training.batch} samples make no {parts} parts: raise training.batch")
+            raise RecipeError(f"training.batch={training.batch} cannot be divided into {parts} parts: raise it")
         # The first rank chooses, as ranks on different processors could measure different results.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
@@ -186,7 +187,7 @@ class TrainerRun:
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
-            for part in mine:  # it may come from a loading process
+            for part in mine:  # this error may come from a loading process
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
                 self.unread.append(self.stepper.run(self.step, mine, rate, following))
@@ -253,7 +254,10 @@ class TrainerRun:
         return scores
 
     def _ranking(self) -> list[Validation]:
-        """Validations, best first; among equals the earlier one, which is less fitted to the validation set's noise."""
+        """Validations, best first.
+
+        Of equal ones the earlier comes first, as it is less fitted to the validation set's noise.
+        """
 
         def badness(validation: Validation) -> tuple[float, int]:
             value = validation.scores[self.score]

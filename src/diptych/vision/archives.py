@@ -56,7 +56,7 @@ def is_there(name: Path | str) -> bool:
 
 
 def content(path: Path) -> Path | io.BytesIO:
-    """Return what Pillow can open: the path, or an archive's member in memory. Raises FileNotFoundError, DataError."""
+    """Return a source for Pillow: the path, or an archive's member in memory. Raises FileNotFoundError, DataError."""
     inside = archive_of(path)
     return path if inside is None else io.BytesIO(read_member(*inside))
 
@@ -70,13 +70,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def members(archive: Path) -> dict[str, tuple[int, int]]:
-    """Return offset and length of each whole member in bytes, by name; offsets are 0 in a zip."""
+    """Return the offset and length in bytes of each complete member, by name. In a zip, offsets are 0."""
     status = archive.stat()
     return _members(archive, status.st_mtime_ns, status.st_size)[0]
 
 
 def damaged_members(archive: Path) -> list[str]:
-    """Return a line for each place of a tar that is damaged or cut short; the other members can be read."""
+    """Return a line for each part of a tar that is damaged or cut short. The other members can be read."""
     status = archive.stat()
     return _members(archive, status.st_mtime_ns, status.st_size)[1]
 
@@ -96,7 +96,7 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
 
 
 def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Return the whole members of a tar, and what is wrong with it. `pass_over`: search for members after damage."""
+    """Return the complete members of a tar, and its faults. `pass_over`: search for members after damage."""
     entries, damaged = dict[str, tuple[int, int]](), list[str]()
     with archive.open("rb") as file, tarfile.open(fileobj=file, mode="r:", ignore_zeros=pass_over) as tar:
         try:
@@ -118,8 +118,8 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
 def text_keys(images: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
     """Return the key of each image's text: names without their endings, such as `7` of 7.jpg and 7.txt.
 
-    Of names with more dots (7.input.jpg, 7.outputs.txt) those with the same part before the first dot belong together,
-    which is WebDataset's rule, where one image and one text are left with it.
+    Names with more dots (7.input.jpg, 7.outputs.txt) belong together if their parts before the first dot are equal
+    (WebDataset's rule), and if this leaves one image and one text.
     """
     images, texts = list(images), set(texts)
     keys = {key: key for key in images if key in texts}

@@ -1,7 +1,7 @@
-"""Decode image files in processes of their own, which are ended at a deadline and have a limit of memory.
+"""Decode image files in separate processes, each with a deadline and a memory limit.
 
-A progressive JPEG of 350 kB held a decoder for 12.7 s. vision/limited.py has the life of the processes
-(`python -m diptych.vision.decoder`).
+The reason: a progressive JPEG of 350 kB took 12.7 s to decode. vision/limited.py starts and ends the processes (`python
+-m diptych.vision.decoder`).
 """
 
 import atexit
@@ -26,12 +26,12 @@ ERRORS = {kind.__name__: kind for kind in (DataError, TooManyPixels, UnknownForm
 
 
 class Decoders:
-    """Up to `processes` decoding processes, started when needed and again after one was ended.
+    """Up to `processes` decoding processes. They are started when needed, also to replace one that was ended.
 
     Args:
-        processes: images that are decoded at a time; further calls wait.
-        seconds: CPU time after which the process of an image is ended; ten times as much by the clock.
-        memory: bytes of address space of a process: an image of MOST_PIXELS at 16 bits needs 2 GiB.
+        processes: number of images decoded at a time; further calls wait.
+        seconds: CPU time after which the process of an image is ended. The limit of elapsed time is ten times as long.
+        memory: bytes of address space of a process. An image of MOST_PIXELS with 16 bits needs 2 GiB.
         nice: how far the processes yield to others on the same cores, 0 to 19.
     """
 
@@ -63,7 +63,7 @@ class Decoders:
 
 @cache
 def shared_decoders() -> Decoders:
-    """The decoders of this process, one a core."""
+    """The decoders of this process, one per core."""
     decoders = Decoders(os.cpu_count() or 1)
     atexit.register(decoders.close)
     return decoders

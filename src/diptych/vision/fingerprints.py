@@ -1,4 +1,4 @@
-"""Fingerprints of images: three 64-bit numbers that find equal images and near copies without the images themselves."""
+"""Fingerprints of images: three 64-bit numbers, by which equal images and near copies are found."""
 
 import hashlib
 
@@ -12,10 +12,10 @@ from diptych.vision.image_files import Pixels
 def image_fingerprint(pixels: Pixels) -> tuple[int, int, int]:
     """Return the content hash of an image (H, W, 3), and the difference hashes of it and of its mirrored copy.
 
-    Each is from 0 to 2**64 - 1.
+    Each is a number from 0 to 2**64 - 1.
 
-    The content hash is of the decoded pixels, so another name, another lossless format or other metadata do not change
-    it. Near copies (another size, saved again as a JPEG) have difference hashes that differ in a few bits.
+    The content hash is computed from the decoded pixels. Another name, lossless format or metadata does not change it.
+    Near copies (another size, saved again as a JPEG) have difference hashes that differ in a few bits.
     """
     content = hashlib.sha256(repr(pixels.shape).encode())
     content.update(np.ascontiguousarray(pixels).data)
@@ -24,7 +24,7 @@ def image_fingerprint(pixels: Pixels) -> tuple[int, int, int]:
 
 
 def dhash(image: Image.Image) -> int:
-    """Return the difference hash (Krawetz): for each of 8 x 8 grey cells a bit: brighter than its left neighbour."""
+    """Return the difference hash (Krawetz): 64 bits, 1 where a grey cell is brighter than its left neighbour."""
     return _differences(_cells(image))
 
 

@@ -1,6 +1,6 @@
 """Read image files as upright 8-bit RGB arrays; unreadable ones raise a DataError that names them.
 
-Without torch, so that a decoding process (`diptych.vision.decoder`) starts in a tenth of a second and stays small.
+This module does not import torch, so a decoding process (`diptych.vision.decoder`) starts in 0.1 s and stays small.
 """
 
 import warnings
@@ -28,7 +28,7 @@ T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
 SMALLEST_SIDE = 4
-USUAL_SCANS = 16  # of a progressive JPEG: encoders write about 10, and each may cost as much as the whole image
+USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as the whole image
 TEXT_COST = 64  # a pixel written as digits (PPM's P1 to P3) costs Pillow as much as 64 others
 TILE_WIDTH, TILE_LENGTH = 322, 323  # TIFF's tags
 PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of one
@@ -44,10 +44,10 @@ class TooManyPixels(DataError):
 
 
 def open_pixels(path: Path) -> Pixels:
-    """Read an image: EXIF's orientation applied, transparency on white, first frame of an animation, 16 bits as 8.
+    """Read an image: upright by EXIF, transparency on white, the first frame of an animation, 16 bits as 8.
 
     A path may lead into an archive or name two images side by side (`diptych.vision.archives`). Raises DataError for a
-    file that is missing, no image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
+    file that is missing, not an image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
     """
     if (two := beside(path)) is not None:
         return _side_by_side(*(open_pixels(one) for one in two))
@@ -65,7 +65,7 @@ def count_frames(file: bytes, name: str) -> int:
 
 
 def read_header(file: bytes, name: str) -> tuple[str, int, int]:
-    """Return Pillow's name of the format, and width and height of the upright image, of any size. Raises DataError."""
+    """Return Pillow's name of the format, and the width and height of the upright image. Raises DataError."""
     return _read(lambda: BytesIO(file), name, lambda image: (image.format or "", *_upright(image)), None)
 
 
@@ -146,7 +146,7 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
         with Image.open(file, formats=FORMATS) as image:
-            if image.format == "MPO":  # of a camera: a JPEG, followed by more views of the same moment
+            if image.format == "MPO":  # a camera's file: a JPEG, followed by more views of the same moment
                 vars(image).update(format="JPEG", n_frames=1)
             if most_pixels is not None:
                 _check_size(path, *image.size, most_pixels)
@@ -155,7 +155,7 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
 
 
 def _without_texts(file: Path | BytesIO) -> BytesIO | None:
-    """Return a PNG without texts and colour profile, but for EXIF and XMP; None for a file that has none of them."""
+    """Return a PNG without its texts and colour profile; EXIF and XMP stay. None if there is nothing to remove."""
     png = memoryview(bytes_of(file) if isinstance(file, Path) else file.read())
     kept, at = [png[:8]], 8
     if kept[0] != PNG:
@@ -215,8 +215,8 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
         cost, why = cost * TEXT_COST, "pixels as text"
     if why and cost > most_pixels:
         raise TooManyPixels(
-            f"{path} is {width} x {height} with {why}, which costs as much as more than {most_pixels:,} pixels; save "
-            "it again with another program"
+            f"{path} is {width} x {height} with {why}, as costly to read as over {most_pixels:,} pixels; "
+            "save it again with another program"
         )
 
 
@@ -237,7 +237,7 @@ def write_png(image: Image.Image, path: Path) -> None:
 
 
 def is_named_image(name: str) -> bool:
-    """Return True for the name of an image file; `._a.jpg` holds what macOS notes of a.jpg."""
+    """Return True for the name of an image file. `._a.jpg` is none: it has macOS's metadata of a.jpg."""
     return name.lower().endswith(ENDINGS) and not name.rpartition("/")[2].startswith("._")
 
 

@@ -1,10 +1,10 @@
-"""Processes that do what hostile files may make costly or fatal, each with a deadline and a limit of memory.
+"""Separate processes, with a deadline and a memory limit, for reading files that may be hostile.
 
 A thread in a C library cannot be stopped, and a fault of the library ends its whole process. So each of these processes
 (`python -m MODULE`, which calls `answer`) reads requests from its standard input, one at a time: a line of JSON, and
-bytes. It writes a line of JSON, and the numbers of an array, which are in memory of both where they fit into SHARED.
-The array may be the bytes of several, whose shapes and types are the `parts` of the line.
-What it writes is checked as another's bytes are.
+bytes. It replies with a line of JSON and the numbers of an array. An array that fits into SHARED is passed in shared
+memory. The array may be the bytes of several arrays, whose shapes and types are `parts` in the line. A reply is not
+trusted: it is checked like any input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy.typing as npt
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.memory import keep_some_freed_memory
 
-SECONDS = 5.0  # of CPU time a request
+SECONDS = 5.0  # CPU time per request
 PATIENCE = 10  # times as long by the clock, as the machine may be busy
 MEMORY = 3 * 2**30  # bytes of address space of a process
 IDLE = 0.5  # seconds
@@ -53,17 +53,17 @@ class Ended(Exception):
 @dataclass(frozen=True)
 class _Child:
     process: subprocess.Popen[bytes]
-    shared: int  # a file in memory, which is read: one that is mapped could be cut by the child
+    shared: int  # a file in memory, read with pread: the child could truncate a mapped one
 
 
 class LimitedProcesses:
-    """Up to `processes` processes of a module, started when needed and again after one was ended.
+    """Up to `processes` processes of a module. They are started when needed, also to replace one that was ended.
 
     Args:
         module: module of `python -m`. It calls `answer`.
         errors: exceptions that a process may pass on, by name.
-        processes: requests that are answered at a time; further ones wait.
-        seconds: CPU time after which the process of a request is ended; ten times as much by the clock.
+        processes: number of requests that are answered at a time; further ones wait.
+        seconds: CPU time after which the process of a request is ended. The limit of elapsed time is ten times as long.
         memory: bytes of address space of a process.
         nice: how far the processes yield to others on the same cores, 0 to 19.
     """
@@ -134,7 +134,7 @@ def _file_in_memory() -> int:
 
 
 def _exchanged(child: _Child, request: Values, content: bytes) -> Reply:
-    """Raises one of many errors where the process has ended, or its reply is not of the form of `answer`."""
+    """Raises one of many errors if the process has ended, or if its reply does not have the form of `answer`."""
     to, back = cast("IO[bytes]", child.process.stdin), cast("IO[bytes]", child.process.stdout)
     to.write(json.dumps(request).encode() + b"\n")
     to.write(content)
@@ -172,7 +172,7 @@ def _cut(content: Array, heads: Iterable[Any]) -> list[Array | None]:
 
 
 def _end(child: _Child) -> int:
-    """End a process, and return its code: negative for the signal that ended it."""
+    """End a process, and return its exit code; a negative code is the signal that ended it."""
     process = child.process
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):
@@ -186,19 +186,19 @@ def _end(child: _Child) -> int:
 
 
 class Room:
-    """Memory that a process shares with the one that asks."""
+    """Memory that a process shares with the process that sends requests."""
 
     def __init__(self, file: int) -> None:
         self._memory, self._file = mmap.mmap(file, SHARED), file
 
     def make(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-        """Return an array for a reply, in shared memory where it is small enough."""
+        """Return an array for a reply, in shared memory if it is small enough."""
         if math.prod(shape) * kind.itemsize > SHARED:
             return np.empty(shape, kind)
         return np.frombuffer(self._memory, kind, math.prod(shape)).reshape(shape)
 
     def hold(self, array: Array) -> None:
-        """Write an array there, unless it is one of `make`."""
+        """Write an array to the shared memory, unless `make` has placed it there."""
         if not np.may_share_memory(array, np.frombuffer(self._memory, np.uint8)):
             os.pwrite(self._file, _bytes(array), 0)
 
@@ -208,11 +208,11 @@ def _bytes(array: Array) -> memoryview:
 
 
 def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], None] = lambda: None) -> None:
-    """In a process: answer requests until the standard input ends.
+    """Run in the separate process: answer requests until the standard input ends.
 
     Args:
         make: makes the values and the array of a reply. It may read the bytes after its request.
-        rest: is called where there has been no request for half a second.
+        rest: called if there has been no request for half a second.
     """
     import resource  # POSIX alone has it
 

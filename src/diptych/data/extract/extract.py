@@ -38,7 +38,7 @@ LOCAL, RAY = "local", "ray"
 EXTRACTING = (LOCAL, RAY)  # engines
 CPU = torch.device("cpu")
 WINDOW = 4  # batches whose images are sorted by shape together, so that a detector that pads a batch pads little
-MOST_BYTES = 256 * 2**20  # of decoded images that wait for the detector: some are as large as 200 MB
+MOST_BYTES = 256 * 2**20  # limit of decoded images that wait for the detector: one may have 200 MB
 
 Readable: TypeAlias = "tuple[Record, Picture | None]"  # None: the detector reads the record alone
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
@@ -72,17 +72,17 @@ def extract(
     engine: str = LOCAL,
     device: torch.device = CPU,
 ) -> Extraction:
-    """Extract the regions of records into a store; records that it has are skipped, so the same command resumes.
+    """Extract the regions of records into a store. Records in the store are skipped, so the same command resumes.
 
     - progress: called with the number of records that were written or failed since the last call; False ends it.
     - threads: open images ahead of the detector, in this process.
     - processes: on the CPU, each process has its own detector and one thread, and the store's bytes are the same. With
       another `device` the detector stays in this process, and the processes open images for it.
-    - engine: `ray` shares out windows of records on a cluster, `processes` at a time. All machines must find the images
-      at the same paths. If a worker is lost, its unfinished windows are repeated.
+    - engine: `ray` distributes windows of records on a cluster, `processes` at a time. All machines must find the
+      images at the same paths. If a worker is lost, its unfinished windows are repeated.
 
-    Ctrl-C keeps what was extracted. Raises RecipeError for an engine that cannot be used, and DataError where no
-    record could be extracted.
+    Ctrl-C keeps what was extracted. Raises RecipeError for an engine that cannot be used, and DataError if no record
+    could be extracted.
     """
     _check_engine(engine, detector, device)
     result = Extraction()
@@ -130,7 +130,7 @@ def _add(store: StoreWriter, extracted: list[tuple[Record, Regions]]) -> Failed:
 
 
 def _settle(writing: Future[Failed], result: Extraction) -> None:
-    """Wait until the records are written that count as written already."""
+    """Wait until all records that were counted as written are on disk; then correct the count."""
     refused = writing.result()
     result.written -= len(refused)
     result.failed.update(refused)
@@ -176,7 +176,7 @@ def is_another(image: Path | None, there: Path | None) -> bool:
 def _by_workers(
     records: Iterator[Record], detector: Detector, batch: int, workers: int, engine: str, store: Path
 ) -> Iterator[Extracted]:
-    """Extract in other processes, in the same windows as in one process, so that the same images share a batch."""
+    """Extract in other processes. The windows are those of a single process, so the same images share a batch."""
     windows, sent = tee(iter(lambda: list(islice(records, batch * WINDOW)), []))
     with TemporaryDirectory(prefix=".detector.", suffix=f".diptych-{os.getpid()}.partial", dir=store) as folder:
         detector.save(Path(folder))
@@ -193,7 +193,7 @@ def _by_workers(
 
 
 def _as_text(window: list[Record]) -> str:
-    """Return a window as an engine takes it: a JSON list of records, with absolute paths of images."""
+    """Return a window in the form that an engine takes: a JSON list of records, with absolute paths of images."""
     placed = (r if r.image is None else replace(r, image=Path(os.path.abspath(r.image))) for r in window)
     return json.dumps([json.dumps(record_to_json(record), ensure_ascii=False) for record in placed])
 
@@ -207,7 +207,7 @@ def _files_of(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
 class _Worker:
     """Extracts windows of records in another process, with one thread."""
 
-    folder: str  # of the detector
+    folder: str  # the detector's folder
     batch: int
     # The files of `folder`, for machines that do not share it.
     files: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
@@ -245,7 +245,7 @@ def _unpacked(values: Packed) -> Regions:
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
-    """Copy an array only where it is read-only, as in Ray's shared memory."""
+    """Copy an array only if it is read-only, as in Ray's shared memory."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
@@ -316,7 +316,10 @@ def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iter
 
 
 def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
-    """Cut records into windows of at most `most` records and MOST_BYTES. `most` counts from the first record of all."""
+    """Cut records into windows of at most `most` records and MOST_BYTES.
+
+    A window also ends at each multiple of `most`.
+    """
     window: list[Opened] = []
     waiting = 0
     for number, one in enumerate(opened, start=1):

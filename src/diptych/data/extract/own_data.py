@@ -36,7 +36,7 @@ def extract_regions(
     records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
     processes: int | None = None, engine: str = LOCAL, device: str = "auto", skip_bad: bool = False,
 ) -> Extraction:  # fmt: skip
-    """Detect the regions of every image and save them with the detector, which models trained on them will contain.
+    """Detect the regions of every image, and save them with the detector. Models trained on the store will contain it.
 
     `processes` defaults to the number of cores for MANY images or more. A console gets a progress bar and the first
     failures.
@@ -76,7 +76,7 @@ def read_records(
     data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True,
     skip_bad: bool = False,
 ) -> list[Record]:  # fmt: skip
-    """Read the records of a user's data, and print how many entries were skipped or corrected, with the first."""
+    """Read the records of a user's data; print how many entries were skipped or corrected, and the first of them."""
     skips = Skips(skip_bad)
     records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
     if skips.counts:
@@ -107,7 +107,7 @@ def store_of(
     """Return a store. If `opened` has records, extract their regions into a store in `folder` first.
 
     `opened`: what `open_data` returned for `data`. `features`: a file or folder of precomputed regions; `detector` is
-    then `given`, or the folder of a model that was trained on such. Called again, it resumes. Raises DataError and
+    then `given`, or the folder of a model that was trained on such regions. A second call resumes. Raises DataError and
     RecipeError.
     """
     if isinstance(opened, Store):
@@ -152,7 +152,7 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
 
 
 def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
-    """Return the path of one set of data, or those of several by their names, such as `cc=STORE`."""
+    """Return the path of a single data set, or the paths of several by name (`cc=STORE`)."""
     if len(given) == 1 and not NAMED_SET.fullmatch(given[0]):
         return Path(given[0])
     named: dict[str, Path] = {}
@@ -165,7 +165,7 @@ def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
 
 
 def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
-    """Raise an error for a store whose data changed since it was filled, or that would be inside its data."""
+    """Raise an error if a store's data has changed since it was filled, or if the store would be inside its data."""
     refuse_inputs(out, [data])
     if (out / INDEX).is_file():
         _same_words(Store(out), records, data, whole=False)
@@ -174,8 +174,8 @@ def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
 def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
     """Raise DataError for a store whose data or splits changed since it was filled.
 
-    With `whole` the store has only this data. Otherwise it may also have other records, and other images of the same
-    name, which extraction reports.
+    With `whole`, the store must have only this data. Otherwise it may have other records too, and other images of the
+    same name, which extraction reports.
     """
     wanted = {record.key: record for record in records}
     for there in iterate(store):
@@ -183,12 +183,12 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
         if not whole:
             if known is None or is_another(known.image, there.image):
                 continue
-            known = replace(known, image=there.image)  # it may have moved
+            known = replace(known, image=there.image)  # the image may have moved
         if known is not None and there.image_id is None:  # stores of earlier versions have none
             known = replace(known, image_id=None)
         if known is not None and not there.caption_ids:  # as above
             known = replace(known, caption_ids=())
-        if known is not None:  # a store adds these
+        if known is not None:  # a store adds these fields
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
             raise DataError(

@@ -62,7 +62,7 @@ class _Category(Struct):
 def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     """Read `captions_*.json`: one record per image, in the file's order. Empty captions are counted in `wanted.skips`.
 
-    A key is the image's name without its ending, as in all readers of sets with COCO's images.
+    The key is the image's name without its suffix, as in all readers of data sets with COCO's images.
     """
     listed, notes = file.json.lists("images", "annotations")
     images = CocoImages(listed, wanted.skips)
@@ -107,7 +107,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
         if relations and len(things) < annotated[str(image.id)]:
             skips.add("relations of images with things left out", images.places[image.id], len(relations))
-            relations = ()  # their indices would be of other things
+            relations = ()  # their indices would refer to other things
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"
@@ -120,7 +120,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 
 
 class CocoImages:
-    """The images of a COCO file by id, with their places; an id or a name that occurs twice counts once."""
+    """The images of a COCO file by id, with their places in the file. An id or a name that occurs twice counts once."""
 
     def __init__(self, listed: JsonValue, skips: Skips) -> None:
         self.by_id: dict[int, CocoImage] = {}
@@ -157,7 +157,7 @@ class CocoImages:
 
 
 def _near(wanted: Wanted, file: Source, images: CocoImages) -> Wanted:
-    """Look for the images of `captions_val2017.json` in `val2017` in or next to the expected folder if it has none."""
+    """Find the images of `captions_val2017.json`: if the expected folder has none, `val2017` in it or next to it."""
     folder, name = wanted.pictures, file.path.stem.rpartition("_")[2]
     first = next((image.file_name for image in images.by_id.values()), None)
     if not isinstance(folder, Path) or first is None or os.path.isfile(folder / first):

@@ -1,4 +1,4 @@
-"""Conceptual Captions, Conceptual 12M, SBU and similar sets: a line has a caption, a tab and the image's address."""
+"""Conceptual Captions, Conceptual 12M, SBU and similar sets: a line has a caption, a tab and the image's URL."""
 
 import re
 
@@ -12,16 +12,16 @@ from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
-_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names of that column, where a head names it
+_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names of the column in a header
 
 
 def fits(source: Source) -> bool:
-    """Return True for a `.tsv` whose first line is none of names, or names the columns of captions and addresses."""
+    """Return True for a `.tsv` whose first line has no column names, or names the columns of captions and URLs."""
     return source.path.suffix.lower() == ".tsv" and (not source.names or _columns(source) is not None)
 
 
 def _columns(table: Source) -> tuple[int, int] | None:
-    """Return the numbers of the caption and URL columns by the names in the first line; None if one is missing."""
+    """Return the indices of the caption and URL columns by the names in the first line; None if one is missing."""
     names = [name.lower() for name in table.names]
     at = next((at for at, name in enumerate(names) if name in _ADDRESSES), None)
     other = None if at is None or len(names) != 2 else 1 - at
@@ -30,11 +30,11 @@ def _columns(table: Source) -> tuple[int, int] | None:
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line but for a head.
+    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line except a header.
 
-    Further columns are passed over: those after an address, as of a release with labels, or those that the head names.
-    A key is `NAME/NUMBER`: the table's name without its ending, and the line's number from 0. The image's path is its
-    address below the folder of images; nothing is downloaded.
+    Other columns are skipped: those after the URL (as in a release with labels), or others that the header names.
+    A key is `NAME/NUMBER`: the table's name without its suffix, and the line's index from 0. The path of an image is
+    its URL below the folder of images; nothing is downloaded.
     """
     columns = _columns(table)
     head = first_line(table.path)[0] if columns is not None else None

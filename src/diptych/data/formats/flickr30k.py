@@ -1,4 +1,4 @@
-"""Flickr30k Entities: five sentences an image with phrases marked (github.com/BryanPlummer/flickr30k_entities)."""
+"""Flickr30k Entities: five sentences per image, with marked phrases (github.com/BryanPlummer/flickr30k_entities)."""
 
 import re
 from collections import defaultdict
@@ -25,10 +25,10 @@ def plain(sentence: str, where: str) -> str:
 
 
 def read(wanted: Wanted, sentences: Source, names: Source, annotations: Source | None = None) -> list[Record]:
-    """Read one record for each name in the list `names` (`train.txt`), its captions from `sentences/<name>.txt`.
+    """Read one record for each name in the list `names` (`train.txt`), with captions from `sentences/<name>.txt`.
 
-    Without `wanted.split` the list's name is the split. With the folder `annotations`, each phrase that has boxes is an
-    expression, with the box around all of them.
+    Without `wanted.split`, the name of the list is the split. With the folder `annotations`, each phrase that has boxes
+    is an expression, with the box around all of them.
     """
     once = Once("picture")
 
@@ -62,7 +62,7 @@ def read(wanted: Wanted, sentences: Source, names: Source, annotations: Source |
 
 
 def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, Box]]:
-    """Return the image's size in pixels, and by entity the box around all its boxes."""
+    """Return the image's size in pixels, and for each entity the box around all its boxes."""
     assert file is not None
     text = read_text(file)
     if "<!" in text:  # a definition of entities can be made to fill all memory

@@ -18,7 +18,7 @@ _WANTED = {True: "`NAME,caption`, in quotes where it has a comma", False: "`NAME
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption`, or both with tabs.
+    """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption` (comma or tab).
 
     One record per image, in the order of its first caption. Splits come from the lists of names in the same folder;
     images on no list are counted in `wanted.skips` and left out. Raises DataError if no caption is left.
@@ -87,7 +87,7 @@ def _of_token(line: str) -> tuple[str, str | None, str]:
 
 
 def _of_csv(line: str, between: str) -> tuple[str, str | None, str]:
-    """Return name, caption and no id; None as the caption of a line without exactly two fields."""
+    """Return name, caption and no id. The caption is None if the line does not have exactly two fields."""
     try:
         fields = next(csv.reader([line], delimiter=between, strict=True))
     except csv.Error:

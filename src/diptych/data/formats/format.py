@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 def drawn_split(key: str, seed: int) -> str:
-    """Draw a split by a hash of key and seed: an image keeps its split on every machine, and when others are added."""
+    """Draw a split by a hash of key and seed. It is the same on every machine, and when images are added."""
     place = int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:8], "big") / 2**64
     for name, share in SHARES.items():
         place -= share
@@ -34,7 +34,7 @@ def drawn_split(key: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of a reader: where images are, and the split of records whose files name none."""
+    """Options of a reader, such as the folder of images, and the split of records whose files name none."""
 
     pictures: Path | Pictures | None = None  # None: images are not looked for
     split: str | None = None  # None: drawn for each image by the seed
@@ -46,12 +46,8 @@ class Wanted:
         return self.split or drawn_split(key, self.seed)
 
     def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
-        """Return the record of each image; one that is missing or misnamed is passed over."""
+        """Return the record of each image; a missing or misnamed image is skipped."""
         return self.skips.every(images, made, "image")
-
-    def splitting(self, records: Sequence[Record]) -> list[Record]:
-        """Set the split of each record if the files do not name one."""
-        return [replace(record, split=self.split_of(record.key)) for record in records]
 
     def record(
         self, image: str, where: str, *, key: str | None = None, split: str | None = None, **fields: Any
@@ -81,24 +77,24 @@ class ByImage(Generic[Item]):
         return len(self._groups)
 
     def records(self, wanted: Wanted, made: Callable[[Any, tuple[Item, ...], str], Record]) -> list[Record]:
-        """Return the record of each image, made of its name, items and place, as `Wanted.records`."""
+        """Return the record of each image, made of its name, items and place, like `Wanted.records`."""
         return wanted.records(self, lambda one: made(*one))
 
     def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
-        """Yield each image with its items, and the place of the first of them."""
+        """Yield each image with its items, and the place of its first item."""
         for image, (where, items) in self._groups.items():
             yield image, tuple(items), where
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder, and what can be found out of its format without reading all of it."""
+    """A file or folder, and what its beginning shows about its format."""
 
     path: Path
 
     @cached_property
     def is_lines(self) -> bool:
-        """True for JSON lines, which some files named .json have too."""
+        """True for JSON lines; some files named .json have them too."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file():
             return False
         line, more = first_line(self.path)
@@ -111,7 +107,7 @@ class Source:
 
     @cached_property
     def endings(self) -> set[str]:
-        """The endings of the files of a folder, in lower case."""
+        """The suffixes of a folder's files, in lower case."""
         return {one.suffix.lower() for one in self.path.iterdir()} if self.path.is_dir() else set()
 
     @cached_property
@@ -128,7 +124,7 @@ class Source:
         return dict.fromkeys(columns if all(one.isidentifier() for one in columns) else ())
 
     def _value(self, ending: str = ".json") -> Any:
-        """Return the JSON value, for `.jsonl` that of the first line; None for a file of another kind."""
+        """Return the JSON value (for `.jsonl`, of the first line); None for a file of another kind."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file() or self.is_lines != (ending == ".jsonl"):
             return None
         try:
@@ -139,7 +135,7 @@ class Source:
             raise
 
     def has(self, *names: str, ending: str = ".json") -> bool:
-        """Return True for a JSON object with these names; for `.jsonl`, if the first line is one."""
+        """Return True for a JSON object with these names; for `.jsonl`, if the first line is such an object."""
         if ending == ".jsonl" and self.is_lines:
             with suppress(DataError):
                 return _is_object(parsed_line(self.path, *names).value, names)
@@ -203,7 +199,7 @@ _PACKED = {
 
 
 def _packed(path: Path) -> str | None:
-    """Return what a file is that holds data in another form, with the way out."""
+    """Return how a file packs its data (compressed, Parquet, ...), and how to convert it."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -217,9 +213,9 @@ def _packed(path: Path) -> str | None:
 
 
 def not_known(source: Source, formats: dict[str, Format]) -> DataError:
-    """Return the error of a file of no known format: its names, and what it lacks of the nearest formats.
+    """Return the error for a file of unknown format: the names in it, and what it lacks for the nearest formats.
 
-    Compressed files, Parquet and CSV with semicolons are named as that.
+    For compressed files, Parquet and CSV with semicolons, the error states this.
     """
     if packed := _packed(source.path):
         return DataError(f"{packed}; {LIST_THEM}")

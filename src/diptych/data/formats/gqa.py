@@ -17,7 +17,7 @@ class _GqaQuestion(Struct, rename="camel"):
 
 
 def read(wanted: Wanted, questions: Source) -> list[Record]:
-    """Read {"QUESTION": {"imageId", "question", "answer"}}: one record per image, its key the image's number.
+    """Read {"QUESTION": {"imageId", "question", "answer"}}: one record per image. The key is the image's number.
 
     Questions of the test set have no answer.
     """

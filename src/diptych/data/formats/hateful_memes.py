@@ -13,11 +13,11 @@ class _Meme(Struct):
     id: int | Text
     img: Text
     text: Text
-    label: int | UnsetType = UNSET  # that of the challenge's test was kept back
+    label: int | UnsetType = UNSET  # the test set of the challenge has none
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read one record per image. Labels are the texts of the numbers in the file."""
+    """Read one record per image. Labels are the file's numbers as texts."""
     by_image = ByImage[TaskItem]()
 
     def take(line: _Meme, value: JsonValue) -> None:

@@ -12,9 +12,9 @@ from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, refuse
 
-NAMES = ("metadata.jsonl", "metadata.csv")  # of both the first that is there
+NAMES = ("metadata.jsonl", "metadata.csv")  # the first that exists is read
 CSV = ".csv"
-MOST_LINES = 100  # of a row of a csv: one whose quotes do not end costs its first line alone
+MOST_LINES = 100  # most lines of a csv row: if its quotes do not end, only the first line is lost
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of them that a line has
 _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "test": "test", "train": "train"}
 
@@ -32,7 +32,7 @@ def fits(source: Source) -> bool:
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read one record per image; its key is its name from the folder. Folders such as `train` name its split."""
+    """Read one record per image; its key is its path in the folder. Folders such as `train` name the split."""
     root, by_image = source.path if source.path.is_dir() else source.path.parent, ByImage[str]()
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = Wanted(pictures if source.path.is_dir() else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
@@ -51,7 +51,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
 
 
 def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:
-    """Yield, for each row of a csv, a function that takes it by its columns or raises DataError."""
+    """Yield for each row of a csv a function that returns the row by columns, or raises DataError."""
     lines = read_lines(table)
     head, at = [name.strip() for name in next(csv.reader(lines[:1]), [])], 1
     while at < len(lines):

@@ -1,4 +1,4 @@
-"""Your own data: one JSON object a line.
+"""Your own data: one JSON object per line.
 
     {"image": "a.jpg", "captions": ["a dog in the park", "..."], "split": "train"}
     {"image": "a.jpg", "question": "what is this", "answers": ["dog", "dog", "puppy"]}
@@ -11,9 +11,8 @@
      "answer": 0, "rationales": ["[0] has a ball", "...", "...", "..."], "rationale": 0}
 
 Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the image's `objects`. `split` is optional.
-Several lines may have the same image. `more` has the words of further tasks by their names; an entry may have `boxes`
-too. `image_id`, `question_id` and `caption_ids` (one a caption) are kept as names of the image, the question and the
-captions, for evaluation servers and results.
+Several lines may have the same image. `more` has the texts of other tasks, by task name; an entry may also have
+`boxes`. `image_id`, `question_id` and `caption_ids` (one per caption) are kept for evaluation servers and results.
 
 Captions that a model wrote are marked (`diptych augment`):
 
@@ -123,7 +122,7 @@ KINDS = ("captions", "question", "expression", "statement", "label", "objects", 
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read one record per image, in the order of their first lines; a key is the image's name.
+    """Read one record per image, in the order of its first line. The key is the image's name.
 
     Empty captions and answers, lines without words and invalid lines are counted in `wanted.skips` and left
     out. Raises DataError if nothing is left.
@@ -162,11 +161,11 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
 
 @dataclass(frozen=True)
 class _LineReader:
-    """Adds what a line contains to the record of its image."""
+    """Adds the content of each line to the record of its image."""
 
     skips: Skips
-    folder: Path  # of the lines
-    lost: set[str] = field(default_factory=set)  # images with invalid objects: their numbers do not count
+    folder: Path  # folder of the lines
+    lost: set[str] = field(default_factory=set)  # images with invalid objects, whose indices are not checked
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
     choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with choices
 
@@ -248,7 +247,7 @@ class _LineReader:
         return record
 
     def _with_more(self, record: Record, value: values.JsonValue) -> Record:
-        """Add words of further tasks. The image's size is needed only for boxes."""
+        """Add the texts of other tasks. The image's size is needed only for boxes."""
         more, tasks = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
         for name in more.read(dict[str, Any]):
             if name in WORDED:
@@ -286,7 +285,7 @@ class _LineReader:
         return replace(record, choices=(*record.choices, choices))
 
     def with_known_tags(self, record: Record, file: str) -> Record:
-        """Pass over choices with a tag without an object; checked last, since objects may be in a later line."""
+        """Skip choices with a tag that refers to no object. Checked last, because objects may be in a later line."""
         count = 0 if record.key in self.lost else len(record.objects)
 
         def known(choices: Choices) -> Choices:
@@ -304,7 +303,7 @@ class _LineReader:
     def _size(self, record: Record, value: values.JsonValue) -> tuple[int, int]:
         """Return the image's width and height in pixels, from this line, an earlier one, or the file.
 
-        Where images are not needed (features are given), a file in the folder of the lines still gives the size.
+        If images are not needed (features are given), an image in the folder of the lines still gives the size.
         """
         if record.size is not None:
             return record.size

@@ -27,10 +27,10 @@ class _KarpathyImage(Struct):
 
 
 def read(wanted: Wanted, file: Source) -> list[Record]:
-    """Read one record per image, with its captions and its own split; `restval` becomes `train`.
+    """Read one record per image, with its captions and the file's split; `restval` becomes `train`.
 
-    An image of COCO is in its `filepath`, such as val2014; the key is its name without that, where no other image has
-    the same one. Empty captions are counted in `wanted.skips`.
+    An image of COCO is in its `filepath`, such as val2014. The key leaves this folder out if no other image has the
+    same name. Empty captions are counted in `wanted.skips`.
     """
     once = Once("file name")
     (listed,) = file.json.lists("images")
@@ -51,7 +51,7 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
 
 
 def _keys(image: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names that an image may have as its key, shortest first: b, a/b, and its path a/b.jpg."""
+    """Return the possible keys of an image, shortest first: b, a/b, and its path a/b.jpg."""
     name, folder = str(image.get("filename")), image.get("filepath")
     path = name if folder is None else f"{folder}/{name}"
     return tuple(dict.fromkeys((key_of_name(name), key_of_name(path), path)))

@@ -1,12 +1,12 @@
-"""A manifest: one JSON file that names the files of a set of data, whatever their formats, joined by picture.
+"""A manifest: a JSON file that lists the files of a data set, in any formats. Their records are joined by image.
 
     {"images": "train2014", "split": "train", "captions": "annotations/captions_train2014.json",
      "vqa": ["v2_OpenEnded_mscoco_train2014_questions.json", "v2_mscoco_train2014_annotations.json"]}
 
-Paths start from the manifest's own folder. `images` is a folder or a list of folders, by default the manifest's own;
-`split` applies to files that name none; `crowds` true keeps COCO's crowds; `about` is a comment. Other names are those
-of `FORMATS`, each with a file or the list of the format's files. Several such sets, a split each, are a list:
-{"sets": [{...}, {...}]}.
+Paths start from the manifest's own folder. `images` is a folder or a list of folders, by default the manifest's own.
+`split` applies to files that name none. `crowds` true keeps COCO's crowds; `about` is a comment. Other names are those
+of `FORMATS`, each with a file or the list of the format's files. Several such sets, one per split, are a list: {"sets":
+[{...}, {...}]}.
 
 Missing images are counted and left out, since public sets are seldom complete.
 """
@@ -29,13 +29,13 @@ from diptych.vision.archives import is_there
 WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
-KEYED = ("questions", "expressions", "choices", "statements")  # of a record
+KEYED = ("questions", "expressions", "choices", "statements")  # fields of a record whose entries have keys
 Formats = Mapping[str, Format]
 _Name: Any = Text
 
 
 def fits(source: Source, formats: Formats) -> bool:
-    """Return True for a manifest: it has `sets`, or a path where a data set has a list."""
+    """Return True for a manifest: it has `sets`, or a path where a data set would have a list."""
     if not source.has():
         return False
     values = source.json.value
@@ -54,7 +54,10 @@ def example(name: str, form: Format) -> str:
 
 
 def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
-    """Read all records of all sets. `wanted.pictures` replaces `images`; `wanted.split` is for sets that name none."""
+    """Read all records of all sets.
+
+    `wanted.pictures` replaces `images`; `wanted.split` applies to sets without a split.
+    """
     sets = source.json.inner(SETS).items() if SETS in source.json.value else [source.json]
     if not sets:
         source.json.refuse("no sets", "at least one", SETS)
@@ -94,7 +97,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
 
 
 def _paths(entry: JsonValue, folder: Path) -> list[tuple[Path, JsonValue]]:
-    """Return the path of one file or folder, or those of a list, each with its place in the manifest."""
+    """Return the path of a file or folder, or the paths of a list, each with its place in the manifest."""
     named = entry.items() if isinstance(entry.value, list) else [entry]
     return [(folder / one.read(_Name), one) for one in named]
 
@@ -117,7 +120,7 @@ def _read(name: str, entry: JsonValue, folder: Path, formats: Formats, wanted: W
 
 
 def _same_keys(records: list[Record]) -> list[Record]:
-    """Give each image file one key, the first that a format names it by, and different files different keys."""
+    """Give each image file a single key (the first by which a format names it), and different files different keys."""
     keys: dict[str, str] = {}
     taken: set[str] = set()
     named = []
@@ -135,7 +138,7 @@ def _same_keys(records: list[Record]) -> list[Record]:
 
 
 def _keys_of_their_own(records: list[Record]) -> list[Record]:
-    """Give a question, expression or statement another key where an earlier one has it: each has its own prediction."""
+    """Give a question, expression or statement a new key if its key is taken: each has its own prediction."""
     taken: dict[str, set[str]] = {name: set() for name in KEYED}
     own = []
     for record in records:
@@ -153,7 +156,7 @@ def _keys_of_their_own(records: list[Record]) -> list[Record]:
 
 
 def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:
-    """Return the records whose image exists, or that have none; count the others."""
+    """Return the records whose image exists, or that have no image; count the others."""
     there = []
     for record in records:
         if record.image is None or is_there(record.image):

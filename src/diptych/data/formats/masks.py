@@ -17,8 +17,8 @@ def mask_of(
 ) -> tuple[str, ...]:
     """Return `Object.mask` for polygons in pixels and the object's box in fractions of the image.
 
-    A cell is set where its centre is in any of the polygons. Polygons of less than three corners, and polygons so thin
-    that they contain no centre, have no effect. Without any cell set the mask is (), which means not known.
+    A cell is set if its centre is in any of the polygons. Polygons of less than three corners, and polygons so thin
+    that they contain no centre, have no effect. If no cell is set, the mask is (), which means unknown.
     """
     size = np.array([width, height], dtype=np.float64)
     start, end = np.array(box[:2]) * size, np.array(box[2:]) * size
@@ -32,7 +32,7 @@ def mask_of(
 
 
 def _inside(corners: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Test points by ray casting: inside, a ray to the right crosses the outline an odd number of times."""
+    """Test points by ray casting: from inside, a ray to the right crosses the outline an odd number of times."""
     inside = np.zeros(x.shape, dtype=bool)
     for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, 0), strict=True):
         if y1 != y2:

@@ -1,4 +1,4 @@
-"""Statements that are true or false of images: NLVR2's pairs of images, and the same form for single images."""
+"""True or false statements about images: NLVR2's pairs of images, and the same form for single images."""
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -27,7 +27,7 @@ class _PairClaim(_Claim):
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read lines {"identifier", "sentence", "label", "image"}, as NLVR2's but about one image: one record per image."""
+    """Read lines {"identifier", "sentence", "label", "image"} like NLVR2's, about single images: one record each."""
     by_image = ByImage[Statement]()
 
     def take(line: _SingleClaim, value: JsonValue) -> None:

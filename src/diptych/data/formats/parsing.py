@@ -1,4 +1,4 @@
-"""Reading files that others wrote: every surprise becomes a DataError with what, where and how to correct it."""
+"""Read files from other programs. Every fault becomes a DataError with what was found, where, and how to correct it."""
 
 import gc
 import json
@@ -28,9 +28,10 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 @dataclass
 class Skips:
-    """Counts of entries that were left out, each with its first places.
+    """Counts of the entries that were left out, by reason, and where the first of each were found.
 
-    An invalid entry is skipped, and the others are read. `allowed` (--skip-bad) accepts any number of them.
+    An invalid entry is skipped, and the others are read. With `allowed` (--skip-bad), any number of invalid entries is
+    accepted.
     """
 
     allowed: bool = False
@@ -48,9 +49,9 @@ class Skips:
             places.append(where)
 
     def every(self, items: Iterable[V], take: Callable[[V], T], kind: str) -> list[T]:
-        """Return `take` of each item; one that raises a DataError is passed over, counted and named.
+        """Return `take(item)` for each item. An item that raises a DataError is skipped, counted and named.
 
-        Raises the first of these errors if they leave nothing.
+        Raises the first of these errors if no item is left.
         """
         kept, errors, bad, number = list[T](), list[DataError](), 0, 0
         for number, item in enumerate(items, start=1):  # noqa: B007  the last number is the count
@@ -70,7 +71,7 @@ class Skips:
         return kept
 
     def each(self, value: JsonValue, kind: type[V], take: Callable[[V, JsonValue], T]) -> list[T]:
-        """Return `take` of each entry of a JSON list and its value, as `every`."""
+        """Return `take(entry, value)` for each entry of a JSON list, like `every`."""
 
         def one(at: int) -> T:
             entry = value.inner(at)
@@ -135,7 +136,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=Ambiguous.unless_once)
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Switch off garbage collection, which takes most of the time where millions of small objects are made."""
+    """Switch off garbage collection, which takes most of the time when millions of small objects are made."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -186,14 +187,14 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path, where: str = "") -> JsonValue:
-    """Return the value of a JSON file, called `where` or by its name in errors. Raises DataError."""
+    """Return the value of a JSON file. Errors name it `where`, by default its file name. Raises DataError."""
     return _parse(read_text(path), where or path.name, whole=True)
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file, which end with `\\n`; with `\\r` in a file that has none, as of Excel on a Mac.
+    """Return the lines of a file. They end with `\\n`, or with `\\r` in a file without `\\n` (Excel on a Mac).
 
-    In those that are not UTF-8 bytes are escaped, and `check_utf8` refuses them.
+    Bytes that are not UTF-8 are escaped, and `check_utf8` refuses the lines that have them.
     """
     with _readable(path):
         content = bytes_of(path)
@@ -205,13 +206,13 @@ def read_lines(path: Path) -> list[str]:
 def check_utf8(text: str, where: str) -> None:
     if not text.isascii() and (escaped := _ESCAPED.search(text)):
         raise DataError(
-            f"{where}: found bytes that are not UTF-8 (at letter {escaped.start() + 1}), expected UTF-8 text; convert "
+            f"{where}: found bytes that are not UTF-8 (at character {escaped.start() + 1}), expected UTF-8; convert "
             "the file, for instance: iconv -f latin1 -t utf-8"
         )
 
 
 def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T]:
-    """Return `take` of each line that is not empty and of its place, as `Skips.every`."""
+    """Return `take(line, place)` for each line that is not empty, like `Skips.every`."""
 
     def one(line: tuple[int, str]) -> T:
         check_utf8(line[1], where := f"{path.name} line {line[0]}")
@@ -221,7 +222,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take(value)` for each line. If a crash cut a line and another follows in it, the second one is read."""
+    """Return `take(value)` for each line. If a crash cut a line and the next one was joined to it, the next is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -241,7 +242,7 @@ def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> 
 def read_items(
     path: Path, skips: Skips, kind: type[T], field: str, what: str, take: Callable[[T, JsonValue], object]
 ) -> None:
-    """Take each line as a struct, with its value. `field` occurs once in the file, and is called `what` in errors."""
+    """Take each line as a struct, with its value. Values of `field` occur once in the file; errors call it `what`."""
     once = Once(what)
 
     def one(value: JsonValue) -> None:
@@ -264,7 +265,7 @@ def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
 
 
 def parsed_line(path: Path, *names: str) -> JsonValue:
-    """Return the value of the first of JSON lines that has these names; without one, that of the first line."""
+    """Return the value of the first JSON line that has these names; if none has, that of the first line."""
     for line in first_lines(path) if names else ():
         with suppress(DataError):
             value = _parse(line, path.name, whole=False)
@@ -277,8 +278,8 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
 class Pictures:
     """Folders of images, many of which may be missing.
 
-    `wanted` True: the record of a missing image has the path where it was expected, so that it can be counted. False:
-    it has no image.
+    `wanted` True: the record of a missing image has the expected path, so that it can be counted. False: the record has
+    no image.
     """
 
     folders: tuple[Path, ...]
@@ -286,9 +287,9 @@ class Pictures:
 
 
 def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Skips | None = None) -> Path | None:
-    """Return the path of an image, which must be in the folder (in `Pictures` it may be missing); None without folder.
+    """Return the path of an image, which must be in the folder (in `Pictures`, it may be missing); None without folder.
 
-    A name that is there in another form of Unicode, or with / for a backslash, is matched and counted in `skips`.
+    A name that exists in another Unicode form, or with / for a backslash, is matched and counted in `skips`.
     Raises DataError, with the place `where`, for a missing image and for a name that leads out of the folder.
     """
     if folder is None:
@@ -311,7 +312,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the other forms of an image's name that lead into the same folder."""
+    """Yield other spellings of an image's name that lead into the same folder."""
     for one in dict.fromkeys((name, name.replace("\\", "/"))):
         if not one.startswith("/") and ".." not in one.split("/"):
             yield from (form for form in (one, normalize("NFC", one), normalize("NFD", one)) if form != name)
@@ -334,7 +335,7 @@ class Once:
 
     @contextmanager
     def of(self, value: object, where: str) -> Iterator[None]:
-        """Check a value, and forget it if its entry turns out to be invalid: a later entry may be complete."""
+        """Check a value. If its entry turns out to be invalid, forget the value, as a later entry may be valid."""
         self.check(value, where)
         try:
             yield
@@ -344,13 +345,13 @@ class Once:
 
 
 def key_of_name(name: str) -> str:
-    """Return the key of an image that its data set names by file: the name without its ending."""
+    """Return the key of an image that its data set names by file: the name without its suffix."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}{file.rpartition('.')[0] or file}"
 
 
 def number_of_name(key: str) -> int | None:
-    """Return the number of an image whose name is COCO's, such as COCO_val2014_000000000042, or digits alone."""
+    """Return the number of an image with a COCO name, such as COCO_val2014_000000000042, or a name of digits alone."""
     match = _NUMBERED.fullmatch(key.rpartition("/")[2])
     return None if match is None else int(match[1])
 
@@ -361,7 +362,7 @@ def image_id_of(name: str, number: int | None) -> int | None:
 
 
 def named_captions(captions: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of `Record` for captions and the ids, texts or numbers, that their file gave them."""
+    """Return the fields of `Record` for captions and their ids (texts or numbers) in the file."""
     listed = list(captions)
     ids = tuple(text_of_id(given) or "" for _, given in listed)
     return {"captions": tuple(text for text, _ in listed), "caption_ids": ids if any(ids) else ()}
@@ -381,7 +382,7 @@ def answer_kind(answers: tuple[str, ...]) -> str:
 
 
 def combined(*sources: Iterable[Record]) -> list[Record]:
-    """Join the records of each image from several readers; single values are those of the first source.
+    """Join the records of each image from several readers. A value that a record has once comes from the first source.
 
     Texts are joined in the order of the sources. Raises DataError for an image in two splits.
     """

@@ -1,7 +1,7 @@
-"""Public data sets as they are downloaded: their files, their homes, and a manifest of the files that are there.
+"""Public data sets as they are downloaded: their files, their home pages, and a manifest of the files in a folder.
 
-`public.json` lists them. Paths start from the folder of the set. Of several names, the first that exists is used.
-Sizes and counts are those stated on the pages named here.
+`public.json` lists the sets. Paths start from the folder of the set. Of several names, the first that exists is used.
+Sizes and counts are those stated on the home pages.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Piece(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The piece in one line: its name, other names that it may have, its content."""
+        """Describe the piece in one line: its name, other names that it may have, its content."""
         others = f" (or {', '.join(self.names[1:])})" if len(self.names) > 1 else ""
         return f"{self.names[0]}{others}: {self.what}"
 
 
 class SetPart(Struct, frozen=True):
-    """One set of the manifest: a format with the pieces that it reads, and the split of files that name none."""
+    """One set of the manifest: a format, the pieces that it reads, and the split of files that name none."""
 
     form: str
     files: tuple[Piece, ...]
@@ -78,7 +78,7 @@ class PublicLayout:
         return [piece for piece in known(self.name).pieces() if piece not in self.there]
 
     def manifest(self, out: Path) -> dict[str, Any]:
-        """Return a manifest of the parts whose files are there, with paths relative to the folder of `out`."""
+        """Return a manifest of the parts whose files exist, with paths relative to the folder of `out`."""
         chosen = known(self.name)
         sets = [self._set(part, out) for part in chosen.parts if set(part.files[: part.least]) <= self.there.keys()]
         if not sets:
@@ -102,7 +102,7 @@ def known(name: str) -> PublicSet:
 
 
 def list_sets() -> str:
-    """List the known sets, one a line."""
+    """List the known sets, one per line."""
     return "\n".join(f"{name:20}{one.title}" for name, one in SETS_KNOWN.items())
 
 
@@ -123,7 +123,7 @@ def describe_folder(name: str, root: Path) -> str:
 
 
 def _path_of(piece: Piece, root: Path) -> Path | None:
-    """Return the first of a piece's names in the folder of the set, or in a folder of it."""
+    """Return the first of a piece's names in the folder of the set, or in its subfolders."""
     folders = [root, *(folder for folder in sorted(root.iterdir()) if folder.is_dir())]
     paths = (folder / name for name in piece.names for folder in (folders if name != "." else [root]))
     return next((path for path in paths if path.exists()), None)
@@ -136,7 +136,7 @@ def _named(path: Path, out: Path) -> str:
 
 
 def write_manifest(manifest: dict[str, Any], out: Path) -> None:
-    """Write a manifest, also over an earlier one. Raises DataError for any other file at that path."""
+    """Write a manifest; an earlier one is replaced. Raises DataError for any other file at that path."""
     if out.exists():
         try:
             is_ours = ABOUT in parse_json(bytes_of(out))

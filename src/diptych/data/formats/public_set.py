@@ -1,4 +1,4 @@
-"""Writing the manifest of a public data set in a folder, with a count of its records."""
+"""Write the manifest of a public data set in a folder, and count its records."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,7 +12,10 @@ from diptych.runtime.errors import DataError, counted
 
 
 def write_set(name: str, root: Path, out: Path, console: Console, skip_bad: bool = False) -> str:
-    """Write the manifest of a set and return its counts. It is read once, and deleted if it cannot be read."""
+    """Write the manifest of a set and return its counts.
+
+    The data is read once; if that fails, the manifest is deleted.
+    """
     layout = PublicLayout.of(name, root)
     for piece in layout.missing:
         console.print(f"missing: {root / piece.line}")

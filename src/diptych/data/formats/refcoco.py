@@ -1,7 +1,7 @@
-"""RefCOCO, RefCOCO+, RefCOCOg (github.com/lichengunc/refer): the official two files, or one JSON file of our own.
+"""RefCOCO, RefCOCO+, RefCOCOg (github.com/lichengunc/refer): the two official files, or our JSON form in one file.
 
 The official `refs(unc).p` is a pickle; `runtime.unpickle` reads its plain values and runs nothing. Its boxes are in
-`instances.json` of the same folder, a COCO file. The same list as JSON is read too, and
+`instances.json` of the same folder, a COCO file. The same list as JSON is read too, as is
 
     {"images": [{"id": 7, "file_name": "a.jpg", "width": 640, "height": 480}],
      "refs": [{"ref_id": 1, "image_id": 7, "bbox": [left, top, width, height],
@@ -55,8 +55,8 @@ class _RefBox(Struct):
 def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[Record]:
     """Read one record for each image that has expressions.
 
-    Refs that name their split keep it. `instances` is needed where the refs have no boxes. Raises DataError also where
-    one image is in two splits.
+    Refs that name their split keep it. `instances` is needed if the refs have no boxes. Raises DataError also if one
+    image is in two splits.
     """
     pickled = refs.path.suffix.lower() in PICKLES
     file = JsonValue(unpickle.load(refs.path), refs.path.name) if pickled else refs.json
@@ -103,7 +103,7 @@ class _Expressions:
             self._add(image, image.box(corners, value.where("bbox")), value.inner("sentences"))
 
     def _check_split(self, number: int, split: str, value: JsonValue) -> None:
-        """Refuse the whole file if an image is in two splits: that is not a bad entry but another division."""
+        """Refuse the whole file if an image is in two splits, as this is more than one bad entry."""
         if (earlier := self._splits.setdefault(number, split)) != split and self._mixed is None:
             self._mixed = value, f"a ref of {split!r} on a picture with refs of {earlier!r}"
 

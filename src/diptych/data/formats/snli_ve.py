@@ -1,4 +1,4 @@
-"""SNLI-VE: hypotheses that an image of Flickr30k entails, contradicts or leaves open (github.com/necla-ml/SNLI-VE)."""
+"""SNLI-VE: texts that an image of Flickr30k entails, contradicts or leaves open (github.com/necla-ml/SNLI-VE)."""
 
 from msgspec import Struct, field
 

@@ -1,4 +1,4 @@
-"""Reading data from one path: the first entry of `FORMATS` that fits reads it.
+"""Read data from a path, by the first entry of `FORMATS` that fits.
 
 An entry has a name (used in manifests), a description, a test that recognises its files, and a reader. A new format is
 a reader and an entry here (docs/add-a-source.md).
@@ -43,7 +43,7 @@ LINES = (".jsonl",)
 
 
 def _mined(wanted: Wanted, folder: Source) -> list[Record]:
-    """Read all records of a mined folder, whose images are in it."""
+    """Read all records of a mined folder, which contains their images."""
     files = sorted((folder.path / "records").glob("*.jsonl"))
     if not files:
         raise DataError(f"no records in {folder.path} yet; run its `diptych mine run` again, and see its report.html")
@@ -67,14 +67,14 @@ def _is_refcoco(source: Source) -> bool:
 
 
 def _is_instances(source: Source) -> bool:
-    """Decide by the annotations: captions may have `categories` too, and boxes need them."""
+    """Decide by the annotations, because a file of captions may have `categories` too."""
     boxed, worded = (source.first_has(name, "annotations") for name in ("bbox", "caption"))
     named = source.has("images", "annotations", "categories")
     return source.has("images", "annotations") and (boxed or (named and not worded))
 
 
 def _lines(what: str, read: Callable[..., list[Record]], *names: str, files: tuple[str, ...] = ("file",)) -> Format:
-    """Return the format of JSON lines whose first is an object with these names."""
+    """Return the format of JSON lines whose first line is an object with these names."""
     return Format(what, lambda s: s.has(*names, ending=".jsonl"), read, files, endings=LINES, names=names)
 
 
@@ -123,12 +123,15 @@ _OWN = frozenset(FORMATS)
 
 
 def known() -> dict[str, Format]:
-    """Return all formats in the order in which they are tried: those of plugins first, as they are more specific."""
+    """Return all formats in the order in which they are tried.
+
+    Those of plugins come first, as they are more specific.
+    """
     return {name: one for name, one in FORMATS.items() if name not in _OWN} | FORMATS
 
 
 def list_formats() -> str:
-    """List all formats, one a line."""
+    """List all formats, one per line."""
     lines = [f"{'manifest':20}{manifest.WHAT}", *(f"{name:20}{one.what}" for name, one in known().items())]
     return "\n".join(lines)
 
@@ -140,11 +143,11 @@ def read(
 ) -> list[Record]:  # fmt: skip
     """Read all records of a file or folder. Raises DataError for a path that no format fits, and for faulty files.
 
-    - pictures: the folder that image names start from, by default that of the file. Images must exist, unless
-      `need_pictures` is False and no folder is given; a record then has an image where there is one.
-    - split: of records whose files name none; by default one that the seed draws.
-    - skips: counts and names entries that are left out: invalid ones, those without anything to learn
-      from, and missing images of a manifest's files. More than 10 invalid ones that are over 1% are an error.
+    - pictures: the folder of the images, by default that of the file. Images must exist, unless `need_pictures` is
+      False and no folder is given; then records may lack an image.
+    - split: split of records whose files name none; by default it is drawn by the seed.
+    - skips: counts and names entries that are left out: invalid ones, those with nothing to learn, and missing images
+      of a manifest's files. It is an error if more than 10 entries, and over 1%, are invalid.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; expected a file or folder of a known format; {LIST_THEM}")

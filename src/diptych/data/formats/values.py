@@ -49,13 +49,16 @@ Box: TypeAlias = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """A JSON object that has one name twice: no reader takes it, and the others of its list are read."""
+    """A JSON object that has a name twice: no reader accepts it, and the other objects of its list are read."""
 
     name: str
 
     @classmethod
     def unless_once(cls, pairs: list[tuple[str, Any]]) -> dict[str, Any] | Ambiguous:
-        """Return the object. Where its values are entries by id, an id that is there twice costs its own entries."""
+        """Return the object.
+
+        If its values are entries by id, an id that occurs twice makes only its own entries invalid.
+        """
         values = dict(pairs)
         if len(values) == len(pairs):
             return values
@@ -155,9 +158,9 @@ def box_of(corners: Corners, width: int, height: int, where: str) -> Box:
 def corner_box(
     corners: Sequence[float], width: int, height: int, where: str, shown: Sequence[float] | None = None
 ) -> Box:
-    """Convert [x1, y1, x2, y2] in pixels (a score may follow) to fractions of the image, cut at its borders.
+    """Convert [x1, y1, x2, y2] in pixels (a score may follow) to fractions of the image, clipped to it.
 
-    Raises DataError for a box without an extent inside the image.
+    Raises DataError for a box that is empty inside the image.
     """
     x1, y1, x2, y2 = corners[:4]
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
@@ -168,7 +171,7 @@ def corner_box(
 
 
 def text_of_id(given: Any) -> str | None:
-    """Return an id as a text; None for what is neither a Unicode text nor a whole number."""
+    """Return an id as a text; None for anything but a Unicode text or a whole number."""
     if isinstance(given, str) and _HALF.search(given):
         return None
     if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):

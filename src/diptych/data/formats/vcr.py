@@ -41,8 +41,8 @@ class _Metadata(Struct):
 def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[Record]:
     """Read `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels): one record per image.
 
-    `metadata` is the folder of the files with boxes, which the lines name (often the folder of images). Without it
-    records have no objects.
+    `metadata`: folder of the files with boxes, which the lines name (often the folder of images). Without it, records
+    have no objects.
     """
     by_image = ByImage[Choices]()
     first: dict[str, tuple[_VcrLine, JsonValue]] = {}
@@ -76,7 +76,7 @@ def _choices(line: _VcrLine, value: JsonValue) -> Choices:
 def words(tokens: _Tokens, count: int, where: str) -> str:
     """Join VCR's tokens to a text: a list of indices, such as [0, 2], becomes `[0] and [2]`.
 
-    Raises DataError for an index that is not below `count`, and for a token without words.
+    Raises DataError for an index of `count` or more, and for a token without words.
     """
     texts = []
     for at, token in enumerate(tokens):

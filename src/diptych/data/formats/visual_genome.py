@@ -44,7 +44,7 @@ class _WithQuestions(_GenomeImage):
 
 
 def read_regions(wanted: Wanted, regions: Source) -> list[Record]:
-    """Read `region_descriptions.json`: one record per image, its captions the phrases of its regions.
+    """Read `region_descriptions.json`: one record per image. Its captions are the phrases of its regions.
 
     Empty phrases are counted in `wanted.skips`.
     """
@@ -73,7 +73,10 @@ def read_questions(wanted: Wanted, questions: Source) -> list[Record]:
 def _records(
     wanted: Wanted, value: JsonValue, kind: type[_GenomeImage], fields: Callable[[JsonValue], dict[str, Any]]
 ) -> list[Record]:
-    """Return one record per image, whose file name is its number; `fields` are made of its value."""
+    """Return one record per image.
+
+    The file name is the image's number; `fields` makes the record's fields from its value.
+    """
     once = Once("image id")
 
     def take(at: int) -> Record:

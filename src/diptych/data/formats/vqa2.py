@@ -37,7 +37,7 @@ class _Answered(Struct):
 def read(
     wanted: Wanted, questions: Source, annotations: Source | None = None, name: Callable[[int], str] | None = None
 ) -> list[Record]:
-    """Read one record per image. Without `annotations`, as of the test set, questions have no answers.
+    """Read one record per image. Without `annotations` (as in the test set), questions have no answers.
 
     `name` returns the file name of an image's number; the default is COCO's name, made from `data_subtype`.
     """

@@ -1,6 +1,6 @@
 """Web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
-Each image has KEY.jpg and KEY.txt, in 00000.tar or 00000/. Conceptual Captions, SBU and LAION are downloaded so.
+Each image has KEY.jpg and KEY.txt, in 00000.tar or 00000/. Conceptual Captions, SBU and LAION are downloaded this way.
 """
 
 from functools import partial

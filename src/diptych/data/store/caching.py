@@ -1,4 +1,4 @@
-"""Pickling of objects that cache: another process rebuilds what it needs."""
+"""Pickling of objects with caches: another process rebuilds the caches that it needs."""
 
 from functools import cached_property
 from typing import Any

@@ -1,4 +1,4 @@
-"""Text without images, one sentence a line: an additional source of language training (VL-BERT, XGPT)."""
+"""Text without images, one sentence per line: additional language data for training (VL-BERT, XGPT)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Corpus(PickledWithoutCaches):
     """A sequence of samples without regions, one for each non-empty line; the file is never read whole.
 
     joined  True: a text continues over the following lines until it has `words` tokens, without special tokens; the
-            last line continues with the first (VL-BERT's general_corpus.py). False: a text is one line and [SEP].
+            last line is followed by the first (VL-BERT's general_corpus.py). False: a text is one line and [SEP].
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Corpus(PickledWithoutCaches):
         return Lines(self.path)
 
     def sample(self, line: int) -> Sample:
-        """Return the sample of a line, counted from 0 over non-empty lines. Raises DataError where it has no token."""
+        """Return the sample of a line, counted from 0 over non-empty lines. Raises DataError if it has no token."""
         pieces = self.tokens.encode(self._lines[line])
         for ahead in range(1, MOST_JOINED if self.joined else 1):
             if len(pieces) >= self.words:

@@ -1,4 +1,4 @@
-"""From a store to batches: a pure function of (seed, step), split among ranks, with no state to save."""
+"""From a store to batches: a pure function of (seed, step), without state to save. Ranks divide each batch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,19 +34,30 @@ class Loader(PickledWithoutCaches):
     - max_regions: the number of regions that a record keeps.
     - needs_regions: True leaves out records without regions, and lists them in `without_regions`.
     - corpus, alone: the share `alone` of each batch is text without images from `corpus`; with 1 no record is read.
-    - mirror: the share of samples that are flipped, with left and right swapped in their words.
-    - most_regions: the number of regions that a sample keeps, given its number of words; others are neither masked nor
-      predicted.
+    - mirror: the share of samples that are flipped horizontally, with left and right swapped in their words.
+    - most_regions: returns how many regions a sample keeps, given its number of words; the others are neither masked
+      nor predicted.
 
-    Raises DataError where no record has words for the task.
+    Raises DataError if no record has words for the task.
     """
 
     def __init__(
-        self, store: Store, records: Sequence[int], to_samples: ToSamples, updates: UpdateChoice, batch_size: int,
-        seed: int, *, max_regions: int | None = None, needs_regions: bool = False, corpus: Corpus | None = None,
-        alone: float = 0.5, pixels: Pixels | None = None, mirror: float = 0.0,
+        self,
+        store: Store,
+        records: Sequence[int],
+        to_samples: ToSamples,
+        updates: UpdateChoice,
+        batch_size: int,
+        seed: int,
+        *,
+        max_regions: int | None = None,
+        needs_regions: bool = False,
+        corpus: Corpus | None = None,
+        alone: float = 0.5,
+        pixels: Pixels | None = None,
+        mirror: float = 0.0,
         most_regions: Callable[[int], int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
         self.mirror, self.most_regions = mirror, most_regions
@@ -72,13 +83,16 @@ class Loader(PickledWithoutCaches):
 
     @cached_property
     def _samples(self) -> Callable[[int], tuple[Sample, ...]]:
-        """The samples of a record without regions; small sets are parsed and tokenised once, large ones again."""
+        """The samples of a record, without regions. They are cached for small data sets only."""
         words, to_samples = self.store.words, self._to_samples
         return lru_cache(maxsize=200_000)(lambda index: tuple(_with_content(words(index), to_samples)))
 
     @cached_property
     def _mirrored(self) -> Callable[[int], dict[str, Sample]]:
-        """The flipped samples of a record by key: one is missing where its flipped answer is not in the vocabulary."""
+        """The flipped samples of a record by key.
+
+        A sample is missing if its flipped answer is not in the vocabulary.
+        """
         words, to_samples = self.store.words, self._to_samples
         return lru_cache(maxsize=200_000)(
             lambda index: {s.key: s for s in _with_content(mirrored(words(index)), to_samples)}
@@ -97,10 +111,10 @@ class Loader(PickledWithoutCaches):
     def at(self, step: int, part: int, parts: int) -> Batch:
         """Return part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
 
-        Randomness depends on (seed, step, the sample's key), and negatives are drawn from the global batch. So the
-        parts together are the same samples, whatever their number. A part without a readable record gets a sample of
-        another part with `idle` set, which adds nothing to the loss. Raises DataError where no record of the batch can
-        be read, and where there are more parts than samples.
+        Randomness depends on (seed, step, the sample's key), and negatives are drawn from the global batch. So all
+        parts together have the same samples, whatever their number. A part without a readable record gets a sample of
+        another part with `idle` set, which adds nothing to the loss. Raises DataError if no record of the batch can be
+        read, or if there are more parts than samples.
         """
         whole = _GlobalBatch(self, step)
         own = range(part, len(whole), parts)
@@ -129,7 +143,7 @@ class Loader(PickledWithoutCaches):
         return Random(f"{self.seed}/{step}/{key}/{what}")
 
     def words(self, step: int, item: int) -> tuple[Sample, bool]:
-        """Return a sample without its regions, and whether it is flipped at this step."""
+        """Return a sample without its regions, and True if it is flipped at this step."""
         index, position = self._items[item].tolist()
         sample = self._samples(index)[position]
         if self.mirror and self.draw(step, sample.key, "mirror").random() < self.mirror:
@@ -138,7 +152,10 @@ class Loader(PickledWithoutCaches):
         return sample, False
 
     def regions(self, item: int) -> Regions | None:
-        """Return the regions (and pixels) of an item; None, and an entry in `corrupt`, where they cannot be read."""
+        """Return the regions (and pixels) of an item.
+
+        If they cannot be read, add an entry to `corrupt` and return None.
+        """
         index, position = self._items[item].tolist()
         try:
             regions = self.store.stored_regions(index)
@@ -158,7 +175,7 @@ class Loader(PickledWithoutCaches):
 
 
 def _with_content(record: Record, to_samples: ToSamples) -> list[Sample]:
-    """Return the samples of a record, with the content hash of its image where it is known."""
+    """Return the samples of a record, with the content hash of its image if it is known."""
     content = None if record.fingerprint is None else record.fingerprint[0]
     return [replace(sample, content=content) for sample in to_samples(record)]
 
@@ -166,8 +183,8 @@ def _with_content(record: Record, to_samples: ToSamples) -> list[Sample]:
 class _GlobalBatch:
     """The samples of a step, those with images first, so that every part gets its share of images and of text.
 
-    Words of all samples are read, because they are cheap. Regions are read on demand, and once: those of a part's own
-    samples, and those of the images that its negatives take.
+    The words of all samples are read, because they are cheap. Regions are read on demand and once: those of a part's
+    own samples, and those of the images of its negatives.
     """
 
     def __init__(self, loader: Loader, step: int) -> None:
@@ -182,7 +199,7 @@ class _GlobalBatch:
         return len(self.items) + len(self.lines)
 
     def _read(self, number: int) -> Sample | None:
-        """Return a sample with its regions, or a text without an image; None where it cannot be read."""
+        """Return a sample with its regions, or a text without an image; None if it cannot be read."""
         if number >= len(self.items):
             assert self.loader.corpus is not None
             return self.loader.corpus.sample(self.lines[number - len(self.items)])

@@ -20,7 +20,7 @@ def mirrored(record: Record) -> Record:
 
 
 def swapped(text: str) -> str:
-    """Swap left and right in a text and keep the case of letters: `Leftmost` becomes `Rightmost`."""
+    """Swap left and right in a text, keeping upper and lower case: `Leftmost` becomes `Rightmost`."""
     return SIDE.sub(_other, text)
 
 

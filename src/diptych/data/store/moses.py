@@ -17,7 +17,7 @@ def join(words: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1)
 def _tools() -> tuple[Any, Any]:
-    """Tokeniser and detokeniser; imported late, because loading takes a moment and WordPiece does not need them."""
+    """The tokeniser and detokeniser. Imported late, because loading takes time and WordPiece does not need them."""
     from sacremoses import MosesDetokenizer, MosesTokenizer
 
     return MosesTokenizer(lang="en"), MosesDetokenizer(lang="en")

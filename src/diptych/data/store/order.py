@@ -1,4 +1,4 @@
-"""The order of training items: a pure function of (seed, step), so that every rank and every resumed run agree."""
+"""The order of training items: a pure function of (seed, step), the same for every rank and resumed run."""
 
 from collections.abc import Callable
 from functools import cached_property, lru_cache
@@ -12,7 +12,7 @@ POOL = 50  # batches that are sorted by length together: about 95% fill, and sti
 
 
 class Order(PickledWithoutCaches):
-    """Shuffled batches, epoch after epoch, each of items of similar length.
+    """Shuffled batches for all epochs. The items of a batch have similar lengths.
 
     An epoch drops the last items that do not fill a batch; the next epoch shuffles all items again.
     """

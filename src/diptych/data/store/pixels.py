@@ -34,7 +34,7 @@ class Pixels:
         return self.read(open_picture(record.image))
 
     def read(self, picture: UInt8[Tensor, "3 height width"]) -> Float[Tensor, "3 H W"]:
-        """Scale an RGB image and normalise its colours; 0 is the mean colour."""
+        """Scale an RGB image and normalise its colours; the mean colour becomes 0."""
         height, width = picture.shape[1:]
         scale = min(self.shorter / min(height, width), self.longer / max(height, width))
         size = [max(round(height * scale), 1), max(round(width * scale), 1)]

@@ -1,4 +1,4 @@
-"""Records without their regions as JSON, and back; what is read is validated against the types of `Record`."""
+"""Convert records without their regions to JSON and back. JSON is validated against the types of `Record`."""
 
 import json
 from dataclasses import fields
@@ -55,7 +55,7 @@ def _check_references(record: Record) -> None:
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
             if right is not None and not -1 <= right < len(among):  # -1: not known
-                raise ValueError(f"choices: found number {right} of {len(among)} as the correct one")
+                raise ValueError(f"choices: found index {right} of {len(among)} for the correct one")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):
-            raise ValueError(f"relations: found the objects {subject} and {other}, but there are {len(record.objects)}")
+            raise ValueError(f"relations: found objects {subject} and {other} of {len(record.objects)}, counted from 0")

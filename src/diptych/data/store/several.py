@@ -15,7 +15,7 @@ TRAIN = "train"
 class SeveralStores(Store):
     """Stores by name, joined. The split `train` of each is renamed to its store's name; other splits are merged.
 
-    A key becomes `NAME/KEY`, so keys stay unique. Raises DataError where feature contracts differ.
+    A key becomes `NAME/KEY`, so keys stay unique. Raises DataError if feature contracts differ.
     """
 
     def __init__(self, stores: Mapping[str, Store]) -> None:

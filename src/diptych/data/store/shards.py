@@ -47,7 +47,7 @@ class ShardList(Struct):
 
 
 def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None:
-    """Raise DataError for a table of another type or shape, and for row ends that decrease or miss the last row."""
+    """Raise DataError for a table of another type or shape, and for row ends that decrease or leave out rows."""
     _check_layout({name: tables[name] for name in TABLES}, {"records": records}, path)
     for name in ("ends", "word_ends"):
         if bool((tables[name].diff(prepend=tables[name].new_zeros(1)) < 0).any()):
@@ -77,7 +77,7 @@ def _check_layout(tensors: Mapping[str, Tensor], rows: Mapping[str, int], path: 
 
 
 def tensors_check(tensors: Mapping[str, Tensor]) -> int:
-    """CRC-32 of tensors with their names, types and shapes: the same bytes could be other numbers."""
+    """CRC-32 of tensors with their names, types and shapes, because equal bytes can be other numbers."""
     check = 0
     for name in sorted(tensors):
         array = tensors[name].contiguous().numpy()

@@ -53,8 +53,8 @@ FORMAT = 2  # of store.json and its shards; 1 had no checksums of words and tabl
 class Store:
     """A sequence of records. `words(i)` leaves the regions on disk; `record(i)` reads them too.
 
-    Opening raises DataError where the folder is not a store. So does reading a record whose bytes have changed since
-    they were written, with the record and the shard.
+    Opening raises DataError if the folder is not a store. Reading a record whose bytes have changed since they were
+    written raises DataError with the record and the shard.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,7 +70,7 @@ class Store:
         return int(self._starts[-1])
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """The part of the store that has a record, and the record's row in it."""
+        """Return the part of the store that has a record, and the record's row in it."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         part = int(np.searchsorted(self._starts, index, side="right")) - 1
@@ -96,7 +96,7 @@ class Store:
         return regions.blank() if self.hides_images else regions
 
     def without_images(self) -> Store:
-        """Return the store with all regions blank (`Regions.blank`): a control that learns and answers from texts."""
+        """Return the store with all regions blank (`Regions.blank`), for a control that uses texts only."""
         hiding = copy(self)
         hiding.hides_images = True
         return hiding
@@ -121,9 +121,9 @@ class Store:
         return dict(Counter(self.split_names))
 
     def detector(self) -> Path | None:
-        """Return the folder of the store's detector after checking its files against the contract; None without one.
+        """Return the folder of the store's detector after checking its files against the contract; None if it has none.
 
-        Raises CheckpointError where it is damaged, or not the detector that made the features.
+        Raises CheckpointError if the detector is damaged, or did not make the features.
         """
         folder = self.folder / DETECTOR
         if not folder.is_dir():
@@ -136,9 +136,9 @@ class Store:
 
 
 class StoreWriter:
-    """Adds records to a store, a shard at a time; a store that exists is continued.
+    """Adds records to a store, a shard at a time. An existing store is continued.
 
-    Raises DataError where that store's features have another contract.
+    Raises DataError if the existing store has another feature contract.
     """
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
@@ -307,7 +307,7 @@ def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
 
 
 def _words(record: Record) -> bytes:
-    """Return a record without its regions as JSON. Raises DataError where it could not be read again."""
+    """Return a record without its regions as JSON. Raises DataError if it could not be read back."""
     # The name of an image need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
     written = json.dumps(record_to_json(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
     try:
@@ -318,7 +318,7 @@ def _words(record: Record) -> bytes:
 
 
 def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, list[Tensor]]:
-    """Return the tensors of one shard, each as pieces to be concatenated."""
+    """Return the tensors of one shard, each as a list of pieces to be concatenated."""
     rows = [cast(Regions, record.regions).tensors() for record in records]
     columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
@@ -345,8 +345,8 @@ def _halved(record: Record) -> Record:
 def _with_image(record: Record, change: Callable[[Path], str | Path]) -> Record:
     """Change a relative image path.
 
-    Relative paths are stored relative to the store's folder. They hold from any working directory, and when images and
-    store are moved together.
+    Relative paths are stored relative to the store's folder. So they are valid from any working directory, and after
+    images and store are moved together.
     """
     if record.image is None or record.image.is_absolute():
         return record
@@ -366,8 +366,8 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(
                 f"{path} has format {index['format']!r}, and this Diptych reads {FORMAT}; make the store again in a "
-                f"new folder: diptych extract DATA --out OUT --detector {detector} (with --features PATH where it was "
-                "made of features: --detector given)"
+                f"new folder: diptych extract DATA --out OUT --detector {detector} (for a store made from "
+                "features: --detector given --features PATH)"
             )
         if index["check"] != shards.index_check(index):
             raise ValueError("its checksum differs")
@@ -384,7 +384,7 @@ def splits_in(name: str) -> set[str]:
 
 
 def check_split(split: str, where: object, splits: Mapping[str, int], remedy: str = "") -> None:
-    """Raise DataError unless all the splits, which + joins, have records. `splits`: the number of records of each."""
+    """Raise DataError unless all splits (joined by +) have records. `splits`: the number of records of each."""
     if missing := sorted(splits_in(split) - splits.keys()):
         there = ", ".join(f"{name} ({count:,})" for name, count in splits.items()) or "none at all"
         raise DataError(f"{where} has no records in split {missing[0]!r}; it has {there}{remedy}")

@@ -15,8 +15,8 @@ ALIGNED = 8  # bytes
 def tensor_file(columns: Mapping[str, Sequence[Tensor]]) -> list[memoryview]:
     """Return the bytes of a safetensors file, as pieces to be written one after the other.
 
-    The pieces of a column are concatenated along their first dimension. Raises ValueError where they differ in type
-    or row shape.
+    The pieces of a column are concatenated along their first dimension. Raises ValueError if they differ in type or row
+    shape.
     """
     order = list(KINDS)
     names = sorted(columns, key=lambda name: (order.index(columns[name][0].dtype), name))

@@ -1,8 +1,9 @@
 """Tokenisers: words to ids and back, by the `tokenizers` library. A tokeniser is one file, `tokenizer.json`.
 
-A vocabulary that Diptych learns is WordPiece whose tokens also hold the spaces, so that a text comes back as it was
-read. One of BERT (`vocab.txt`) is split as BERT does, without spaces and accents, and `decode` restores the usual
-spaces. BPE on Moses' words is XGPT's (appendix A.2); its words hold the spaces too, except those older than 0.1.
+A vocabulary that Diptych learns is WordPiece. Its tokens include the spaces, so decoding restores the text. With a
+vocabulary of BERT (`vocab.txt`), texts are split as BERT does, without spaces and accents, and `decode` adds the usual
+spaces. BPE on Moses' words is XGPT's (appendix A.2). Its words include the spaces too, except in vocabularies made
+before 0.1.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Pieces = Literal["wordpiece", "bpe"]
 class Tokens:
     """A tokeniser with BERT's five special tokens, built once and saved with the model.
 
-    Raises CheckpointError where a special token is missing, or ids are not 0 to N - 1.
+    Raises CheckpointError if a special token is missing, or ids are not 0 to N - 1.
     """
 
     def __init__(self, tokenizer: Tokenizer, where: str = "the tokeniser") -> None:
@@ -87,7 +88,7 @@ class Tokens:
 
     @classmethod
     def from_vocabulary(cls, path: Path, lowercase: bool) -> Tokens:
-        """Read BERT's `vocab.txt`: one token a line, the line's number from 0 is its id.
+        """Read BERT's `vocab.txt`: one token per line. The id is the line's index from 0.
 
         `lowercase` is False for bert-base-cased, True for -uncased. Also reads a `tokenizer.json`, or the folder that
         holds one, as `diptych tokenizer train` writes; these contain their case. Raises CheckpointError.
@@ -182,7 +183,7 @@ class Tokens:
 
 
 def _check_parts(values: Any) -> None:
-    """Raise ValueError for types of parts that Diptych does not use: some take unbounded time or memory on a text."""
+    """Raise ValueError for parts of a type that Diptych does not use: some take unbounded time or memory on a text."""
     for name, known in PARTS.items():
         part = values[name]
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
@@ -197,7 +198,7 @@ def _types(part: Mapping[str, Any]) -> set[str]:
 
 
 def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
-    """Raise CheckpointError for a vocabulary of the other case, whose words would silently become [UNK] or letters."""
+    """Raise CheckpointError for a vocabulary of the other case: its words would silently become [UNK] or letters."""
     capitals = next((t for t in tokens if t[:1] != "[" and t.isascii() and t != t.lower()), None)
     if lowercase and capitals is not None:
         raise CheckpointError(
@@ -243,7 +244,7 @@ def _train(
 ) -> None:
     """Train with all letters given as special tokens.
 
-    The trainers number letters in hash order and break ties by number; given letters make them reproducible.
+    The trainers number letters in hash order and break ties by number. With given letters they are reproducible.
     """
     texts = [_without_endless(tokenizer, text) if ENDLESS.search(text) else text for text in texts]
     letters = sorted({letter for text in texts for letter in tokenizer.normalizer.normalize_str(text)} - {" "})
@@ -254,7 +255,7 @@ def _train(
 
 
 def _without_endless(tokenizer: Tokenizer, text: str) -> str:
-    """Remove words over LONGEST_WORD letters (embedded data, for instance): training on them would take hours."""
+    """Remove words over LONGEST_WORD letters (such as embedded data), because training on them would take hours."""
     words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
     return " ".join(word for word, _ in words if len(word) <= LONGEST_WORD)
 
@@ -262,7 +263,7 @@ def _without_endless(tokenizer: Tokenizer, text: str) -> str:
 def _learnt(model: WordPiece, lowercase: bool) -> Tokenizer:
     """Return a tokeniser of words that begin with SPACE, of signs, and of Han characters one by one.
 
-    It changes no letter but its case, and joining its tokens gives the text back.
+    It changes only the case of letters; joining the tokens restores the text.
     """
     steps = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     normalizer = normalizers.Sequence([*steps, *([normalizers.Lowercase()] if lowercase else [])])
@@ -285,9 +286,9 @@ def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
 
 
 def _marked(text: str) -> str:
-    """Return Moses' words, joined by spaces, each with SPACE before it where the text has a space.
+    """Return Moses' words, joined by spaces. A word has SPACE before it if the text has a space there.
 
-    A text in which Moses changes a letter is split at its spaces alone.
+    If Moses changes a letter of the text, it is split only at its spaces.
     """
     marked: list[str] = []
     rest = text

@@ -1,4 +1,4 @@
-"""Fetch politely and safely: robots.txt, rates, opt-outs, limits of time and bytes; no cookies, no proxies."""
+"""Fetch politely and safely: with robots.txt, rates, opt-outs, limits of time and bytes; without cookies or proxies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PASSING = frozenset({
 
 @dataclass(frozen=True)
 class WantedAddress:
-    """An address, and the number of redirects that led to it."""
+    """A URL, and the number of redirects that led to it."""
 
     address: str
     hops: int = 0
@@ -43,7 +43,7 @@ class WantedAddress:
 
 @dataclass
 class FetchedBody:
-    """An answer. `reason` is why there is no body; `moved` is a redirect to a host that another worker may have."""
+    """An answer. `reason`: why there is no body. `moved`: redirect to a host that another worker may have."""
 
     address: str
     reason: str = ""
@@ -117,7 +117,7 @@ class Fetcher:
         await self.session.close()
 
     async def all(self, wanted: Iterable[WantedAddress], keep: Callable[[FetchedBody], None]) -> list[FetchedBody]:
-        """Fetch all addresses: no host waits for another. `keep` gets each answer when it comes.
+        """Fetch all URLs; no host waits for another. `keep` is called with each answer when it arrives.
 
         Returns the answers without their bodies, in the order of `wanted`.
         """
@@ -138,7 +138,7 @@ class Fetcher:
         return [answers[number] for number in sorted(answers)]
 
     async def one(self, wanted: WantedAddress) -> FetchedBody:
-        """Fetch one address. Failures that may pass are retried."""
+        """Fetch one URL. Temporary failures are retried."""
         answer = FetchedBody(wanted.address, self._refusal(wanted.address), hops=wanted.hops)
         if answer.reason:
             return answer
@@ -160,7 +160,7 @@ class Fetcher:
         return answer
 
     async def _followed(self, wanted: WantedAddress) -> FetchedBody:
-        """Follow redirects within the host. One to another host is returned, for the worker that has that host."""
+        """Follow redirects within the host. A redirect to another host is returned, for the worker of that host."""
         address, hops = wanted.address, wanted.hops
         seen = {address}
         while True:
@@ -181,7 +181,7 @@ class Fetcher:
             return answer
 
     async def _answer(self, address: str) -> FetchedBody:
-        """One request, if robots.txt allows it."""
+        """Send one request, if robots.txt allows it."""
         host, settings = self._host(address), self.settings
         robots = await self._robots(address, host)
         if not robots.allows(address):
@@ -235,7 +235,7 @@ class Fetcher:
         return self.hosts[name]
 
     async def _robots(self, address: str, host: Host) -> Robots:
-        """The rules of the address's origin, fetched once: later requests wait for the first."""
+        """Return the rules of the URL's origin. They are fetched once: later requests wait for the first."""
         parts = urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in host.robots:
@@ -254,9 +254,11 @@ class Fetcher:
         return robots
 
     async def _robots_text(self, origin: str) -> str:
-        """The text of robots.txt, through five redirects; empty, which allows everything, for a 4xx (RFC 9309).
+        """Return the text of robots.txt, after up to five redirects.
 
-        Raises _Refused, which allows nothing, for a 5xx or no answer.
+        For a 4xx it is empty, which allows everything (RFC 9309).
+
+        Raises _Refused for a 5xx or no answer; then nothing may be fetched.
         """
         address = f"{origin}/robots.txt"
         for _ in range(self.settings.redirects + 1):
@@ -276,7 +278,7 @@ class Fetcher:
         return ""
 
     def _refusal(self, address: str) -> str:
-        """Why an address is never requested, or an empty text. The guard of sockets checks it again after DNS."""
+        """Return why a URL is never requested, or "". The guard of sockets checks the host again after DNS."""
         if not addresses.usable(address):
             return "unusable address"
         parts = urlsplit(address)
@@ -303,7 +305,7 @@ def _reason(error: Exception, client: Any) -> str:
 
 
 async def _bounded(response: Any, most: int, cut: bool = False) -> bytes:
-    """The decoded body. Reading stops at the first byte over the bound, as received and as decoded."""
+    """Return the decoded body. Reading stops at the first byte over the limit, of received or of decoded bytes."""
     received, body = 0, bytearray()
     try:
         decode, fault = decoder((response.headers.get("Content-Encoding") or "identity").strip().lower())

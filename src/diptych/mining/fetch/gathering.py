@@ -1,7 +1,7 @@
-"""The second stage: images are copied out of the inputs, or fetched.
+"""The second stage: images are copied from the inputs, or fetched.
 
-Addresses are divided into buckets by host, so that one worker has all of a host, and its limits hold without
-communication. A redirect to another host is fetched in a next round, by that host's worker.
+URLs are divided into buckets by host. So one worker has all URLs of a host, and keeps its limits without communication.
+A redirect to another host is fetched in the next round, by that host's worker.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
 
 HOSTS = 64  # in a bucket, so that a slow host does not leave a worker idle
-ADDRESSES = 1_000  # of a shard
+ADDRESSES = 1_000  # per shard
 CHECKPOINT = 15.0  # seconds of fetching that a kill may cost
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
 _ANSWER = ("address", "reason", "moved", "hops")
@@ -38,13 +38,13 @@ _ANSWER = ("address", "reason", "moved", "hops")
 
 @dataclass(frozen=True)
 class FetchStage:
-    """Make indexes of the images of shards of pages. Images are in an input, or fetched from their hosts."""
+    """Make an index of the images of each shard of pages. Images come from an input, or are fetched."""
 
     job: MiningJob
     retry_failed: bool
 
     def run(self, pages: Sequence[str]) -> list[str]:
-        """Return the names of the indexes; where two have an address, the later one counts."""
+        """Return the names of the indexes. If two have the same URL, the later one counts."""
         job = self.job
         wanted = {
             row["address"]
@@ -63,7 +63,7 @@ class FetchStage:
         return takes if job.settings.offline else takes + self.fetch(a for a in wanted if not a.startswith(HERE))
 
     def fetch(self, wanted: Iterable[str]) -> list[str]:
-        """Fetch addresses and where they redirect to; then temporary failures again, once per --retry-failed so far.
+        """Fetch URLs and their redirects; then retry temporary failures, once per --retry-failed so far.
 
         Returns the names of the indexes of answers.
         """
@@ -97,9 +97,9 @@ class FetchStage:
 
 
 class Blob:
-    """Image files one after the other in a partial file, which is renamed when `commit` writes its index.
+    """Image files, concatenated in a partial file, which is renamed when `commit` writes its index.
 
-    With `checkpoints`, what was added is kept every CHECKPOINT seconds, and a later Blob of that name begins with it.
+    With `checkpoints`, the content is saved every CHECKPOINT seconds. A later Blob of the same name starts with it.
     """
 
     def __init__(self, layout: RunLayout, name: str, checkpoints: bool = False) -> None:
@@ -114,7 +114,7 @@ class Blob:
         self.file.truncate()
 
     def _resumed(self) -> int:
-        """Take over what a killed process kept. Returns where its last image ends; 0 if that is missing or damaged."""
+        """Take over what a killed process saved. Returns where its last image ends; 0 if it is missing or damaged."""
         try:
             kept = read_json(self.journal, FetchJournal)
             end = max((row.offset + row.length for row in kept.rows if row.length), default=0)
@@ -167,7 +167,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class TakeImages:
-    """The work on a shard of images whose bytes are in the input."""
+    """Processes a shard of images whose bytes are in the input."""
 
     layout: RunLayout
 
@@ -184,7 +184,7 @@ class TakeImages:
 
 
 def _images(spec: Object, wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
-    """The images of an input among the expected addresses; the caller removes those that it has."""
+    """Yield the images of an input among the expected URLs. The caller removes the URLs that it has."""
     path = Path(spec["path"])
     match spec["kind"]:
         case "warc":
@@ -201,7 +201,7 @@ def _row(address: str, **more: str) -> Row:
 
 
 def _from_warc(path: Path, part: tuple[int, int], wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
-    """Whole images first: a damaged one may occur again, whole."""
+    """Yield complete images first, because a damaged image may occur again undamaged."""
     damaged: dict[str, str] = {}
     for record in warc.read(path, ("picture",), part):
         where = addresses.absolute(record.address, record.address)
@@ -218,7 +218,7 @@ def _from_warc(path: Path, part: tuple[int, int], wanted: set[str]) -> Iterator[
 
 
 def from_disk(where: str) -> tuple[Row, bytes]:
-    """The row and the bytes of a `file:` address."""
+    """Return the row and the bytes of a `file:` URL."""
     path = Path(where.removeprefix(HERE))
     try:
         if not path.is_file():  # a device or a pipe has no end
@@ -232,7 +232,7 @@ def from_disk(where: str) -> tuple[Row, bytes]:
 
 @dataclass(frozen=True)
 class FetchBucket:
-    """The work on a bucket of hosts: its shards, one after the other."""
+    """Processes a bucket of hosts: its shards, one after the other."""
 
     out: Path
     settings: Fetch
@@ -267,7 +267,7 @@ class FetchBucket:
 
 
 def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any]]:
-    """The plans of all buckets: the same for the same addresses, in any order and with any number of workers."""
+    """Return the plans of all buckets. They depend only on the URLs, not on their order or the number of workers."""
     hosts: dict[str, list[WantedAddress]] = {}
     for one in sorted(set(wanted), key=lambda one: (one.address, one.hops)):
         hosts.setdefault(addresses.host_of(one.address), []).append(one)
@@ -280,7 +280,7 @@ def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any
 
 
 def _bucket(hosts: Sequence[Sequence[WantedAddress]], attempt: int) -> dict[str, Any]:
-    """The plan of a bucket. Hosts take turns, so that a shard of 1,000 addresses is not of one host."""
+    """Return the plan of a bucket. Hosts take turns, so that a shard of 1,000 URLs has several hosts."""
     turns = [[one.address, one.hops] for turn in zip_longest(*hosts) for one in turn if one is not None]
     shards = [turns[start : start + ADDRESSES] for start in range(0, len(turns), ADDRESSES)]
     names = [digest("fetch", shard, attempt) for shard in shards]

@@ -1,4 +1,4 @@
-"""Limits per host: connections, requests per second, and rests; and what its robots.txt allows."""
+"""Limits per host: connections, requests per second, pauses, and what its robots.txt allows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ THRICE = 3
 
 @dataclass
 class Host:
-    """The state of one host, in the one worker that fetches from it."""
+    """The state of one host, in the only worker that fetches from it."""
 
     name: str
-    every: float  # seconds between two requests at the least
+    every: float  # least seconds between two requests
     next_at: float = 0.0
     sent_at: float = 0.0  # of the last request
     complaints: int = 0  # 429 or 5xx in a row
-    failures: int = 0  # of any kind, in a row
+    failures: int = 0  # failures of any kind, in a row
     left: str = ""  # why no more is requested from it
-    robots: dict[str, Future[Robots]] = field(default_factory=dict)  # by origin
+    robots: dict[str, Future[Robots]] = field(default_factory=dict)  # robots.txt by origin
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @asynccontextmanager
     async def turn(self, gate: asyncio.Semaphore) -> AsyncIterator[None]:
-        """Wait until `every` seconds after the last request, then for a place at `gate`.
+        """Wait until `every` seconds after the last request, then for `gate`.
 
         Waiting for one host does not block others.
         """
@@ -59,7 +59,7 @@ class Host:
         self.next_at = max(self.next_at, self.sent_at + self.every)
 
     def slower(self, every: float) -> None:
-        """Wait at least `every` seconds after each request, counted from the last one."""
+        """Raise the waiting time after each request to at least `every` seconds, starting with the last one."""
         self.every = max(self.every, every)
         self.next_at = max(self.next_at, self.sent_at + self.every)
 
@@ -86,7 +86,7 @@ class Host:
 
 
 def seconds_of(after: str | None) -> float | None:
-    """Seconds from now of a Retry-After header, which has seconds or a date; None if it has neither."""
+    """Return the seconds to wait by a Retry-After header (seconds or a date); None if it has neither."""
     if not after:
         return None
     if after.strip().isdecimal():
@@ -120,7 +120,7 @@ class Robots:
 
 
 class RobotsCache:
-    """robots.txt of each origin as a file in the run's folder, valid for `hours`: one fetch per host and day."""
+    """The robots.txt of each origin, as a file in the run's folder that is valid for `hours`."""
 
     def __init__(self, folder: Path, hours: float, agent: str) -> None:
         self.folder, self.hours, self.agent = folder, hours, agent

@@ -1,4 +1,4 @@
-"""Only public addresses are connected to: checked when a socket is made, for each hop, after all names are resolved."""
+"""Allow connections only to public addresses. They are checked when a socket is made, for each hop, after DNS."""
 
 import fnmatch
 import ipaddress
@@ -74,7 +74,7 @@ def numeric(host: str) -> str | None:
 
 
 def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
-    """Pattern of names, address and port of each --resolve, such as `*.test=127.0.0.1:8080`. Raises RecipeError."""
+    """Return name pattern, address and port of each --resolve, such as `*.test=127.0.0.1:8080`. Raises RecipeError."""
     places = []
     for one in resolve:
         pattern, _, place = one.partition("=")
@@ -88,7 +88,7 @@ def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
 
 
 class Resolver:
-    """aiohttp's resolver protocol: the given addresses for their host names, and `otherwise` for all others."""
+    """A resolver for aiohttp: the given addresses for their host names, and `otherwise` for all other names."""
 
     def __init__(self, places: list[tuple[str, str, int | None]], otherwise: Any) -> None:
         self.places, self.otherwise = places, otherwise

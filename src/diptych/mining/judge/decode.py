@@ -1,6 +1,6 @@
 """The third stage: each fetched image is measured and judged.
 
-A file is measured by content: header first, then one decode. All bounds are checked before decoding.
+A file is measured by its content: first its header, then its pixels, decoded once. Limits are checked before decoding.
 """
 
 import hashlib
@@ -46,9 +46,9 @@ class DecodeStage:
 
 
 def measure(content: bytes, rules: PictureRules) -> tuple[Row, list[str], Image.Image | None]:
-    """The measures of an image file, the rules that it breaks, and the decoded image for judges.
+    """Return the measures of an image file, the rules that it breaks, and the decoded image for judges.
 
-    Never raises for data. Images that break a rule by their header are not decoded.
+    Never raises for bad data. Images whose header breaks a rule are not decoded.
     """
     measures: Row = dict.fromkeys(MEASURED)
     measures["sha256"], measures["bytes"] = hashlib.sha256(content).hexdigest(), len(content)
@@ -87,7 +87,7 @@ def _measure(
     if rules.animation and measures["frames"] > 1:
         fails.append("animation")
     upright = Image.fromarray(pixels)
-    extrema: Any = upright.getextrema()  # a pair a band
+    extrema: Any = upright.getextrema()  # (low, high) of each band
     measures["one_colour"] = all(low == high for low, high in extrema)
     measures["dhash"] = dhash(upright)
     if rules.one_colour and measures["one_colour"]:
@@ -98,7 +98,7 @@ def _measure(
 def judge_all(
     images: Sequence[Image.Image], judges: Mapping[str, str], rules: PictureRules
 ) -> list[tuple[dict[str, float], list[str]]]:
-    """For each image its scores by judge, and the rules that it breaks."""
+    """Return for each image its scores by judge, and the rules that it breaks."""
     verdicts: list[tuple[dict[str, float], list[str]]] = [({}, []) for _ in images]
     for place, name in judges.items():
         judge, rule = load_judge(name), getattr(rules, place)
@@ -112,7 +112,7 @@ def judge_all(
 
 @dataclass(frozen=True)
 class Decode:
-    """The work on a shard. `judges`: names of judges by rule, `realism` or `nsfw`."""
+    """Processes a shard. `judges`: names of judges by rule, `realism` or `nsfw`."""
 
     layout: RunLayout
     rules: PictureRules

@@ -1,4 +1,4 @@
-"""Features of a pair for the weak scorer: of the text alone, of the image alone, and across; each has a name."""
+"""Features of a pair for the weak scorer: of the text, of the image, and of both. Each has a name."""
 
 import re
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def across(pair: Pair) -> list[float]:
 
 
 def named_in(text: str, classes: Mapping[str, str]) -> dict[str, int]:
-    """The number of each class that the text names; `classes` maps words to classes."""
+    """Count how often the text names each class; `classes` maps words to classes."""
     numbers: dict[str, int] = {}
     lower = [word.lower() for word in words_of(text)]
     for place, word in enumerate(lower):

@@ -14,7 +14,7 @@ from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
 
 @runtime_checkable
 class Judge(Protocol):
-    """Scores images from 0 to 1; those under `least` are dropped."""
+    """Scores images from 0 to 1; images under `least` are dropped."""
 
     @property
     def name(self) -> str: ...
@@ -26,12 +26,12 @@ class Judge(Protocol):
     def least(self) -> float: ...
 
     def judge(self, pictures: Sequence[Any]) -> Sequence[float]:
-        """`pictures`: uint8 tensors (3, H, W). One finite number each."""
+        """Return one finite number for each of `pictures`, uint8 tensors (3, H, W)."""
         ...
 
 
 def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
-    """Scores of PIL images. Raises DiptychError if the judge fails, or gives other than numbers from 0 to 1."""
+    """Score PIL images. Raises DiptychError if the judge fails, or if a score is not a number from 0 to 1."""
     from diptych.vision.pictures import to_picture
 
     pictures = [to_picture(image) for image in images]
@@ -48,9 +48,9 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
 
 @cache
 def load_judge(name: str) -> Judge:
-    """A judge by name: a folder of `diptych mine judge`, `hub:ID` with its files, `onnx:FILE`, or `module:function`.
+    """Load a judge by name: a folder of `diptych mine judge`, `hub:ID`, `onnx:FILE`, or `module:function`.
 
-    The last runs foreign code, so names come from the command line alone and never from a file.
+    `module:function` runs other people's code, so names come only from the command line, never from a file.
     Raises RecipeError or CheckpointError if there is no such judge.
     """
     from diptych.mining.judge.picture_judge import FILE, PictureJudge  # brings torch

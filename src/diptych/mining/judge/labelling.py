@@ -1,4 +1,4 @@
-"""Pairs for people to label, drawn evenly over their scores."""
+"""Draw pairs for people to label, evenly over their scores."""
 
 import os
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ PARTS = 20  # equal parts of the range of scores
 
 
 def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:
-    """Write `count` pairs of a finished run to `lines` with `"true": null`, as many from each part of the scores.
+    """Write `count` pairs of a finished run to `lines` with `"true": null`, equally many from each range of scores.
 
-    Labels that the file has are kept, also of pairs that are not drawn again. Raises DataError if the run has kept no
-    image.
+    Existing labels in the file are kept, also of pairs that are not drawn again. Raises DataError if the run has kept
+    no image.
     """
     layout = RunLayout.finished(out)
     pairs = []

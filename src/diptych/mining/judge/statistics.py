@@ -22,7 +22,7 @@ def small(image: Image.Image) -> Image.Image:
 
 
 def statistics(image: Image.Image) -> NDArray[np.float64]:
-    """The values of NAMES, from the whole image at 96 x 96 pixels, and from its middle at its own scale."""
+    """Return the values of NAMES, from the whole image at 96 x 96 pixels, and from its middle at the original scale."""
     whole = np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR), np.float64) / 255
     grey = whole.mean(2)
     high, low = whole.max(2), whole.min(2)

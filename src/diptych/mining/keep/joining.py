@@ -1,6 +1,6 @@
 """The fourth stage: rows of pages are joined with the answers for their images, and pairs are scored.
 
-The last answer for every address is in one Arrow file, which workers map into memory and search by hash.
+The last answer for every URL is in one Arrow file, which workers map into memory and search by hash.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AT_ONCE = 256  # pairs in one call of a scorer
 
 @dataclass(frozen=True)
 class ScoreStage:
-    """Join pages, indexes and measures: shards of pages with all that is known of each image and text."""
+    """Join pages, indexes and measures: shards of pages with everything known about each image and text."""
 
     job: MiningJob
     scorer: str | None
@@ -56,7 +56,7 @@ class ScoreStage:
 
 
 def key_of(text: str) -> int:
-    """A 64-bit hash of an address, a page, a text or a host."""
+    """Return a 64-bit hash of a URL, a page, a text or a host."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
@@ -89,12 +89,12 @@ def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
 
 
 def _empty() -> Any:
-    """The table without rows, and without the column of keys."""
+    """Return the table without rows, and without the column of keys."""
     return _merged(schema("index").empty_table(), schema("measured").empty_table(), "")
 
 
 def _merged(answers: Any, measures: Any, index: str) -> Any:
-    """The columns of two tables whose rows are in the same order."""
+    """Return the columns of two tables whose rows are in the same order."""
     import pyarrow as pa
 
     answers = answers.append_column("blob", pa.array([index] * answers.num_rows, pa.string()))
@@ -106,7 +106,7 @@ def _merged(answers: Any, measures: Any, index: str) -> Any:
 
 @dataclass(frozen=True)
 class AddressTable:
-    """The opened file. An address leads to its last answer, through redirects to other hosts."""
+    """The opened file. It maps a URL to its last answer, through redirects to other hosts."""
 
     keys: NDArray[np.uint64]
     table: Any
@@ -114,9 +114,9 @@ class AddressTable:
     @classmethod
     @cache
     def open(cls, path: Path, digest: str, check: bool = False) -> AddressTable:
-        """The file at `path`, opened once per process; `digest` distinguishes it from an older file of that name.
+        """Open the file at `path`, once per process; `digest` distinguishes it from an older file of that name.
 
-        `check` a file that this command did not write: raises DataError if it is damaged.
+        `check`: for a file that this command did not write; raises DataError if the file is damaged.
         """
         assert digest
         import pyarrow as pa
@@ -134,7 +134,7 @@ class AddressTable:
 
     @classmethod
     def body_of(cls, layout: RunLayout, address: str) -> bytes:
-        """The image file that an address led to in an earlier run. Raises DataError if `work` no longer has it."""
+        """Return the image file that a URL led to in an earlier run. Raises DataError if `work` no longer has it."""
         path = layout.work(NAME)
         row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None
         if row is None or not row["length"] or row["blob"] is None:
@@ -142,7 +142,10 @@ class AddressTable:
         return body_of(layout, row["blob"], row)
 
     def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:
-        """The last answer for each address, or None; a chain of more than `most_moves` redirects is a failed fetch."""
+        """Return the last answer for each URL, or None.
+
+        A chain of more than `most_moves` redirects is a failed fetch.
+        """
         numbers = [self._number(one) for one in wanted]
         present = sorted({number for number in numbers if number is not None})
         read = dict(zip(present, self.table.take(present).to_pylist(), strict=True)) if present else {}
@@ -169,7 +172,7 @@ class AddressTable:
 
 @dataclass(frozen=True)
 class Join:
-    """The work on a shard. `answers`: digest of the address table; `load` makes the scorer, once per process."""
+    """Processes a shard. `answers`: digest of the URL table; `load` makes the scorer, once per process."""
 
     layout: RunLayout
     settings: MiningSettings
@@ -215,7 +218,7 @@ class Join:
         return fails
 
     def _choose(self, rows: list[Row]) -> None:
-        """Leave out texts of kinds that are not wanted: without --texts, sentences nearby if nothing scores them."""
+        """Leave out texts of unwanted kinds. Without --texts, these are nearby sentences, if there is no scorer."""
         wanted = self.settings.keep.kinds
         for row in rows:
             for text in row["texts"]:

@@ -1,8 +1,8 @@
-"""The last, global step, on narrow columns: one pair per image, and no text that many images share.
+"""The last step, over all pairs: one pair per image, and no text that many images share.
 
-Two files are one image if their SHA-256 is equal, or their difference hashes differ in at most four bits. Texts of more
-than ten images are dropped with all their pairs, then the best pair of each image is chosen: by score, kind, text and
-page, a total order (by hashes of the last two).
+Two files are the same image if their SHA-256 are equal, or their difference hashes differ in at most four bits. Texts
+of more than ten images are dropped with all their pairs. Then the best pair of each image is chosen: by score, then
+kind, text and page (the last two by hash, so there are no ties).
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Ties = tuple[NDArray[Any], ...]
 
 @dataclass(frozen=True)
 class Pairs:
-    """A row per pair. All but score and kind are 64-bit hashes; `score` is 0 without a scorer."""
+    """One row per pair. All columns but score and kind are 64-bit hashes; `score` is 0 without a scorer."""
 
     picture: U64
     dhash: U64
@@ -38,8 +38,8 @@ class Pairs:
 def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None) -> NDArray[np.uint8]:
     """The verdict on each pair (N).
 
-    `common`: images of a text at most; `near`: bits that two files of one image may differ in; `host_pairs`: pairs of a
-    host at most. None switches a rule off.
+    `common`: most images of a text. `near`: bits in which two files of an image may differ. `host_pairs`: most pairs of
+    a host. None switches a rule off.
     """
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
@@ -83,7 +83,7 @@ def _common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool
 
 
 def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
-    """A number for each row's image (N), equal for near images and, transitively, for those near to them."""
+    """Return the cluster index of each row's image (N). Near images share a cluster, and so do images near to these."""
     _, first, number = np.unique(picture, return_index=True, return_inverse=True)
     if near is None:
         return number.astype(np.int64)
@@ -94,10 +94,10 @@ def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
 
 
 def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of hashes that differ in at most `bits` bits, as two arrays of indices; each hash occurs once.
+    """Return the pairs of hashes that differ in at most `bits` bits, as two arrays of indices. All hashes differ.
 
-    Hashes are cut into `bits + 3` bands, of which two such hashes share at least three. So hashes are sorted by every
-    three bands, and only those with equal bands are compared.
+    Hashes are cut into `bits + 3` bands. Two near hashes share at least three bands. So hashes are sorted by every
+    choice of three bands, and only those with equal bands are compared.
     """
     if bits == 0 or len(hashes) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""The last stage on disk: the verdict on every image that came in, and records and files of those that are kept."""
+"""The last stage writes the verdict on every input image, and the records and files of the kept images."""
 
 import hashlib
 import re
@@ -27,7 +27,7 @@ from diptych.runtime.files import sweep, write_atomically
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
 SHARD = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")
-LINES = 10_000  # of a file of records
+LINES = 10_000  # per file of records
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
 _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
@@ -65,7 +65,7 @@ class KeepStage:
 
 @dataclass(frozen=True)
 class PairPlaces:
-    """Where each pair is from: its shard, its row in the shard, its text in the row, all numbers from 0."""
+    """Where each pair comes from: indices of its shard, its row in the shard, and its text in the row."""
 
     shards: tuple[str, ...]
     shard: NDArray[np.int64]
@@ -74,7 +74,7 @@ class PairPlaces:
 
 
 def pairs_of(layout: RunLayout, shards: Sequence[str]) -> tuple[Pairs, PairPlaces]:
-    """Narrow columns of all pairs that are left, in the order of the shards."""
+    """Return the columns of all remaining pairs, in the order of the shards."""
     pairs = np.fromiter(_pairs(layout, shards), _PAIR)
     columns = {name: np.ascontiguousarray(pairs[name]) for name in _PAIR.names or ()}
     places = PairPlaces(tuple(shards), columns.pop("shard"), columns.pop("row"), columns.pop("place"))
@@ -126,7 +126,7 @@ def _decide(row: Row, pairs: list[tuple[int, int]]) -> None:
 
 
 def record(row: Row, by: str) -> dict[str, Any]:
-    """A line of a caption file (docs/own-data-reference.md) that also has the origin of the image."""
+    """Return a line of a caption file (docs/own-data-reference.md) that also has the origin of the image."""
     text = row["texts"][row["kept"]]
     return {
         "image": f"pictures/{row['sha256'][:2]}/{row['sha256']}.{_ending(row)}", "captions": [text["text"]],
@@ -141,7 +141,7 @@ def _ending(row: Row) -> str:
 
 
 def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
-    """Write images, then lines, so that no line ever names a missing image; then remove images without a line."""
+    """Write images, then lines, so that no line names a missing image; then remove images without a line."""
     paths = [layout.picture(row["sha256"], _ending(row)) for row in kept]
     for row, path in zip(kept, paths, strict=True):
         if not path.exists() or path.stat().st_size != row["bytes"]:
@@ -169,7 +169,7 @@ def pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:
-    """Remove what an earlier run with other settings wrote, and what a killed run left half written."""
+    """Remove files that an earlier run with other settings wrote, or that a killed run left incomplete."""
     sweep(folder)
     if folder.is_dir():
         for path in folder.iterdir():
@@ -178,7 +178,7 @@ def _remove_others(folder: Path, names: set[str]) -> None:
 
 
 def write_times(layout: RunLayout, indexes: Iterable[str], kept: Iterable[Row]) -> None:
-    """Write when each kept image was fetched (UTC, in ISO 8601): in a file of its own, as it differs by run."""
+    """Write when each kept image was fetched (UTC, ISO 8601), in a separate file, as the times differ by run."""
     times: Times = {}
     for path in filter(Path.exists, map(layout.times, indexes)):
         times |= read_json(path, Times)

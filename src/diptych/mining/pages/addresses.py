@@ -1,4 +1,4 @@
-"""Addresses of pages and images: which are usable, and which of a tag's attributes has the image's."""
+"""URLs of pages and images: which are usable, and which attribute of a tag has the image's URL."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ LAZY = (
     "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src",
     "data-lazyload", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file", "data-full-src",
     "data-flickity-lazyload", "data-lazy-original", "data-actualsrc", "data-echo", "data-image", "data-high-res-src",
-    "data-original-src",
+    "data-original-src", "data-interchange",
 )  # fmt: skip
 LAZY_SETS = ("data-srcset", "data-lazy-srcset", "data-ezsrcset", "data-cfsrcset", "data-flickity-lazyload-srcset")
 _NOTHING = re.compile(
@@ -18,6 +18,7 @@ _NOTHING = re.compile(
 _ENDINGS = frozenset("jpg jpeg jfif png gif webp avif bmp tif tiff svg".split())  # noqa: SIM905
 UNSIZED = 1_000  # pixels: what a file without a size in its address counts as
 _STRINGS = re.compile(r'"([^"]+)"')
+_LISTED = re.compile(r"\[\s*([^\s,\[\]\"]++)\s*+,")  # Foundation's list: [a.jpg, small], [b.jpg, large]
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
@@ -32,7 +33,7 @@ _PREVIEW = re.compile(
 )
 _SOURCES = frozenset({"srcset", *LAZY_SETS, *LAZY})
 _SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # also names of links, ids and switches
-LETTERS = 100  # of a file's name, from its end: the time to find a size in it grows with their square
+LETTERS = 100  # letters of a file's name, from its end: the time to find a size grows with their square
 DISTINCT = 12  # letters of a file's name that distinguish it from all others of a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
 # Most addresses match, and need no urllib: a tenth of its time.
@@ -66,7 +67,7 @@ _SIZES_OF_QUERY = re.compile(
 
 
 def usable(address: str) -> bool:
-    """True for http or https with a host, at most 2,000 letters, and neither user name nor password."""
+    """True for http or https with a host, at most 2,000 characters, and neither user name nor password."""
     if len(address) > LONGEST:
         return False
     if _PLAIN.fullmatch(address):
@@ -79,7 +80,7 @@ def usable(address: str) -> bool:
 
 
 def absolute(base: str, address: str) -> str:
-    """The address joined to the page's, without fragment, in ASCII; unchanged if it cannot be parsed."""
+    """Return the URL, relative to the page's, without fragment, in ASCII; unchanged if it cannot be parsed."""
     address = address.strip()
     if len(address) > LONGEST or address[:5].lower() == "data:":
         return address[: LONGEST + 1]
@@ -101,7 +102,7 @@ def absolute(base: str, address: str) -> str:
 
 
 def host_of(address: str) -> str:
-    """The host in lower case, with the port if the address has one; empty for addresses without a host."""
+    """Return the host in lower case, with the port if there is one; empty for URLs without a host."""
     try:
         parts = urlsplit(address)
         port = f":{parts.port}" if parts.port else ""
@@ -111,7 +112,7 @@ def host_of(address: str) -> str:
 
 
 def largest(srcset: str) -> str | None:
-    """The address with the greatest width or density of a srcset; None if it has none."""
+    """Return the URL of a srcset with the greatest width or density; None if it has no URL."""
     best, most, at = None, -1.0, 0
     srcset = srcset[:20_000]
     for _ in range(64):
@@ -128,10 +129,11 @@ def largest(srcset: str) -> str | None:
 
 
 def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, str | None]] = ()) -> str:
-    """The address of an image from its tag's attributes; `of_sources` are those of the <source>s of its <picture>.
+    """Return the URL of an image from its tag's attributes. `of_sources`: attributes of the <source>s of its <picture>.
 
-    The largest of its own srcset, else what a script would load later, else src, else that of a <source>. A src that
-    may be the image is preferred to what may be a link, and a <source> to a src that is named like a placeholder.
+    It is the largest of the tag's srcset, else what a script would load later, else src, else that of a <source>. A src
+    that may be the image is preferred to a value that may be a link. A <source> is preferred to a src that is named
+    like a placeholder.
     """
     source = (attributes.get("src") or "").strip()
     for name in _SOURCES.intersection(attributes) and ("srcset", *LAZY_SETS, *LAZY):
@@ -146,12 +148,16 @@ def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, st
 
 
 def _address(name: str, value: str, source: str) -> str:
-    """The URL in an attribute, maybe in JSON. Empty if there is none, or if it may be a link and `source` is good."""
+    """Return the URL in an attribute, maybe in JSON.
+
+    Empty if there is none, or if it may be a link and `source` is good.
+    """
     value = (largest(value) or "") if "set" in name else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = next(iter(_IN_JSON.findall(value)), "")
-        value = max(filter(_PICTURE.search, _STRINGS.findall(value)), key=width_of, default=inner)
+        listed = [*_LISTED.findall(value)[::-1], *_STRINGS.findall(value)]  # the last of a list is the largest
+        value = max(filter(_PICTURE.search, listed), key=width_of, default=inner)
     if is_nothing(value) or _PICTURE.search(value):
         return "" if is_nothing(value) else value
     sure = name in _SURE or is_nothing(source) or is_preview(source)
@@ -159,19 +165,19 @@ def _address(name: str, value: str, source: str) -> str:
 
 
 def is_nothing(address: str) -> bool:
-    """True if it is not an image's address: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
+    """True if it is not the URL of an image: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
     return _NOTHING.match(address) is not None
 
 
 def is_preview(address: str) -> bool:
-    """True if the address looks like that of a placeholder, which is shown until a script has loaded the image."""
+    """True if the URL looks like that of a placeholder, which is shown until a script has loaded the image."""
     return _PREVIEW.search(address[-2 * LETTERS :].lower()) is not None
 
 
 def picture_of(address: str) -> str:
-    """Return the part that all addresses of one image share: its name, without size, host, ending and resizer.
+    """Return the part that all URLs of an image share: its name, without size, host, suffix and resizer.
 
-    A short name is ambiguous, so the path to it counts too, without the parts that are of the size.
+    A short name is ambiguous, so its path is included, without the parts that state the size.
     """
     inner = _INNER.search(address, 9)
     if inner and ("://" in (whole := unquote(inner[1])) or "=" in inner[0][:8]):
@@ -193,7 +199,7 @@ def picture_of(address: str) -> str:
 
 
 def width_of(address: str) -> int:
-    """The greatest number in an address that may be a width, from 16 to 5,000 pixels; UNSIZED without one."""
+    """Return the greatest number in a URL that may be a width (16 to 5,000 pixels); UNSIZED if there is none."""
     return max(
         (size for one in _SIZES_OF_QUERY.finditer(address[-300:]) if 16 <= (size := int(one[1])) <= 5_000),
         default=UNSIZED,

@@ -1,4 +1,4 @@
-"""Bodies of HTTP answers: content encodings, chunks, what a body is, and whether a page is made to be slow to parse."""
+"""Bodies of HTTP answers: content encodings, chunks, kinds, and pages made to be slow to parse."""
 
 import re
 import zlib
@@ -11,7 +11,7 @@ _PICTURE = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|RIFF....WEBP|BM....\
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}(?:<!--.{0,500}?-->\s{0,200})?<(?:!doctype\s+html|html)\b", re.I | re.S)
 
 DEEPEST = 1_000  # open tags at once: lexbor's time grows with their square, 5 s at 32,000
-MOST_ATTRIBUTES = 1_000  # of a tag: the time grows with their square too
+MOST_ATTRIBUTES = 1_000  # per tag: parsing time also grows with their square
 _TAG = re.compile(rb"<(/?)([a-z][a-z0-9-]{0,40})")
 _ATTRIBUTE = re.compile(rb"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']+))?""")
 _RAW = re.compile(
@@ -44,7 +44,7 @@ def too_slow(html: str) -> bool:
             opened.append(name)
         elif opened and opened[-1] == name:
             opened.pop()
-        elif name in opened:  # it closes what is in it too, but formatting, which continues after it
+        elif name in opened:  # this also closes the tags in it, except formatting, which continues after it
             at = len(opened) - 1 - opened[::-1].index(name)
             opened[at:] = [one for one in opened[at + 1 :] if one in _FORMATTING]
         if len(opened) > DEEPEST:
@@ -53,12 +53,12 @@ def too_slow(html: str) -> bool:
 
 
 def kind_of(body: bytes) -> Literal["picture", "page", "other"]:
-    """`picture` or `page` by the first bytes of a body, else `other`."""
+    """Return `picture` or `page` by the first bytes of a body, else `other`."""
     return "picture" if _PICTURE.match(body) else "page" if _HTML.match(body) else "other"
 
 
 def decoder(name: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
-    """A function of a chunk and of the most bytes that it may return for it, and the error for damaged chunks.
+    """Return a function that decodes a chunk to a limited number of bytes, and its error for damaged chunks.
 
     Raises LookupError for encodings other than identity, gzip, deflate and br.
     """
@@ -91,10 +91,10 @@ def decoder(name: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
 
 
 def unpacked(raw: bytes, chunked: bool, encodings: str, most: int) -> bytes:
-    """At most `most` bytes of a saved body without chunks and encodings.
+    """Return at most `most` bytes of a saved body, without chunks and encodings.
 
-    Many crawlers save bodies decoded under the headers that were sent. So a body that is not chunked or encoded as
-    they state is returned as it is, if it is text or an image by its first bytes. Raises ValueError if it is neither.
+    Many crawlers save decoded bodies with the original headers. So a body that is not chunked or encoded as the headers
+    state is returned unchanged, if its first bytes are those of a text or an image. Otherwise ValueError is raised.
     """
     if chunked:
         raw = _joined(raw)
@@ -112,7 +112,7 @@ def unpacked(raw: bytes, chunked: bool, encodings: str, most: int) -> bytes:
 
 
 def _joined(raw: bytes) -> bytes:
-    """The chunks of a body; the body itself unless it begins with a whole chunk."""
+    """Return the joined chunks of a body; the body itself unless it begins with a complete chunk."""
     joined, at = bytearray(), 0
     while (head := _CHUNK.match(raw, at)) is not None:
         size = int(head[1], 16)

@@ -1,4 +1,4 @@
-"""The pictures of a page, each once however many tags and addresses it has, and those that its metadata name."""
+"""List the images of a page and of its metadata, each once, even if it has several tags and URLs."""
 
 import json
 import re
@@ -13,7 +13,7 @@ Meta = dict[str, str | None]
 
 SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
 LONGEST_JSON = 500_000  # letters of a JSON-LD script
-MOST_NODES = 2_000  # of JSON-LD, and of the depth that Python reads
+MOST_NODES = 2_000  # most nodes of JSON-LD, and most depth that Python reads
 MANY = 3  # images with an `itemprop` of their own
 MOST_EMPTY = 8  # tags without text between an image and its <noscript>
 CLIMB = 2  # ancestors of an image that may have the same picture next to them, in a <noscript> or not
@@ -28,7 +28,7 @@ _NO_ARTICLE = frozenset({"organization", "person", "website", "brand", "imageobj
 
 @dataclass
 class PagePicture:
-    """One picture. `copies`: the numbers of its tags, of which `best` has the `address` of its largest file."""
+    """One image. `copies`: indices of its tags, of which `best` has the `address` of its largest file."""
 
     copies: list[int]
     best: int
@@ -43,7 +43,7 @@ class PagePicture:
 
 @dataclass
 class Shared:
-    """The pictures that the metadata of a page name, by what their addresses have in common."""
+    """The images in the metadata of a page, by the part that an image's URLs share."""
 
     addresses: dict[str, str] = field(default_factory=dict)
     texts: list[tuple[str, str]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Shared:
 
     @classmethod
     def of(cls, base: str, metas: Iterable[Meta], scripts: Iterable[Any]) -> "Shared":
-        """From og:image, twitter:image and JSON-LD's image of an article; texts: og:image:alt, caption, og:title."""
+        """Read og:image, twitter:image and JSON-LD's image of an article; texts: og:image:alt, caption, og:title."""
         shared, title = cls(), ""
         for meta in metas:
             name, content = (meta.get("property") or meta.get("name") or "").lower(), meta.get("content") or ""
@@ -69,7 +69,7 @@ class Shared:
         return shared
 
     def candidate(self, shown: Sequence[PagePicture], number: int) -> PagePicture | None:
-        """A picture that the metadata name and no tag shows, unless its name is of all pages of a site."""
+        """Return an image of the metadata that no tag shows, unless its name is that of a site's logo or the like."""
         own = [one for one in self.addresses.values() if not _OF_SITE.search(one.partition("://")[2].partition("/")[2])]
         if not own or any("shared" in one.seen.values for one in shown):
             return None
@@ -109,13 +109,13 @@ def _images_of(text: str) -> Iterator[dict[str, Any]]:
 
 
 def has_background(node: Any) -> bool:
-    """True for a tag with an image behind it, by its style or by what a script reads."""
+    """True for a tag with a background image, by its style or by an attribute for a script."""
     attributes = node.attributes
     return "url(" in (attributes.get("style") or "") or any(name in attributes for name in _BACKGROUNDS)
 
 
 def source_of(node: Any) -> str:
-    """The address of an image as its tag has it, maybe data:; empty without one."""
+    """Return the URL of an image in its tag, maybe data:; empty if there is none."""
     attributes = node.attributes
     if node.tag in ("img", "amp-img"):
         parent = node.parent
@@ -129,7 +129,7 @@ def source_of(node: Any) -> str:
 
 
 def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> list[PagePicture]:
-    """The pictures of a page in its order. A tag without an address counts only as a copy of another one's."""
+    """Return the images of a page in order. A tag without a URL counts only as a copy of another tag's image."""
     around = Ancestors()
     names = [addresses.picture_of(where) if where and where[:5] != "data:" else "" for where in places]
     groups: dict[str, list[int]] = {}
@@ -158,10 +158,10 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
 
 
 def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], number: int) -> int | None:
-    """The number of the image that an image is only a copy of: in the <noscript> next to it, or next to a preview."""
+    """Return the index of the image that this one copies: in the <noscript> next to it, or next to a preview."""
     node, after = nodes[number], number + 1
     while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):
-        after += 1  # a tag without an address
+        after += 1  # a tag without a URL
     copied = after < len(nodes) and names[after] and _in_noscript(nodes[after]) and not _in_noscript(node)
     if copied and _follows(node, nodes[after]):
         return after
@@ -193,7 +193,7 @@ def _follows(node: Any, other: Any) -> bool:
 
 
 def _around(node: Any) -> set[int]:
-    """The tags directly around an image, except the page itself."""
+    """Return the tags directly around an image, except the page itself."""
     outer = (node.parent, node.parent and node.parent.parent)
     return {one.mem_id for one in outer if one is not None and one.tag not in ("body", "article", "main", "section")}
 
@@ -203,7 +203,7 @@ def _in_noscript(node: Any) -> bool:
 
 
 def leading(pictures: Sequence[PagePicture]) -> tuple[PagePicture | None, float]:
-    """The best candidate, and its lead over the next one (99 without one)."""
+    """Return the best candidate, and its lead over the next one (99 if there is none)."""
     ranked = sorted(pictures, key=lambda one: -one.score)
     if not ranked:
         return None, 0.0

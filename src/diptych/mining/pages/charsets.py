@@ -1,6 +1,6 @@
 """The encoding of a page by the rules of the web (encoding.spec.whatwg.org), with Python's codecs.
 
-Selectolax reads any bytes as UTF-8, and Python's own labels differ: to it iso-8859-1 is not Windows-1252.
+Selectolax reads any bytes as UTF-8. Python's labels differ from those of the web, where iso-8859-1 means Windows-1252.
 """
 
 import codecs
@@ -16,7 +16,7 @@ _ATTRIBUTE = re.compile(rb"""([^\s"'>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 _CONTENT = re.compile(rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"']++))""", re.I)
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.I)
 _XML = re.compile(rb"""\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+["']([^"'>]{1,40})""")
-_UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # what text in another encoding hardly has
+_UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # rare in text of another encoding
 # Python's codecs that the web reads by another one, most of them a larger one.
 _READ_BY = {
     "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
@@ -27,7 +27,7 @@ _CODECS = re.compile(
     r"utf-(?:8|16-[lb]e)|cp(?:125\d|866|874|932|949)|koi8-[ru]|mac-(?:roman|cyrillic)|gb18030|big5hkscs|euc_jp|iso2022_jp"
     r"|iso8859-\d+"
 )
-# Labels of the web that Python has not, by codec.
+# Labels of the web that Python lacks, by codec.
 _LABELS = {
     label: codec
     for codec, labels in {
@@ -69,10 +69,10 @@ def codec_of(label: str) -> str:
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """The text of a page by its byte order mark, else by `charset` of the header, else by what the page names.
+    """Decode a page by its byte order mark, else by the header's `charset`, else by the encoding that it names.
 
-    Without any it is UTF-8. Each error is replaced by itself, but a page without any letter of UTF-8 beyond ASCII, that
-    is not UTF-8 either, is read as Windows-1252. Never raises.
+    Without any of these it is UTF-8. Invalid bytes are replaced one by one. A page that is not valid UTF-8, and has no
+    letter of UTF-8 beyond ASCII, is read as Windows-1252. Never raises.
     """
     mark, name = next((one for one in _MARKS if body.startswith(one[0])), (b"", ""))
     name = name or codec_of(charset or "") or _named(body[:HEAD]) or "utf-8"
@@ -87,7 +87,7 @@ def decoded(body: bytes, charset: str | None) -> str:
 
 
 def _named(head: bytes) -> str:
-    """The codec that a page names in its XML declaration or a <meta>; empty if it names none."""
+    """Return the codec that a page names in its XML declaration or a <meta>; empty if it names none."""
     labels = [match[1]] if (match := _XML.match(head)) else []
     for tag in _META.finditer(_COMMENT.sub(b" ", head)):
         attributes: dict[bytes, bytes] = {}

@@ -1,6 +1,7 @@
 """Scores of how much an image looks like the subject of its page, from tags and ancestors (ImageBERT, section 3).
 
-Features and weights are ours: one table, set by hand on the even page templates of the test web, never on the odd ones.
+Features and weights are ours, in one table. They were set by hand on the even page templates of the test web; the odd
+ones are held out.
 """
 
 import re
@@ -25,13 +26,13 @@ WEIGHTS = {
     "zoom": 0.5,  # inside <a> that leads to an image
     "hero": 1.5,  # named hero, featured, main-image, ...
     "name": -4.0,  # named logo, icon, avatar, ...
-    "alike": -3.0,  # of three or more of one size in one list
-    "first": 1.0,  # of those in an article or a figure, if nothing speaks against it
+    "alike": -3.0,  # one of three or more images of equal size in a list
+    "first": 1.0,  # the first image in an article or a figure, if no evidence is against it
     "order": -0.25,  # for each image before it, up to eight
 }
 NEAR = 3  # ancestors whose names count: for a hero's, and for the likeness of images in a list
-LEVELS = 14  # of ancestors that are read: a page may be 10,000 deep
-LETTERS = 1_000  # of a tag's classes, and of its id
+LEVELS = 14  # number of ancestors that are read: a page may be 10,000 deep
+LETTERS = 1_000  # most letters of a tag's classes, and of its id
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
 _DENIED = ("has-", "no-", "with-", "without-", "is-", "hide-", "not-")
@@ -63,7 +64,7 @@ class Features:
 
 
 def features(node: Any, attributes: dict[str, str | None], order: int, address: str, around: "Ancestors") -> Features:
-    """The features of an <img>; `order` is the number of images before it on the page, `address` its own."""
+    """Return the features of an <img>. `order`: number of images before it on the page; `address`: its URL."""
     declared = _side(attributes, "width"), _side(attributes, "height")
     known = [side for side in declared if side is not None]
     least = min(known, default=200)
@@ -94,12 +95,12 @@ class Around:
 
 @dataclass
 class Ancestors:
-    """Tags of a page that have images in them; each is read once."""
+    """The tags of a page that contain images; each is read once."""
 
     known: dict[int, Around] = field(default_factory=dict)
 
     def of(self, node: Any) -> Around:
-        """The evidence of `node` and its ancestors, up to LEVELS that are not known yet."""
+        """Return the evidence of `node` and its ancestors, up to LEVELS tags that are not known yet."""
         unknown, around = [], Around()
         for _ in range(LEVELS):
             if node is None or node.tag in ("body", "html", None):
@@ -138,13 +139,13 @@ def _inside(node: Any, outer: Around) -> Around:
 
 
 def classes(attributes: dict[str, str | None]) -> str:
-    """A tag's classes and id, cut to LETTERS: they are kept for every image of a page."""
+    """Return a tag's classes and id, cut to LETTERS, because they are stored for every image of a page."""
     return f"{(attributes.get('class') or '')[:LETTERS]} {(attributes.get('id') or '')[:LETTERS]}".strip()
 
 
 @lru_cache(10_000)
 def called_by(name: str) -> tuple[str, ...]:
-    """The kinds of names among classes and id, by whole tokens. Cached: pages of one site share theirs."""
+    """Return the kinds of names among classes and id, by whole tokens. Cached, as the pages of a site share names."""
     kinds = set()
     for token in name.lower().replace("__", "-").replace("_", "-").split():
         if not token.startswith(_DENIED):
@@ -161,12 +162,15 @@ _CALLED = {  # a class or an id: alone, in front of `-` and more, or at the end 
 
 
 def _holds_page(node: Any) -> bool:
-    """True for a wrapper of the page: its name means nothing of an image in it."""
+    """True for a wrapper of the page, whose name is not evidence about an image in it."""
     return node.css_first("main, h1 + p, h1 ~ * p") is not None
 
 
 def mark_lists(of_page: list[Features]) -> None:
-    """Mark images of a list: three or more of one size, with ancestors of one name. Otherwise mark the first image."""
+    """Mark the images of a list: three or more of equal size, whose ancestors have the same name.
+
+    Otherwise mark the first image.
+    """
     counts = Counter(one.likeness for one in of_page)
     for one in of_page:
         if counts[one.likeness] >= 3 and "shared" not in one.values:

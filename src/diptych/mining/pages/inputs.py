@@ -1,4 +1,4 @@
-"""The inputs of a run: their kinds, recognised by name and content, and their shards."""
+"""The inputs of a run: their kinds (recognised by name and content) and their shards."""
 
 import hashlib
 import re
@@ -34,7 +34,7 @@ class MiningInput:
     base: str = ""
 
     def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
-        """The plan of each shard. `key` does not depend on the path of the file; `parts` are those of a WARC."""
+        """Return the plan of each shard. `key` does not depend on the file's path. `parts`: the parts of a WARC."""
         spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
         if self.kind == "tar":
             return [spec | {"key": digest(self.kind, self.digest)}]
@@ -48,7 +48,10 @@ class MiningInput:
 
 
 def recognise(given: Sequence[Path], base: str | None) -> list[MiningInput]:
-    """The inputs at these paths, in an order that does not depend on theirs. Raises RecipeError for other files."""
+    """Return the inputs at these paths, in an order independent of that of the paths.
+
+    Raises RecipeError for other files.
+    """
     inputs: dict[str, MiningInput] = {}
     for path in given:
         for source in _sources(path, base):
@@ -75,7 +78,7 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
             raise RecipeError(f"{path} holds no .warc, .tar or .html; expected {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
             table = path / "addresses.tsv"
-            raise RecipeError(f"the pages of {path} have no addresses; pass --base URL, or write {table}")
+            raise RecipeError(f"the pages of {path} have no URLs; pass --base URL, or write {table}")
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
@@ -125,7 +128,7 @@ def html_files(folder: Path) -> list[Path]:
 
 
 def page_addresses(folder: Path, base: str) -> dict[str, str]:
-    """The address of each page, by its path in the folder: below `base`, or from addresses.tsv (`file TAB address`)."""
+    """Return each page's URL by its path in the folder: below `base`, or from addresses.tsv (`file TAB address`)."""
     if base:
         names = [one.relative_to(folder).as_posix() for one in html_files(folder)]
         return {name: addresses.absolute(f"{base.removesuffix('/')}/", name) for name in names}
@@ -139,7 +142,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InputLine:
-    """An image with texts as an input lists it; `bad` is the reason why the line cannot be used."""
+    """A line of an input list: an image with texts. `bad`: why the line cannot be used."""
 
     address: str = ""
     texts: tuple[str, ...] = ()
@@ -148,7 +151,7 @@ class InputLine:
 
 
 def lines(path: Path, kind: str) -> Iterator[InputLine]:
-    """The lines of a list: image addresses with text (`pairs`), page addresses (`visit`), or images on this disk."""
+    """Yield the lines of a list: image URLs with text (`pairs`), page URLs (`visit`), or images on this disk."""
     with path.open("rb") as start:
         if kind == "pairs" and start.read(4) == b"PAR1":
             yield from _parquet(path)
@@ -181,7 +184,7 @@ def _parquet(path: Path) -> Iterator[InputLine]:
             for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
                 yield _line(where, str(texts or ""))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a whole Parquet file ({error}); copy it again") from error
+        raise DataError(f"{path} is not a complete Parquet file ({error}); copy it again") from error
 
 
 def _tabbed(text: str) -> InputLine:

@@ -18,7 +18,7 @@ LEVELS = 6
 
 
 def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
-    """The licence near the image, else of the page, whose TELLING tags are given; else `unknown`."""
+    """Return the licence near the image, else that of the page, else `unknown`. `telling`: the page's TELLING tags."""
     if not telling:
         return UNKNOWN
     parent = picture.parent if picture is not None else None
@@ -35,7 +35,7 @@ def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
 
 
 def of_file(content: bytes) -> str | None:
-    """The licence in the XMP or IPTC of the file's first and last 64 kB, or None."""
+    """Return the licence in the XMP or IPTC of the file's first and last 64 kB, or None."""
     ends = content[: 2**16] + content[-(2**16) :]
     if not any(mark in ends for mark in _MARKS):  # a hundredth of a pattern's time
         return None
@@ -44,7 +44,7 @@ def of_file(content: bytes) -> str | None:
 
 
 def named(text: str) -> str:
-    """`cc-by-4.0` and the like for a Creative Commons licence, else the text itself."""
+    """Return the short form of a Creative Commons licence, such as `cc-by-4.0`; other texts are unchanged."""
     if match := COMMONS.search(text):
         name = match[0].lower().removeprefix("creativecommons.org/")
         name = name.replace("licenses/", "").replace("publicdomain/", "").strip("/").replace("/", "-")
@@ -53,7 +53,7 @@ def named(text: str) -> str:
 
 
 def is_free(licence: str, wanted: str) -> bool:
-    """True if the licence is the expected one: `cc` is any Creative Commons licence, other texts are prefixes."""
+    """True if the licence is a wanted one: `cc` is any Creative Commons licence, other texts are prefixes."""
     return licence != UNKNOWN and licence.lower().startswith(f"{wanted.lower()}-" if wanted == "cc" else wanted.lower())
 
 

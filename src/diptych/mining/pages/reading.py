@@ -1,4 +1,4 @@
-"""The first stage: pages and lists of any input are read into rows, one per image on a page."""
+"""The first stage reads pages and lists of any input into rows, one per image on a page."""
 
 import os
 from collections import Counter
@@ -62,7 +62,7 @@ class PagesStage:
 
 @dataclass(frozen=True)
 class ReadPages:
-    """The work on a shard: write its rows, and the addresses of images that its file holds itself."""
+    """Processes a shard: writes its rows, and the URLs of images whose bytes are in its file."""
 
     layout: RunLayout
     settings: MiningSettings
@@ -151,7 +151,7 @@ class _Shard:
                 self._page(address, bytes_of(path), None, ())
 
     def _fetched(self, spec: dict[str, Any]) -> None:
-        """Pages that were fetched: one shard of answers is one shard of pages."""
+        """Return the plans for fetched pages: one shard of answers is one shard of pages."""
         index = spec["index"]
         for row in read_rows(self.layout.table("index", index), "index"):
             self.counts["records"] += 1
@@ -191,7 +191,7 @@ class _Shard:
 
 
 def body_of(layout: RunLayout, index: str, row: Row) -> bytes:
-    """The image file of a row. Raises DataError if the file of bodies is shorter than its table states."""
+    """Return the image file of a row. Raises DataError if the file of bodies is shorter than its table states."""
     path = layout.blob(index)
     try:
         with path.open("rb") as file:

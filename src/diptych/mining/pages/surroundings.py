@@ -1,6 +1,6 @@
-"""The caption of an image by its class, and the sentences before and after it, in blocks of text.
+"""Find the caption of an image by its class, and the sentences before and after the image, in blocks of text.
 
-ImageBERT's "surrounding text"; its reach is ours.
+This is ImageBERT's "surrounding text"; how far it reaches is our choice.
 """
 
 import re
@@ -13,13 +13,13 @@ CAPTION_CLIMB = 3  # ancestors that may have a caption
 CAPTION_IMAGES = 2  # in an ancestor: an image and its placeholder
 CLIMB = 5  # ancestors whose siblings are read
 FAR = 12  # siblings that are skipped on each side
-LETTERS = 600  # of a block, on the side of the image
+LETTERS = 600  # most letters of a block, on the side of the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
 _SILENT = re.compile(r"h[1-6]|script|style|noscript|figcaption|nav|aside|header|footer|template|form")
 
 
 def caption_of(picture: Any) -> str:
-    """The text of a block with a class such as `wp-caption-text` next to an image, or next to what is around it."""
+    """Return the text of a block with a class such as `wp-caption-text`, next to an image or to a tag around it."""
     node = picture
     for _ in range(CAPTION_CLIMB):
         node = node.parent
@@ -32,7 +32,7 @@ def caption_of(picture: Any) -> str:
 
 
 def around(picture: Any) -> list[str]:
-    """The last sentence before an image and the first one after it, if there are any."""
+    """Return the last sentence before an image and the first one after it, if there are any."""
     node = picture
     before = after = ""
     for _ in range(CLIMB):

@@ -17,7 +17,7 @@ from diptych.vision.archives import text_keys
 from diptych.vision.image_files import is_named_image
 
 HERE = "file:"  # prefix of addresses of images on this disk or in a tar
-MOST_MEMBERS = 300_000  # of a tar; img2dataset writes 30,000
+MOST_MEMBERS = 300_000  # files per tar; img2dataset writes 30,000
 GZIP, BZIP = b"\x1f\x8b", b"BZh"  # the first bytes of them
 NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of classes that tarfile does not export
 NAMED = 3  # damaged places of a tar that are named
@@ -25,7 +25,7 @@ DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
 
 
 def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
-    """The images of a tar, and at the end a bad line for each damaged place. `key` distinguishes tars of one name."""
+    """Yield the images of a tar, then a bad line for each damaged part. `key` distinguishes tars of the same name."""
     pictures: dict[str, str] = {}
     texts: dict[str, str] = {}
     about: dict[str, tuple[str | None, str]] = {}  # caption and page
@@ -59,7 +59,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
 
 
 def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield address and bytes of the wanted images, up to the first damaged place of the tar."""
+    """Yield URL and bytes of the wanted images, up to the first damaged part of the tar."""
     with suppress(*DAMAGE):
         for name, file in _members(path, []):
             if (address := _address(path, key, name)) in wanted:
@@ -67,7 +67,10 @@ def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, 
 
 
 def _members(path: Path, skipped: list[int]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of the files up to `warc.MOST_BODY` bytes. Blocks that are no headers are passed over."""
+    """Yield name and content of the files of at most `warc.MOST_BODY` bytes.
+
+    Blocks that are not headers are skipped.
+    """
 
     class Noting(tarfile.TarInfo):
         @classmethod

@@ -1,4 +1,4 @@
-"""Texts of an image: cleaned, then checked against the rules. Each keeps its kind, and all rules that it breaks."""
+"""Texts of an image: cleaned, then checked against the rules. Each has its kind and all rules that it breaks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST = 2_000  # letters that are read: a caption is not a page
 _TAGS = re.compile(r"<[^<>]{0,500}>")
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
 _MAIL = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}\.\w+")
-_TELEPHONE = re.compile(  # as people write them, unlike dates, coordinates and ISBNs
+_TELEPHONE = re.compile(  # telephone numbers in usual notations, but not dates, coordinates or ISBNs
     r"(?<![\w.-])(?:(?:\+(?!\d{1,3}\.\d{4})\d|\(0?\d{2,4}\)\s?\d)(?:[\s().-]{0,2}\d){6,12}"
     r"|(?:1[-. ])?\d{3}([-. ])\d{3}\1\d{4}"
     r"|(?<=(?:tel|one|all|fax)[ :.])[ :.]{0,2}\d(?:[\s().-]{0,2}\d){6,12})(?![\w-])",
@@ -92,7 +92,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """Bad words, which no text may contain, and known words, which must be most of a text (none: no such rule)."""
+    """Bad words, which no text may contain, and known words, which must be most of a text (if there are any)."""
 
     bad: frozenset[str]
     known: frozenset[str] = frozenset()
@@ -109,17 +109,17 @@ class Vocabularies:
 
 @cache
 def _words(path: Path, skipped: tuple[str, ...]) -> frozenset[str]:
-    """The lines of a file in lower case, without those that begin with a text of `skipped`."""
+    """Return the lines of a file in lower case, without those that begin with one of `skipped`."""
     try:
         lines = text_of(path).lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not a readable list of words ({error}); expected one a line, in UTF-8") from error
+        raise RecipeError(f"{path} is not a readable list of words ({error}); expected UTF-8, one per line") from error
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith(skipped))
 
 
 @cache
 def english() -> Callable[[str], tuple[str, float, float]]:
-    """A function of a text that returns its language, the probability of that, and the probability of English."""
+    """Return a function from a text to its language, the language's probability, and the probability of English."""
     with requires_extra("diptych mine", "mine"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
@@ -136,7 +136,7 @@ def english() -> Callable[[str], tuple[str, float, float]]:
 
 
 def clean(text: str) -> str:
-    """The text in NFKC, without tags, URLs, e-mails, telephone numbers, control characters and double spaces."""
+    """Return the text in NFKC, without tags, URLs, e-mails, telephone numbers, control characters and double spaces."""
     if not (text.isascii() and text.isprintable()):
         text = unicodedata.normalize("NFKC", text[:LONGEST])
         text = text.encode("utf-8", "replace").decode()  # half surrogates
@@ -156,7 +156,7 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of an English text, by rules that know abbreviations; at least one, maybe empty."""
+    """Split an English text into sentences, by rules that know abbreviations. There is at least one, maybe empty."""
     with requires_extra("diptych mine", "mine"):
         from sentencex import segment
     return [one.strip() for one in segment("en", text) if one.strip()] or [""]
@@ -167,7 +167,7 @@ def words_of(text: str) -> list[str]:
 
 
 def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) -> Text | None:
-    """The cleaned text with all rules that it breaks except `text_language`; None if cleaning leaves nothing."""
+    """Clean a text, and note all rules that it breaks except `text_language`. None if cleaning leaves nothing."""
     text = clean(raw)
     if not text:
         return None
@@ -188,7 +188,7 @@ def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) ->
 
 
 def spam_marks(text: str) -> int:
-    """The number of different marks of spam in a text."""
+    """Count the different marks of spam in a text."""
     lower = text.lower()
     if not (any(hint in lower for hint in _SPAM_HINTS) or _CAPITALS.search(text)):
         return 0
@@ -206,9 +206,9 @@ def _unknown(words: Iterable[str], known: frozenset[str]) -> float:
 
 
 def judge_languages(texts: Iterable[dict[str, Any]], rules: TextRules) -> None:
-    """Add the last rule, `text_language`, to texts (each `vars` of a Text) of a whole shard.
+    """Apply the last rule, `text_language`, to the texts (each `vars` of a Text) of a shard.
 
-    The language model's 57 MB stay in the cache this way: three times as fast as alternating with parsing.
+    In this way the language model's 57 MB stay in the processor's cache, which is three times as fast.
     """
     if rules.text_language is None:
         return

@@ -1,7 +1,7 @@
 """Records of a WARC file. A bad record is reported, and reading continues with the next one.
 
-fastwarc raises at a bad header, and reads a truncated record without an error. So after a fault the reader here
-searches for the next record, and checks that the record before the fault is whole.
+fastwarc raises at a bad header, and reads a truncated record without an error. So after a fault, this reader searches
+for the next record, and checks that the record before the fault is complete.
 """
 
 import mmap
@@ -17,7 +17,7 @@ from diptych.mining.pages.bodies import kind_of, unpacked
 from diptych.mining.pages.charsets import content_type
 from diptych.runtime.extras import requires_extra
 
-MOST_BODY = 10_000_000  # bytes of a body as decoded; what is longer is counted as too large
+MOST_BODY = 10_000_000  # bytes of a decoded body; a longer one is counted as too large
 PART = 64 * 2**20  # bytes of a file that one worker reads
 MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)
@@ -49,10 +49,10 @@ class WarcRecord:
 
 
 def parts(path: Path) -> list[tuple[int, int]]:
-    """First and last byte of parts of about 64 MB, which begin at records.
+    """Return the first and last byte of parts of about 64 MB that begin at records.
 
-    Records are found by walking from one to the next, since a page may hold what looks like a record. What follows a
-    bad record is one part, and so is a file of one gzip member. Unpacking a gigabyte takes seconds, once.
+    Records are found by walking from one to the next, since a page may contain what looks like a record. Everything
+    after a bad record is one part, and so is a file of one gzip member. Unpacking a gigabyte takes seconds, once.
     """
     if path.stat().st_size <= PART:
         return [(0, path.stat().st_size)]
@@ -72,7 +72,7 @@ def parts(path: Path) -> list[tuple[int, int]]:
 def read(
     path: Path, bodies: Container[RecordKind] = ("page", "picture"), part: tuple[int, int] | None = None
 ) -> Iterator[WarcRecord]:
-    """The records of a file, or of a part of it, in order; those of the kinds in `bodies` have headers and bodies.
+    """Yield the records of a file, or of a part of it. Only records of the kinds in `bodies` have headers and bodies.
 
     Never raises for data: damage is a record of kind `bad`.
     """
@@ -110,7 +110,7 @@ def read(
 
 
 def _records(path: Path, start: int, bodies: Container[RecordKind]) -> Iterator[tuple[int, WarcRecord | str]]:
-    """Records with their positions; a fault, at which fastwarc ends, is a text."""
+    """Yield records with their positions. A fault, at which fastwarc ends, is a text."""
     with requires_extra("diptych mine", "mine"):
         from fastwarc.warc import ArchiveIterator
     with path.open("rb") as stream:
@@ -158,7 +158,7 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
 
 
 def _http(start: bytes) -> tuple[int, list[tuple[str, str]], int]:
-    """Status, headers, and where the body begins, of an HTTP answer whose lines end as they may (ClueWeb's in LF)."""
+    """Return status, headers and start of the body of an HTTP answer; lines may end in LF (as in ClueWeb)."""
     end = _BLANK.search(start)
     first, *lines = _LINE.split(start[: end.start() if end else HEAD].decode("utf-8", "replace"))
     status = _STATUS.match(first)
@@ -193,7 +193,7 @@ def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
 
 
 def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
-    """True if the length in a record's header is right; also the length of header and block together."""
+    """Return True if the length in a record's header is right, and the length of header and block together."""
     start = position
     while text[position : position + 2] == b"\r\n" and position < limit:  # the end of the record before
         position += 2
@@ -208,7 +208,7 @@ def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
 
 
 def _cut_inside(content: mmap.mmap) -> bool:
-    """True if a file of one gzip member with many records ends before that member does."""
+    """True if a file is cut off inside its only gzip member, which has many records."""
     if content[:3] != GZIP:
         return False
     reader = zlib.decompressobj(31)
@@ -223,7 +223,7 @@ def _cut_inside(content: mmap.mmap) -> bool:
 
 
 def _next_record(content: mmap.mmap, start: int) -> int:
-    """The position of the next record at or after `start`, or the length of the file."""
+    """Return the position of the next record at or after `start`, or the length of the file."""
     if content[:3] != GZIP:
         at = content.find(RECORD, start)
         return at if at >= 0 else len(content)

@@ -99,7 +99,7 @@ def _repeats(written: Int[Tensor, "B K U"], run: int, like: Float[Tensor, "B K V
 
 
 def _choose(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions) -> None:
-    """The K best continuations of the J beams: the best K of each, then the best K of those."""
+    """The K best continuations of the J beams: the best K of each beam, then the best K of all these."""
     if len(frames) and options.ended == "kept":
         nothing = torch.full_like(logs, REFUSED)
         nothing[..., vocabulary.pad] = 0

@@ -1,4 +1,4 @@
-"""Compare training from scratch with pre-training: same data, own learning rates, early stopping on val.
+"""Compare training from scratch with pre-training: the same data, a learning rate for each, early stopping on val.
 
 A cell is one run of one arm. Its row is saved in its folder, so a stopped comparison resumes cell by cell.
 """
@@ -39,7 +39,7 @@ class Cell:
     out: str
     settings: tuple[str, ...]  # dotted overrides, the same for all arms
     system: str = "unified-vlp"
-    kept: str | None = None  # where the model folder is written to as well
+    kept: str | None = None  # a second path for the model folder
 
     @property
     def folder(self) -> Path:
@@ -52,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """The result of a cell; scores are those of the test split, evaluated once."""
+    """The result of a cell. Its scores are of the test split, which is evaluated once."""
 
     task: str  # a name in TASKS
     arm: str
@@ -63,11 +63,11 @@ class ComparisonRow:
     best_step: int
     val: float
     test: dict[str, float]
-    calibration: str | None = None  # of the answers, as a note
+    calibration: str | None = None  # a note on the answers
 
 
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:
-    """Run the cells that have not, each in a process with one thread; return the rows in the order of the cells."""
+    """Run the cells that have no row yet, each in a process with one thread; return rows in the order of the cells."""
     waiting = [cell for cell in cells if not cell.has_run]
     with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
         for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
@@ -95,7 +95,7 @@ def run_cell(cell: Cell) -> ComparisonRow:
 
 
 def train_cell(cell: Cell, store: Store) -> FinishedRun:
-    """Train a cell, without reading the test split: learning rates are chosen by this."""
+    """Train a cell without reading the test split. Learning rates are chosen with it."""
     torch.set_num_threads(1)
     model = open_model(Path(cell.start)) if cell.start else None
     recipe, _ = Start.of(model).fit(find_recipe(f"{cell.system}/small/{cell.task}"), named=False)

@@ -1,6 +1,6 @@
 """The demo: draw images, find regions, pre-train, fine-tune, caption and answer.
 
-OUT/world, detector, store     drawn and extracted once, whichever systems are run
+OUT/world, detector, store     drawn and extracted once, for all systems
 OUT/pretrain, arms, ...        Unified VLP, the default
 OUT/NAME/pretrain, arms, ...   any other system
 """
@@ -80,19 +80,19 @@ class DemoConfig(BaseModel):
     labels: PositiveInt = 100  # labelled scenes that the arms learn from
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
-    most_steps: PositiveInt = 2000  # of an arm on `labels` scenes; it ends when val has stopped rising
+    most_steps: PositiveInt = 2000  # most steps of an arm on `labels` scenes; it ends when val has stopped rising
     taught: PositiveFloat = 1.0  # share of the steps in ALL_LABELS that the model with all labels takes
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128
     layers: PositiveInt = 3
-    batch: PositiveInt = 64  # of pre-training
+    batch: PositiveInt = 64  # batch size of pre-training
     arm_batch: PositiveInt = 32
     seed: int = 0
 
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
-        """Return a configuration that takes under 60 seconds: all parts run, but accuracy is meaningless."""
+        """Return a configuration that takes a minute or two on an idle machine: all parts run, but scores are poor."""
         return cls(web=600, train=200, val=40, test=60, detector_steps=140, pretrain_steps=300, most_steps=150,
                    taught=0.5, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
@@ -153,7 +153,7 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
 
 
 def claim_demo(out: Path, config: DemoConfig) -> None:
-    """Claim `out` for this demo, before anything is drawn. Raises RecipeError for the folder of another one."""
+    """Claim `out` for this demo, before anything is drawn. Raises RecipeError for the folder of another demo."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
         refuse_other(out, "a demo of another size", differences(mine, json.loads(text_of(out / DEMO))))
@@ -246,7 +246,7 @@ def _report(
 
 
 def _link(out: Path) -> None:
-    """Link `out/report.html` with the page of each system that was run. It is the page of the default system."""
+    """Link `out/report.html`, the page of the default system, with the page of each other system that was run."""
     run = [system for system in SYSTEMS if (home_of(out, system) / RESULTS).exists()]
     pages = {SYSTEMS[system].title: home_of(out, system) / PAGE for system in run}
     front = out / PAGE
@@ -258,8 +258,8 @@ def _link(out: Path) -> None:
 def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
     """Return the settings of every arm with few labels.
 
-    The length of training is not known beforehand, so the learning rate is constant and weights are averaged instead of
-    decay. The interval of validation and of averaging grows with the labelled scenes. RATES are for AdamW.
+    The length of training is not known beforehand. So the learning rate is constant, and weights are averaged instead
+    of a decay. The intervals of validation and averaging grow with the number of labelled scenes. RATES are for AdamW.
     """
     every = max(config.validate_every, labels // 5)
     return (

@@ -49,9 +49,9 @@ class DetectorRecipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    seed: int = 0  # of the drawn world
+    seed: int = 0  # seed of the drawn world
     split: str = "train"
-    first: PositiveInt = 1_000_000  # number of the first scene, far from those of the language models
+    first: PositiveInt = 1_000_000  # index of the first scene, far from those of the language models
     optimizer: OptimizerConfig = OptimizerConfig(
         kind="muon",
         muon_params=MUON_PARAMETERS,
@@ -108,7 +108,7 @@ def scene_batch(shape: DetectorConfig, scenes: Sequence[Scene]) -> DetectionBatc
 
 
 def truth(of: Scene) -> Record:
-    """Return the scene's objects without texts, which take as long to write as the image to draw."""
+    """Return the scene's objects without texts. Writing the texts would take as long as drawing the image."""
     return Record(of.key, of.split, objects=tuple(thing(figure) for figure in of.figures))
 
 
@@ -127,7 +127,7 @@ class FasterRCNNRecipe(DetectorRecipe):
     )
     training: TrainingConfig = TrainingConfig(steps=300, batch=6, ema=0.98, checkpoint_every=50, log_every=10)
 
-    proposals: PositiveInt = 200  # of a picture, in training; torchvision's 2,000 take four times as long
+    proposals: PositiveInt = 200  # proposals per picture in training; torchvision's 2,000 take four times as long
     regions: PositiveInt = 64  # proposals that train the box head in a step; torchvision's 512 are for 80 kinds
 
     def network(self) -> tuple[nn.Module, Updates]:

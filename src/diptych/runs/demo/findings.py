@@ -1,4 +1,4 @@
-"""Findings: counts of failures, with causes as far as they are known."""
+"""Findings: counts of failures, with their causes if known."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def named_but_absent(
 
 
 def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict[str, list[str]]:
-    """Return, by image, the kinds of the objects that no region of their class covers."""
+    """Return, by image, the kinds of the objects that no region of the right class covers."""
     missed = {}
     for record in records:
         regions = boxes(record, class_names)

@@ -26,7 +26,7 @@ def shown(
     answers: Mapping[str, str],
     kinds: Kinds | None = None,
 ) -> list[ShownPicture]:
-    """Return one for each record, in order. With `kinds`, words for absent objects are marked."""
+    """Return a `ShownPicture` for each record, in order. With `kinds`, words for absent objects are marked."""
     scores = cider_by_picture(records, captions)
     return [
         ShownPicture(
@@ -81,7 +81,7 @@ def words(caption: str, record: Record, kinds: Kinds | None) -> tuple[Word, ...]
 
 
 def named_kinds(text: str, kinds: Kinds) -> dict[str, str]:
-    """Return the kind of each word that names one."""
+    """Return the kind that each word names, for words that name one."""
     return {piece: kinds[piece] for piece in _PIECES.findall(text.lower()) if piece in kinds}
 
 

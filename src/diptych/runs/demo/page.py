@@ -15,7 +15,7 @@ from diptych.tasks.scores import Score, Scores
 from diptych.tasks.vqa import answered_questions
 
 TITLE = "Diptych: a drawn world, learnt"
-PICTURES = 12  # of the gallery
+PICTURES = 12  # pictures in the gallery
 
 
 def demo_report(

@@ -37,8 +37,8 @@ def score_model(
     """Predict on a split; return predictions and scores. The blind baseline is fitted to the model's training split.
 
     `task`: another task than the model was trained for; a pre-trained model that matches pairs can search. `extent` and
-    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. `without_images`: with
-    blank regions, and, where the task pairs predictions, also the gain by the images. Raises RecipeError.
+    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. `without_images`: predict
+    with blank regions, and, if the task compares predictions in pairs, add the gain by the images. Raises RecipeError.
     """
     console = console or Console(quiet=True)
     limited = extent is not None or pairs is not None
@@ -50,7 +50,7 @@ def score_model(
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
-    spec = find_task(answered.name)  # of a pre-trained model: captions
+    spec = find_task(answered.name)  # for a pre-trained model: captions
     tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     baselines = _baselines(spec.scoring, model, store, split, records)
@@ -81,9 +81,13 @@ def score_model(
 
 
 def check_scored(
-    model: ModelFolder, task: str | None = None, extra_metrics: Sequence[str] = (),
-    decoding: DecodingOptions | None = None, limited: bool = False, without_images: bool = False,
-) -> tuple[TaskSpec | None, bool]:  # fmt: skip
+    model: ModelFolder,
+    task: str | None = None,
+    extra_metrics: Sequence[str] = (),
+    decoding: DecodingOptions | None = None,
+    limited: bool = False,
+    without_images: bool = False,
+) -> tuple[TaskSpec | None, bool]:
     """Check, before any image is opened, that a model can be scored with these options.
 
     Returns its task, and True if it ranks a gallery. `limited`: only a part of the gallery is ranked. The other
@@ -108,7 +112,7 @@ def check_scored(
 
 
 def check_decoding(model: ModelFolder, task: Task, decoding: DecodingOptions | None) -> None:
-    """Raise RecipeError for options of decoding with a task that writes no captions."""
+    """Raise RecipeError for decoding options with a task that writes no captions."""
     if decoding is not None and not isinstance(task, Captioning):
         raise RecipeError(
             f"--beams and other options of decoding apply to captions, not to {task.name} ({model.name}); leave "
@@ -124,7 +128,7 @@ def _baselines(
         return None
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     scored = splits_in(split)
-    if scoring.baseline_regions:  # these use boxes
+    if scoring.baseline_regions:  # these baselines use boxes
         numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
     return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])
@@ -133,7 +137,7 @@ def _baselines(
 def _gain_over_blind(
     scoring: TaskScoring, predicted: Predicted, baselines: Baselines | None, records: Sequence[Record]
 ) -> Iterator[Score]:
-    """Yield the paired difference to the predictions of the blind baseline, where the task pairs predictions."""
+    """Yield the paired difference to the blind baseline's predictions, if the task compares predictions in pairs."""
     if scoring.gain is not None and baselines is not None and baselines.predicted is not None:
         gain = scoring.gain(baselines.predicted, predicted, records)
         yield replace(gain, name=f"{gain.name} above blind")
@@ -173,9 +177,14 @@ def _left_out(damaged: Sequence[str]) -> Iterator[str]:
 
 
 def score_file(
-    results: Path, references: Path | None = None, questions: Path | None = None, annotations: Path | None = None,
-    training: Path | None = None, extra_metrics: Sequence[str] | None = None, allow_missing: bool = False,
-) -> Scores:  # fmt: skip
+    results: Path,
+    references: Path | None = None,
+    questions: Path | None = None,
+    annotations: Path | None = None,
+    training: Path | None = None,
+    extra_metrics: Sequence[str] | None = None,
+    allow_missing: bool = False,
+) -> Scores:
     """Score a file of captions or answers, in the formats of the evaluation servers.
 
     Captions need `references`; answers need `questions` and `annotations`. Raises RecipeError and DataError.

@@ -34,7 +34,7 @@ Asks = Literal["both", "captions", "pictures"]
 class Extent:
     """The pairs of a gallery that are scored. Default: every pair."""
 
-    queries: int | None = None  # images, and captions, that are ranked exactly; sampled by the seed
+    queries: int | None = None  # number of images, and of captions, that are ranked exactly; sampled by the seed
     shortlist: int | None = None  # candidates for each query that is not ranked exactly
     seed: int = 0
     batch: int = 64  # pairs per batch
@@ -56,9 +56,13 @@ class Extent:
 
 
 def retrieve(
-    model: ModelFolder, store: Store, split: str, extent: Extent | None = None, folder: Path | None = None,
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    extent: Extent | None = None,
+    folder: Path | None = None,
     console: Console | None = None,
-) -> tuple[list[dict[str, Any]], Scores]:  # fmt: skip
+) -> tuple[list[dict[str, Any]], Scores]:
     """Rank the gallery for each query; return rankings and scores. `folder` saves the scored pairs, for resumption.
 
     Raises RecipeError and DataError.
@@ -145,7 +149,7 @@ def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequenc
 
 
 def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
-    """Return for each image the captions, and for each caption the images, of its fold; None for a single fold."""
+    """Return for each image the captions of its fold, and for each caption the images; None for a single fold."""
     if folds == 1:
         return None
     pictures = len(gallery.keys)

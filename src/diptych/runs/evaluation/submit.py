@@ -61,13 +61,18 @@ class Leaderboard(Vcr):
 
 
 def submit(
-    model: ModelFolder, store: Store, split: str, form: str, path: Path, decoding: DecodingOptions | None = None,
+    model: ModelFolder,
+    store: Store,
+    split: str,
+    form: str,
+    path: Path,
+    decoding: DecodingOptions | None = None,
     console: Console | None = None,
-) -> str:  # fmt: skip
-    """Write the predictions of a split as a server wants them; return a line about the file.
+) -> str:
+    """Write the predictions of a split in a server's format; return a line about the file.
 
     Raises RecipeError for an unknown format or a task that the model has not learnt. Raises DataError if a prediction
-    is missing: a server takes all of a split or nothing.
+    is missing, because servers accept only complete splits.
     """
     built = submitted_task(model, form, decoding)
     task, write = FORMS[form]
@@ -93,7 +98,7 @@ def submit(
 
 
 def submitted_task(model: ModelFolder, form: str, decoding: DecodingOptions | None = None) -> Task:
-    """Return the task of a server's format. Raises RecipeError for an unknown format, task or options of decoding."""
+    """Return the task of a server's format. Raises RecipeError for an unknown format, task or decoding option."""
     if form not in FORMS:
         raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
     task = model.task(FORMS[form][0])

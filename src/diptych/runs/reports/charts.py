@@ -61,11 +61,11 @@ class Tick:
 @dataclass(frozen=True)
 class ChartLine:
     name: str
-    points: str  # of an SVG polyline
+    points: str  # points of an SVG polyline
     last: tuple[float, float]
     value: str  # at its end
     few: bool  # True: its points are drawn
-    dots: tuple[tuple[float, float, str], ...]  # with values, shown when the mouse is over them
+    dots: tuple[tuple[float, float, str], ...]  # points with values, which are shown when the mouse is over them
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ LARGEST = 480  # pixels of a picture's longer side, in the page
 QUALITY = 88  # of JPEG
 # Markers around the links between pages. Reported text is escaped and cannot contain them.
 BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
-COLOURS = 6  # that the style sheet has for arms, curves and boxes
+COLOURS = 6  # colours of the style sheet for arms, curves and boxes
 
 
 def write_report(folder: Path, report: Report) -> Path:

@@ -11,7 +11,7 @@ WIDE = 0.56  # width of a letter over its height, on average
 
 @dataclass(frozen=True)
 class Label:
-    """A placed text. `x`: left end, `y`: baseline, in pixels of the image."""
+    """A text with its position. `x`: left end, `y`: baseline, in pixels of the image."""
 
     text: str
     x: float

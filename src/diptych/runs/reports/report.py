@@ -103,7 +103,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class ReportFinding:
-    """A count of failures, with the cause as far as it is known."""
+    """A count of failures, with the cause if known."""
 
     title: str
     text: str

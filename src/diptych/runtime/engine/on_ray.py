@@ -1,4 +1,4 @@
-"""Run shards on a Ray cluster: the one of RAY_ADDRESS, or one on this machine for the time of the work."""
+"""Run shards on a Ray cluster: the one at RAY_ADDRESS, or one that runs on this machine until the work is done."""
 
 import logging
 import os

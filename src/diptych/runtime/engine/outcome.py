@@ -1,4 +1,4 @@
-"""The result or the error of a shard as data: engines wrap exceptions and lose their fields."""
+"""The result or the error of a shard as data, because engines wrap exceptions and lose their fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

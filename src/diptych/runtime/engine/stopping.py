@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C while shards are made: unfinished shards are discarded, whole ones stay, exit code 75."""
+"""SIGTERM and Ctrl-C while shards are made: unfinished shards are discarded, complete ones stay, exit code 75."""
 
 import signal
 import threading

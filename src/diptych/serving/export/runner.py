@@ -97,7 +97,7 @@ class ExportedModel:
         return int(scores.argmax())
 
     def words(self, ids: list[int]) -> str:
-        """Decode ids to text, without those that stand for no word."""
+        """Decode ids to text, without special tokens."""
         hidden = {self.facts["vocabulary"][name] for name in ("pad", "cls", "mask")}
         ids = [number for number in ids if number not in hidden]
         if self.facts["tokens"] == "wordpiece":
@@ -108,7 +108,7 @@ class ExportedModel:
         return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
 
     def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:
-        """Return the likeliest answer to a question about each image, as number and as text."""
+        """Return the likeliest answer to a question about each image, as index and as text."""
         vocabulary, texts = self.facts["vocabulary"], []
         for question in questions:
             ids = self.tokens.encode(question, add_special_tokens=False).ids[: self.facts["max_words"]]
@@ -127,7 +127,7 @@ class ExportedModel:
         return numbers, [names[number] for number in numbers]
 
     def regions(self, pictures: Sequence[Array]) -> dict[str, Array]:
-        """Detect regions, padded to the most of any image."""
+        """Detect regions, padded to the largest number of any image."""
         facts = self.facts["detector"]
         fitted = [letterbox(picture, facts["side"]) for picture in pictures]
         squares = np.stack([square for square, _ in fitted])
@@ -219,7 +219,7 @@ def selected(
 
 
 def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, ...]:
-    """Return the same for the cells of a grid inside the image, which have no class."""
+    """Return what `selected` returns, for the cells of a grid inside the image; they have no class."""
     cells = facts["cells"]
     columns, rows = np.ceil(share * cells).astype(int)
     left, top = np.meshgrid(np.arange(columns), np.arange(rows))

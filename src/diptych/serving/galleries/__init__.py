@@ -10,9 +10,9 @@ from diptych.serving.galleries.vectors import VectorStore
 
 
 def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
-    """Open the vectors at a database address, or in a folder. `model` is a hash of the model that makes them.
+    """Open the vectors at a database URL, or in a folder. `model` is a hash of the model that makes them.
 
-    Raises RecipeError for an address that is not PostgreSQL's.
+    Raises RecipeError for a URL that is not PostgreSQL's.
     """
     if address is None:
         from diptych.serving.galleries.files import FileVectors

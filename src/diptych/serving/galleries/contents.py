@@ -1,4 +1,4 @@
-"""Identify images by the content of their files, so that copied, renamed or touched ones are not read again."""
+"""Identify images by the content of their files, so that copied, renamed or touched files are not read again."""
 
 import json
 import re

@@ -1,7 +1,7 @@
 """Vectors in one safetensors file per model, searched by products; large galleries by a saved faiss index.
 
-The index (faiss, of the extra `search`) is built once, after many vectors were added: a product with all 100,000 takes
-less time than building it, and a search of its clusters a tenth of that (docs/results/gallery.md).
+The index (faiss, of the extra `search`) is built once, after many vectors were added. A product with all 100,000 takes
+less time than building the index. A search of its clusters takes a tenth of the product (docs/results/gallery.md).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _SearchedRows:
 
 
 def _make_index(vectors: Vectors) -> Any | None:
-    """Build an index that probes as many clusters as the recall needs; None if faiss is not installed."""
+    """Build an index that searches as many clusters as the recall requires; None if faiss is not installed."""
     try:
         import faiss
     except ImportError:

@@ -1,10 +1,10 @@
 """Vectors in PostgreSQL with pgvector, so that several machines share a gallery and restarts cost nothing.
 
-    diptych_gallery(model, width)             one row: whose vectors these are
+    diptych_gallery(model, width)             one row: the model of the vectors
     diptych_vectors(content bytea, vector)    with an HNSW index over products (vector_ip_ops) from 10,000 rows on
 
 One connection is kept, and reopened if the database has closed it. libpq finds the password (PGPASSWORD, a service
-file, .pgpass); an address with a password is refused, as others could read it in the list of processes.
+file, .pgpass). A URL with a password is refused, as others could read it in the list of processes.
 """
 
 import weakref
@@ -22,7 +22,7 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.terminal import printable
 from diptych.serving.galleries.vectors import Vectors
 
-CANDIDATES = 200  # of a search in the index; docs/results has the recall at 10
+CANDIDATES = 200  # candidates of a search in the index; docs/results has the recall at 10
 PATIENCE = 10  # seconds for a connection
 ANSWERED = 60  # seconds for a query, as other requests wait; inserts and index builds have no limit
 MOST_WIDE = 2000  # most values of a vector in an HNSW index
@@ -37,7 +37,7 @@ class PostgresVectors:
     """Vectors of one model in a database; thread-safe. Errors of the database become GalleryError, in one sentence."""
 
     def __init__(self, address: str, model: str) -> None:
-        """Raises RecipeError for an address with a password, GalleryError for a gallery of another model."""
+        """Raises RecipeError for a URL with a password, GalleryError for a gallery of another model."""
         with requires_extra("--gallery postgresql://...", "postgres"):
             import pgvector.psycopg
             import psycopg
@@ -197,10 +197,10 @@ class PostgresVectors:
 
 
 def _without_secrets(psycopg: Any, address: str) -> str:
-    """Return the address for messages. Raises RecipeError for an invalid one or one with a password."""
+    """Return the URL for messages. Raises RecipeError for an invalid URL, or one with a password."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.Error as error:  # its message repeats the address, which may hold a password
+    except psycopg.Error as error:  # its message repeats the URL, which may contain a password
         raise RecipeError(
             "--gallery is not an address of PostgreSQL; expected postgresql://USER@HOST:PORT/DATABASE, with special "
             "characters in names as %XX"

@@ -13,7 +13,7 @@ class VectorStore(Protocol):
     """Image vectors by content (SHA-256). The product of a query and a vector is the score of the match."""
 
     def known(self, contents: Sequence[str]) -> set[str]:
-        """Return the contents among these that have a vector."""
+        """Return those of the contents that have a vector."""
         ...
 
     def add(self, contents: Sequence[str], vectors: Vectors) -> None:

@@ -95,7 +95,7 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 
 def _body(interface: TaskInterface) -> dict[str, Any]:
-    """Describe a request's body for OpenAPI: the same fields as a form with a file, or as JSON."""
+    """Describe a request's body for OpenAPI: its fields, either as a form with a file, or as JSON."""
 
     def schema(image: dict[str, Any]) -> dict[str, Any]:
         fields = interface.request.model_json_schema()

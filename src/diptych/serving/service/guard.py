@@ -79,7 +79,10 @@ class RequestGuard:
             )
 
     def _ours(self, host: str) -> bool:
-        """True for addresses and the known names. A foreign name that resolves here (DNS rebinding) is refused."""
+        """True for IP addresses and known names.
+
+        Another name that resolves to this machine (DNS rebinding) is refused.
+        """
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

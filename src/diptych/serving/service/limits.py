@@ -13,8 +13,8 @@ class Limits:
     linger: float = 0.02  # most seconds to wait for a batch as large as the last
     body: int = 16 * 2**20  # bytes of a request
     pixels: int = 40_000_000  # of an image
-    quick_pixels: int = 2**21  # of an image that is decoded at full priority
-    waiting_bytes: int = 512 * 2**20  # of all decoded images that wait
+    quick_pixels: int = 2**21  # most pixels of an image that is decoded at full priority
+    waiting_bytes: int = 512 * 2**20  # size of all decoded images that wait
     upload: float = 10.0  # seconds in which a request must arrive
     decoders: int = 2  # images decoded at a time, each by a process
     decoding: float = 5.0  # CPU seconds in which an image must be decoded

@@ -17,7 +17,7 @@ from diptych.vision.image_files import as_jpeg, find_pictures
 
 THUMBNAIL = 480  # pixels of the longer side
 EXAMPLES = 6
-SEED = 2020  # of drawn examples, from a split that is never trained on
+SEED = 2020  # seed of drawn examples, from a split that is never trained on
 
 
 class PictureGallery:

@@ -1,7 +1,7 @@
 """The HTTP/1.1 protocol of the service: strict parsing (RFC 9112), limits on connections, patience with slow clients.
 
-llhttp parses in its strict mode, which refuses bare LF, folded headers, and Content-Length with Transfer-Encoding. What
-it leaves to servers is checked here: one Host, a known version, a bounded head.
+llhttp parses in its strict mode, which refuses bare LF, folded headers, and Content-Length with Transfer-Encoding. The
+rest is checked here: one Host, a known version, a limited head.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Patient(HttpToolsProtocol):
             self._refuse()
 
     def _refuse(self) -> None:
-        """Refuse what is not HTTP, and end the connection: where its next request would begin is unknown."""
+        """Refuse what is not HTTP, and end the connection, as the start of the next request is unknown."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier request is being answered
@@ -103,7 +103,7 @@ class Patient(HttpToolsProtocol):
         return sum(min(count, PER_CLIENT) for count in by_address.values()) > CONNECTIONS
 
     def _own(self) -> "list[Patient]":
-        """The open connections from the same address; none while there are at most PER_CLIENT from all addresses."""
+        """Return the open connections of this client; empty while all clients together have at most PER_CLIENT."""
         if len(self.connections) <= PER_CLIENT:
             return []
         ours = (one for one in self.connections if isinstance(one, Patient) and one.address == self.address)

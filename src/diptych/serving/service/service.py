@@ -68,7 +68,7 @@ class Service:
                     pass
 
     def stop(self) -> None:
-        """Refuse what waits, finish what is being answered within the deadline, and end the decoding processes."""
+        """Refuse waiting requests, finish those in progress within the deadline, and end the decoding processes."""
         self.worker.stop(self.limits.deadline)
         self.openers.stop()
 

@@ -1,6 +1,6 @@
 """Parse a request's body into validated fields and an image.
 
-Nothing is written to disk, and no file or address that the client names is opened.
+Nothing is written to disk, and no file or URL that the client names is opened.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Sent = tuple[dict[str, Any], bytes | None, str]  # the fields, the bytes of the 
 IMAGE = "image"
 FIELDS, VALUE = 64, 64 * 1024  # most fields, and most bytes of each of a form except the image
 UNNAMED = "image"
-NICE = 10  # of processes that decode costly images
+NICE = 10  # niceness of processes that decode costly images
 PIECE = 2**16  # bytes
 
 
@@ -46,7 +46,7 @@ class Arriving:
         self._limits, self._bytes = limits, 0
 
     async def read(self, request: Request) -> bytes:
-        """Read the body. Raises RequestRefused: 413 if it is too large, 408 if too slow, 503 where too many arrive."""
+        """Read the body. Raises RequestRefused: 413 if it is too large, 408 if too slow, 503 if too many arrive."""
         limits, body = self._limits, bytearray()
         announced = request.headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > limits.body:
@@ -173,7 +173,7 @@ def _wrong(error: ValidationError) -> RequestRefused:
 
 
 class Openers:
-    """Decoding processes, and as many of low priority for images that cost more, which hold up no others."""
+    """Decoding processes, and as many with low priority for costly images, so that these do not delay others."""
 
     def __init__(self, limits: Limits) -> None:
         lanes = {0: min(limits.quick_pixels, limits.pixels), NICE: limits.pixels}
@@ -201,7 +201,7 @@ class Openers:
         raise AssertionError("the last of the processes take all images")
 
     def stop(self) -> None:
-        """Refuse what waits, and end the processes."""
+        """Refuse waiting images, and end the processes."""
         for decoders, threads, _ in self._lanes:
             threads.shutdown(wait=False, cancel_futures=True)
             decoders.close()

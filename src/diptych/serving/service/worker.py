@@ -32,9 +32,9 @@ class Job:
 
     task: str
     model: str
-    request: Any  # of the task's type
+    request: Any  # a request of the task's type
     picture: Picture | None = field(default=None, repr=False)
-    name: str = ""  # of the image
+    name: str = ""  # name of the image
     expires: float = float("inf")  # by time.monotonic
     answered: Future[Message] = field(default_factory=Future)
     timing: Timing = field(default_factory=Timing)

@@ -2,8 +2,8 @@
 
 A heat map at a quarter of the picture's width predicts where the centre of a thing is, and a second map how far its
 four sides are. CenterNet and TTFNet do the same; here one map serves all kinds, which takes far fewer pictures to
-learn. The best boxes are pooled to features. Linear heads read kind, colour, size and pose from a feature, and how to
-move its box, so features hold what captions describe. The moved boxes are pooled once more.
+learn. The best boxes are pooled to features. Linear heads read kind, colour, size, pose and a correction of the box
+from a feature. So features contain what captions describe. The moved boxes are pooled once more.
 
     picture 160 -> 1/4 -> 1/8 -> 1/16 -> up, up -> map at 1/4 -> heat, sides
                                     |               |

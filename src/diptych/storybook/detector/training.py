@@ -27,7 +27,7 @@ def detection_batch(
     records: Sequence[Record],
     scenes: Sequence[Mapping[str, str]] | None = None,
 ) -> DetectionBatch:
-    """Make a batch of pictures and their records' objects; `scenes` has the words for each whole picture, if known.
+    """Make a batch of pictures and their records' objects; `scenes`: words for each whole picture, if known.
 
     Raises DataError for an object of a kind that the detector does not have.
     """

@@ -76,7 +76,7 @@ def _head(p: Pencil, look: int, y: float) -> None:
 
 
 def _body(p: Pencil, c: Colour, m: Manner, height: float, dress: bool) -> float:
-    """Draw all below the head; return how much lower than a standing person's it starts."""
+    """Draw everything below the head; return how much lower it starts than a standing person's body."""
     drop = sitting_drop(height) if m.pose == "sitting" else 0.0
     neck = NECK + drop
     hip = neck + 0.47 * (height - NECK)

@@ -13,7 +13,7 @@ _ENDINGS = {"chart": "png", "text": "png", "svg": "svg", "animated": "gif", "bom
 
 
 def picture_address(case: PageCase, number: int | None = None) -> str:
-    """Return the address of the page's picture, or of picture `number` of its gallery."""
+    """Return the URL of the page's picture, or of picture `number` of its gallery."""
     host = "rebinding.test" if case.picture == "rebinding" else case.host
     part = "" if number is None else f"-{number}"
     name = f"{case.number:05d}{part}.{_ENDINGS.get(case.picture, 'jpg')}"
@@ -30,7 +30,7 @@ def html_of(case: PageCase, seed: int) -> str:
     folder, _, relative = address.rpartition("/")
     if case.source == "base":
         head += f'<base href="{folder}/">'
-    if case.source == "relative":  # a picture of another host has no relative address
+    if case.source == "relative":  # a picture of another host has no relative URL
         inside = case.picture != "rebinding"
         relative = relpath(address.split(case.host, 1)[1], dirname(case.path)) if inside else address
     rest = f'alt="{alt}"' + (f' title="{title}"' if title else "")

@@ -54,7 +54,7 @@ class PageCase:
 
     @property
     def drop(self) -> str | None:
-        """The rule that should drop the picture before any scorer; None where it should pass."""
+        """The rule that should drop the picture before any scorer; None if it should pass."""
         if self.page == "opt_out":
             return "opt_out"
         if self.page == "foreign":

@@ -1,4 +1,4 @@
-"""A server for the test web on 127.0.0.1: it answers for all hosts and misbehaves where the plan wants it."""
+"""A server for the test web on 127.0.0.1. It answers for all hosts, and misbehaves where the plan requires it."""
 
 import gzip
 import json
@@ -52,18 +52,18 @@ class Server(ThreadingHTTPServer):
         return self.server_port
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # of clients that have enough
+        if not isinstance(sys.exception(), ConnectionError):  # a client has disconnected
             super().handle_error(request, client_address)
 
     def count(self, host: str, change: int) -> int:
-        """Return the number of requests of a host that are under way after this change."""
+        """Count a request of a host in or out; return how many are in progress."""
         with self.counting:
             self.under_way[host] = self.under_way.get(host, 0) + change
             return self.under_way[host]
 
 
 class _Answer(BaseHTTPRequestHandler):
-    """One connection. The answer to a faulty address is the fault that serving.json names."""
+    """One connection. The answer to a faulty URL is the fault that serving.json names."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

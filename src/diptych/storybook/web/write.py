@@ -1,10 +1,10 @@
 """Test web on disk: as WARC, as a folder of HTML, as files to serve, with the truth about all of it.
 
 warc/00000.warc.gz     500 pages each, with the pictures of hosts that do not misbehave
-html/HOST/....html     the same pages; html/addresses.tsv has their addresses
+html/HOST/....html     the same pages; html/addresses.tsv has their URLs
 files/HOST/...         pictures, as the server sends them
-serving.json           address -> fault, for addresses that the server misbehaves on
-truth.jsonl            a line per picture: is it its page's dominant one, its texts, the rule that should drop it
+serving.json           URL -> fault, for URLs on which the server misbehaves
+truth.jsonl            a line per picture: True if it is dominant, its texts, the rule that should drop it
 """
 
 import gzip
@@ -54,7 +54,7 @@ def write(
 
 
 def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
-    """Write the pages of one WARC file; return their lines of truth, lines of addresses, and faults by address."""
+    """Write the pages of one WARC file; return their lines of truth, lines of URLs, and faults by URL."""
     warc = [_record("warcinfo", "", b"software: diptych storybook web\r\n", "application/warc-fields")]
     truth: list[str] = []
     listed: list[str] = []
@@ -84,7 +84,7 @@ def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], l
 
 
 def _files(seed: int, case: PageCase) -> list[tuple[str, bytes, str]]:
-    """Return address, bytes and media type of the page's pictures."""
+    """Return URL, bytes and media type of the page's pictures."""
     if case.page == "no_picture":
         return []
     if case.page == "gallery":
@@ -136,7 +136,7 @@ def _response(address: str, body: bytes, media: str) -> bytes:
 
 
 def _record(kind: str, address: str, block: bytes, media: str) -> bytes:
-    """Return a WARC record, compressed; its id is a digest of kind and address, so that bytes do not vary."""
+    """Return a WARC record, compressed. Its id is a digest of kind and URL, so that bytes do not vary."""
     name = hashlib.sha256(f"{kind} {address}".encode()).hexdigest()
     uuid = f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:32]}"
     target = f"WARC-Target-URI: {address}\r\n" if address else ""

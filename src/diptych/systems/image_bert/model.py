@@ -1,8 +1,8 @@
 """ImageBERT (Qi et al. 2020, arXiv 2001.07966): BERT over words and regions, to match images and texts.
 
 The sequence is the plainest of all systems. What is special: four objectives, stages of pre-training on data ever
-closer to the task, and fine-tuning for retrieval that reads each pair of an image and a text together. There is no
-decoder, and no released code: docs/fidelity.md lists what the paper leaves open.
+closer to the task, and retrieval in which each pair of image and text is read together. There is no decoder, and no
+released code: docs/fidelity.md lists what the paper leaves open.
 
     position   0     1   2   3  ...  n      P    P  ...  P    P        (P = config.positions - 1, never a word's)
               [CLS]  w1  w2  w3 ... [SEP]   r1   r2 ...  rN  [whole]
@@ -66,7 +66,7 @@ class ImageBertConfig(TextConfig):
 
 
 class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
-    """ImageBertConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """ImageBertConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class ImageBert(SystemModel):

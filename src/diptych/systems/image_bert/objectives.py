@@ -50,7 +50,7 @@ class ImageBertObjectives(Objectives):
         if not (self.words or self.region_classes or self.region_features or self.matching):
             raise ValueError("words, region_classes, region_features and matching are all 0: nothing to train")
         if self.wrong_pairs == "added" and self.broken is not None:
-            raise ValueError("broken is the share of wrong pairs that replace right ones: set wrong_pairs=instead")
+            raise ValueError("broken applies only to wrong_pairs=instead: set wrong_pairs=instead, or leave out broken")
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:

@@ -74,7 +74,7 @@ class CrossModalLayer(Layer):
 
 
 def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) -> Float[Tensor, "B 1 L L"]:
-    """Return what is added to attention scores: regions attend to regions, words to regions and to the past."""
+    """Return the mask that is added to attention scores: regions attend to regions, words to regions and the past."""
     count, words = present.shape[1], past.shape[-1]
     closed = past.new_full((present.shape[0], 1, count + words, count + words), CLOSED)
     closed[..., :count] = closed_of(present, past)
@@ -122,8 +122,8 @@ class OneAnswer(nn.Module):
 class ReadAnswer(nn.Module):
     """The released code's classifier over the cross-modal encoder.
 
-    It scores the product of the image, pooled after each layer, and the question. VCR models of the code have this
-    classifier alone, with one score for each choice.
+    It scores the product of the image, pooled after each layer, and the question. VCR models of the code have only this
+    classifier, with one score for each choice.
     """
 
     def __init__(self, sizes: HeadSizes, layers: int, answers: int) -> None:

@@ -1,8 +1,8 @@
 """TDEN (Li, Pan, Yao, Chen, Mei, AAAI 2021, arXiv 2101.11562): separate encoders, a joint encoder and a decoder.
 
 What is special: each modality has an encoder of its own. The cross-modal encoder understands and the cross-modal
-decoder writes, so that neither task hampers the other (Fig. 2c). Words pass the same sentence layers both times. When
-they are read they attend to each other; when they are written, to the past. The segment shows which of the two it is.
+decoder writes, so that neither task hampers the other (Fig. 2c). Words pass the same sentence layers for both. When
+they are read, they attend to each other; when they are written, to the past. The segment shows which of the two it is.
 
     block      regions               text                         target
               [IMG] r1 r2 ... rR    [CLS] w1 w2 ... wT [SEP]     [CLS] w1 w2 ... wT      predicts w1 w2 ... wT [SEP]
@@ -113,7 +113,7 @@ class TdenConfig(TextConfig):
 
     @classmethod
     def base(cls, **changes: Any) -> TdenConfig:
-        """The base size: 6, 12, 6 and 6 layers, as in the released code and in ViLBERT, to which the paper points."""
+        """The base size: 6, 12, 6 and 6 layers, as in the released code and in ViLBERT, which the paper cites."""
         return cls(**{**_layers(6, 12, 6, 6, changes), **changes})
 
     @classmethod
@@ -133,7 +133,7 @@ def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict
 
 
 class TdenResolvedConfig(TdenConfig, ResolvedConfig):
-    """TdenConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """TdenConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class Tden(DecoderModel):
@@ -173,7 +173,7 @@ class Tden(DecoderModel):
         def answer() -> nn.Module:
             if config.answers < 1:
                 raise RecipeError(
-                    "a head over answers was requested, but the model's config has answers=0; set it to their number"
+                    "a head over answers was requested, but the model's config has answers=0; set their number"
                 )
             if config.vqa_fusion == "official" and not config.decoder_layers:
                 raise RecipeError(
@@ -270,7 +270,7 @@ class Tden(DecoderModel):
         return self._alone(objects), self._alone(sentence)
 
     def _alone(self, stream: Stream) -> Stream:
-        """The states of one modality by itself. With one stream, its stack reads that modality alone."""
+        """The states of one modality without the other. With one stream, its stack reads only that modality."""
         if self.config.structure != "single-stream":
             return stream
         return through(self.cross, stream.last, stream.present)
@@ -347,7 +347,7 @@ class Tden(DecoderModel):
         return self.embed_words(words, place, WRITTEN)
 
     def embed_words(self, words: Int[Tensor, "N L"], start: int, segment: int) -> Float[Tensor, "N L D"]:
-        """Embed words that begin at place `start`; `segment` is READ or WRITTEN."""
+        """Embed words from position `start` on; `segment` is READ or WRITTEN."""
         end = start + words.shape[1]
         refuse_more_words(end, self.config.positions)
         positions = torch.arange(start, end, device=words.device)

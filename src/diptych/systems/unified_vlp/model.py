@@ -84,7 +84,7 @@ class UnifiedVLPConfig(ModelConfig):
 
     @property
     def max_text(self) -> int:
-        """Words of a text at most, its [SEP] included."""
+        """The most words of a text, its [SEP] included."""
         return self.positions - self.max_regions - 2
 
     @property
@@ -101,7 +101,7 @@ class UnifiedVLPConfig(ModelConfig):
 
 
 class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
-    """UnifiedVLPConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """UnifiedVLPConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class UnifiedVLP(SystemModel):
@@ -138,7 +138,7 @@ class UnifiedVLP(SystemModel):
 
     @classmethod
     def provided(cls, shape: UnifiedVLPConfig) -> frozenset[Capability]:
-        """Hidden regions have embeddings of their own with hidden_regions=official alone; with paper all look alike."""
+        """Hidden regions have distinct embeddings only with hidden_regions=official; with paper, all are equal."""
         hides: frozenset[Capability] = frozenset({"hidden embeddings"} if shape.hidden_regions == "official" else ())
         return cls.provides | hides
 
@@ -230,7 +230,7 @@ class UnifiedVLP(SystemModel):
     def _embed_text(
         self, words: Int[Tensor, "N T"], start: int | list[int], segments: Int[Tensor, "N 1"]
     ) -> Float[Tensor, "N T D"]:
-        """Words (or queries) before the norm, from place `start` of the text on: one place, or one for each row."""
+        """Words (or queries) before the norm, from position `start` of the text on (one start, or one per row)."""
         refuse_more_words(words.shape[1] + (0 if isinstance(start, list) else start), self.config.max_text)
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)

@@ -40,7 +40,7 @@ NAMES = {
     "vlbert.mlm_head.predictions.transform.LayerNorm": "heads.word.norm",
     "vlbert.mvrc_head.transform.dense": "heads.region_class.0",
     "vlbert.mvrc_head.region_cls_pred": "heads.region_class.2",
-    "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # so spelt
+    "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # spelt like this in the files
 }
 LAYERS = layer_table("vlbert.encoder.layer", "encoder.layers", bert.IN_LAYER, bert.SELF_ATTENTION)
 # Heads of fine-tuned models. The pooler belongs to the head that reads it.

@@ -45,7 +45,7 @@ from diptych.runtime.errors import DataError
 from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
 REGIONS = 2  # segment C
-SCALE, LONGEST = 100, 1000  # of coordinates, and the longest wavelength of their sines
+SCALE, LONGEST = 100, 1000  # factor of coordinates, and the longest wavelength of their sines
 TOGETHER = 64  # places of text and regions, if they share a budget
 
 
@@ -87,7 +87,7 @@ class VLBertConfig(TextConfig):
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Number of regions read with a text; official: text and regions share 64 positions, 30 of them for regions."""
+        """Return the number of regions read with a text; official: of 64 positions for both, 30 are for regions."""
         if self.region_budget == "paper":
             return self.max_regions
         return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
@@ -116,7 +116,7 @@ class VLBertConfig(TextConfig):
 
 
 class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
-    """VLBertConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """VLBertConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class VLBert(SystemModel):
@@ -243,7 +243,7 @@ class VLBert(SystemModel):
         return torch.cat([tokens + place, end], 1)
 
     def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        """The regions that are read; official: the best ones, as text and regions share 64 places."""
+        """The regions that are read; official: only the best ones, as text and regions share 64 positions."""
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         words = [
@@ -261,7 +261,7 @@ class VLBert(SystemModel):
 
 
 class VisualFeatures(nn.Module):
-    """Visual feature embeddings (section 3.2): one layer over the feature and the place of each region.
+    """Visual feature embeddings (section 3.2): one layer over the feature and the box of each region.
 
     The whole image comes first.
     """
@@ -315,7 +315,7 @@ class VisualFeatures(nn.Module):
         return visual
 
     def _masks(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
-        """Instance masks: the cells of each box that show the object; all cells for the whole image."""
+        """Instance masks: the cells of each box that show the object (all cells for the whole image)."""
         if batch.masks is None:
             return None
         if batch.masks.shape[-2:] != (CELLS, CELLS):

@@ -5,7 +5,7 @@
 
 The ResNet is torchvision's. The stride of a stage is in its first 1 x 1 convolution, as in the weights that VL-BERT
 begins from, or in the 3 x 3 one, as in torchvision's weights. Batch norms keep their statistics and their scale.
-RoIAlign is that of the code: one sample a cell, and pixels are points (not `aligned`).
+RoIAlign is that of the code: one sample per cell, and pixels are points (not `aligned`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from diptych.runtime.weight_files import Tensors
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]
 STRIDE = 16  # pixels of the image per cell of the maps
-CELLS = 14  # of a region in each direction, as in VL-BERT
+CELLS = 14  # cells of a region in each direction, as in VL-BERT
 FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # names that show a ResNet in a file
 PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 
@@ -36,9 +36,9 @@ class FastRCNN(nn.Module):
     def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1") -> None:
         """Build the network with random weights.
 
-        `frozen`: number of stem, stage 1, stage 2 and stage 3 that keep their weights, from the first. `cells`: of a
-        region in each direction; stage 4, most of the work, costs as their square. `stride`: the convolution of a
-        bottleneck that has the stride of its stage.
+        `frozen`: how many of stem, stage 1, stage 2 and stage 3 keep their weights, from the first. `cells`: cells of a
+        region in each direction. Most of the work is in stage 4, whose cost grows with their square. `stride`: the
+        convolution of a bottleneck that has the stride of its stage.
         """
         from torchvision import models
 
@@ -63,7 +63,7 @@ class FastRCNN(nn.Module):
         return (part for part in self.modules() if isinstance(part, nn.BatchNorm2d))
 
     def train(self, mode: bool = True) -> FastRCNN:
-        """Set the mode, except of batch norms: the statistics of a batch of a few large images are too noisy."""
+        """Set the mode, except that of batch norms: the statistics of a few large images are too noisy."""
         super().train(mode)
         for part in self._batch_norms():
             part.eval()
@@ -107,7 +107,7 @@ class FastRCNN(nn.Module):
 
 
 def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> ImportReport:
-    """Initialise from a ResNet: torchvision's, that of a torchvision detector, or VL-BERT's of Visual Genome.
+    """Initialise from a ResNet: of torchvision, of a torchvision detector, or VL-BERT's of Visual Genome.
 
     The rest of a detector is ignored. Raises CheckpointError if there is no ResNet of this size.
     """

@@ -50,7 +50,8 @@ class RegionProjection(nn.Module):
 class RefiningLayer(nn.Module):
     """Attention on attention over the regions (Appendix A.1, after AoANet, Huang et al. 2019).
 
-    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)), where q are the queries of x and a their attention.
+    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)), where q are the queries of x, and a is the output of
+    their attention.
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
@@ -75,8 +76,8 @@ class RefiningLayer(nn.Module):
 class Grounding(nn.Module):
     """Replace a word by the regions that it attends to: softmax over j of A_ij = W [x_i | x_j | x_i * x_j] (IDA, 4.3).
 
-    W is one row of three times the width; the paper's "3 x h" has no other reading, as A_ij is a number. Its first
-    third adds the same to all regions of a word, so the softmax cancels it: it is kept as the paper has it.
+    W is one row of three times the width, because A_ij is a number (the paper writes "3 x h"). The first third of W
+    adds the same to all regions of a word, so the softmax cancels it. It is kept as in the paper.
     """
 
     def __init__(self, width: int) -> None:

@@ -1,8 +1,8 @@
 """XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder and a decoder that share one set of layers.
 
-What is special: every task generates. The decoder is the encoder once more, with the same attention weights: they read
-its own states and the encoder's. A signal marks which of the two is read. No code was released: docs/fidelity.md lists
-what had to be chosen.
+What is special: every task generates. The decoder is the encoder used again: the same attention weights read its own
+states and the encoder's. A signal marks which of the two is read. No code was released: docs/fidelity.md lists what had
+to be chosen.
 
     block      regions          text                         target
                r1 r2 ... rR     w1 w2 ... wT [SEP]           [CLS] w1 w2 ... wT        predicts w1 w2 ... wT [SEP]
@@ -103,11 +103,11 @@ class XgptConfig(TextConfig):
 
 
 class XgptResolvedConfig(XgptConfig, ResolvedConfig):
-    """XgptConfig with what the data decide: vocabulary, feature size, classes and answers."""
+    """XgptConfig completed by the data: vocabulary, feature size, number of classes and answers."""
 
 
 class Xgpt(DecoderModel):
-    """An encoder of regions and text and a decoder, which share their weights or not."""
+    """An encoder of regions and text, and a decoder, with shared or separate weights."""
 
     config: XgptResolvedConfig
     provides: frozenset[Capability] = frozenset(
@@ -200,7 +200,7 @@ class Xgpt(DecoderModel):
     def _words(
         self, words: Int[Tensor, "B L"], start: int = 0, places: list[int] | None = None
     ) -> Float[Tensor, "B L D"]:
-        """Embed words that begin at place `start` of their sentence, or each row at its own of `places`."""
+        """Embed words from position `start` of their sentence on, or each row from its own position (`places`)."""
         end, most = start + words.shape[1], self.config.positions
         refuse_more_words(0 if places else end, most)
         positions = torch.arange(start, end, device=words.device)[None]

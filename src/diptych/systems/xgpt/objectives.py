@@ -23,8 +23,8 @@ from diptych.objectives.settings import LossPer, Objectives, per
 class XgptObjectives(Objectives):
     """Settings of the tasks, with the weights of their losses (the paper's lambdas).
 
-    Tasks with a weight take turns in the order below, a batch and an optimizer step each. An iteration of the paper is
-    thus as many steps as there are tasks.
+    Tasks with a weight take turns in the order below. Each turn has its own batch and optimizer step, so an iteration
+    of the paper has as many steps as there are tasks.
     """
 
     kind: Literal["xgpt"] = "xgpt"

@@ -37,8 +37,8 @@ class Backbone(nn.Module):
     def of(cls, name: str, side: int | None = None, weights: Path | None = None, pretrained: bool = True) -> Backbone:
         """Open a network with its library's weights, those of a file, or (`pretrained=False`) random ones.
 
-        `side`: of the squares in pixels; None: that of the training. Raises RecipeError for an unknown name,
-        CheckpointError for weights that cannot be read or are of another network.
+        `side`: side of the squares in pixels; None: as in training. Raises RecipeError for an unknown name,
+        CheckpointError for weights that cannot be read or belong to another network.
         """
         if side is not None and not 8 <= side <= MOST_SIDE:
             raise RecipeError(f"side={side}; expected 8 to {MOST_SIDE} pixels")
@@ -72,12 +72,12 @@ class Backbone(nn.Module):
     @cached_property
     @torch.no_grad()
     def map_size(self) -> tuple[int, int]:
-        """Channels F of the last map, and its number of cells on a side."""
+        """Number of channels F of the last map, and its number of cells per side."""
         cells = self(torch.zeros(1, 3, self.side, self.side, dtype=torch.uint8))
         return int(cells.shape[1]), int(min(cells.shape[2:]))
 
     def maps_of(self, pictures: Sequence[Picture]) -> tuple[Float[Tensor, "B F h w"], Float[Tensor, "B 2"]]:
-        """Maps of the images fitted into squares, and the share of its square (x, y) that each image covers."""
+        """Return the maps of images fitted into squares, and the share (x, y) of its square that each image covers."""
         squares, shares = letterbox(pictures, self.side, self.device)
         return self(squares).float(), shares
 
@@ -87,7 +87,7 @@ class Backbone(nn.Module):
 
     @property
     def described(self) -> dict[str, Any]:
-        """The JSON from which `from_described` builds the network again."""
+        """JSON from which `from_described` builds the same network."""
         normal = {"mean": list(self.opened.mean), "deviation": list(self.opened.deviation)}
         return {"backbone": self.name, "side": self.side, **normal, "config": dict(self.opened.config)}
 

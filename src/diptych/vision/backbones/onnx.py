@@ -75,6 +75,6 @@ def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    """Build the network of a description; the file is filled in as its weights."""
+    """Build the network of a description. The file's bytes are loaded later, as its weights."""
     config = described["config"]
     return _LastMap(Graph(config["bytes"]), Feed.model_validate(config["feed"]), config["map"])

@@ -42,7 +42,7 @@ class Graph(nn.Module):
 
     @classmethod
     def read(cls, path: Path) -> Graph:
-        """Read a file. Raises CheckpointError if it is not ONNX, is cut, or keeps its weights in other files."""
+        """Read a file. Raises CheckpointError if it is not ONNX, is cut short, or keeps its weights in other files."""
         try:
             size = path.stat().st_size
             if not 0 < size < MOST_BYTES:
@@ -72,7 +72,7 @@ class Graph(nn.Module):
 
     @property
     def inputs(self) -> dict[str, tuple[type, tuple[Axis, ...]]]:
-        """Type of the numbers and axes of each input."""
+        """Type and axes of each input."""
         return {one.name: (KINDS.get(one.type, np.float32), _axes(one.shape)) for one in self.open().get_inputs()}
 
     @property
@@ -82,7 +82,7 @@ class Graph(nn.Module):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names in the file's metadata; empty where there are none."""
+        """The class names in the file's metadata; empty if it has none."""
         text = str(self.open().get_modelmeta().custom_metadata_map.get("names", ""))
         named = {int(one[1]): one[2] or one[3] for one in NAMED.finditer(text)}
         return tuple(named[number] for number in range(len(named))) if sorted(named) == list(range(len(named))) else ()
@@ -98,7 +98,7 @@ class Graph(nn.Module):
             ) from error
 
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> str:
-        """Return a name that a setting gives. Raises RecipeError where the file has none of this name."""
+        """Return the name that a setting gives. Raises RecipeError if the file has no such name."""
         if name not in known:
             raise RecipeError(f"{key}={name}: the ONNX file has none of that name; {nearest(name, known)}")
         return name
@@ -140,7 +140,7 @@ class Feed(BaseModel):
         return graph.inputs[self.input][0] is np.uint8
 
     def feeds(self, graph: Graph, pixels: Float[Tensor, "B 3 H W"]) -> dict[str, Array]:
-        """Return all inputs, with the image's size where the network has one for it (RT-DETR, PaddleDetection)."""
+        """Return all inputs. Some networks have an input for the image's size (RT-DETR, PaddleDetection)."""
         kind = graph.inputs[self.input][0]
         pixels = pixels.flip(1) if self.colours == "bgr" else pixels
         array = (pixels.round().clamp(0, 255) if kind is np.uint8 else pixels).cpu().numpy()

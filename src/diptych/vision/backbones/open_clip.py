@@ -25,7 +25,7 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    """Open ARCHITECTURE/WEIGHTS. Raises RecipeError for unknown names, CheckpointError for weights."""
+    """Open ARCHITECTURE/WEIGHTS. Raises RecipeError for unknown names, CheckpointError for unreadable weights."""
     with requires_extra(f"open_clip/{name}", "open-clip"):
         import open_clip
     architecture, _, tag = name.partition("/")

@@ -1,4 +1,4 @@
-"""The form in which each library's module returns a network, and helpers that the modules share."""
+"""The form in which each library's module returns a network, and the helpers that these modules share."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ class OpenedNetwork:
 
 @contextmanager
 def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[None]:
-    """Turn a library's errors while it reads the file `weights`, or downloads (None), into a CheckpointError."""
+    """Turn a library's errors into a CheckpointError while it reads the file `weights`, or downloads it (None)."""
     if weights is None:
         remedy = f"fetch {address} where there is a network, and pass the file with --weights"
         with downloading(f"the weights of {name}", remedy):
@@ -60,9 +60,9 @@ def refuse_unknown(settings: Iterable[str], known: Collection[str], what: str) -
 
 
 def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:
-    """Reshape a transformer's tokens into a square map, without the leading class token and registers.
+    """Reshape a transformer's tokens into a square map; leading tokens (class, registers) are dropped.
 
-    `cells`: the number of tokens that are cells; None: the largest square number.
+    `cells`: number of tokens that are cells; None: the largest square number that fits.
     """
     batch, count, width = tokens.shape
     side = isqrt(count if cells is None or cells > count else cells)

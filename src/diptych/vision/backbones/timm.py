@@ -27,7 +27,7 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    """Open a model by its timm name. Raises RecipeError for unknown names, CheckpointError for weights."""
+    """Open a model by its timm name. Raises RecipeError for unknown names, CheckpointError for unreadable weights."""
     with requires_extra(f"timm/{name}", "timm"):
         import timm
     if not timm.is_model(name):
@@ -58,7 +58,7 @@ def built(described: Mapping[str, Any]) -> nn.Module:
 
 
 def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tensor]:
-    """Rename weights as EfficientNet-PyTorch names them, whose layers have timm's order and shapes; others stay."""
+    """Rename the weights of EfficientNet-PyTorch, whose layers have timm's order and shapes; others stay."""
     if FIRST_OF_EFFICIENTNET not in tensors:
         return tensors
     wanted = timm.create_model(name).state_dict()

@@ -63,7 +63,7 @@ def built(described: Mapping[str, Any]) -> nn.Module:
 
 
 def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
-    """Return where a model is read from (a folder, or a name on the hub), and its commit. Raises RecipeError."""
+    """Return the source of a model (a folder, or a name on the hub), and its commit. Raises RecipeError."""
     if folder is not None:
         if not (folder / "config.json").is_file():
             raise CheckpointError(f"{folder} has no config.json; expected a folder with {FILES}")
@@ -75,7 +75,7 @@ def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
 
 
 def remedy_of(name: str) -> str:
-    """Return what to do where the hub cannot be reached."""
+    """Return the remedy if the hub cannot be reached."""
     return (
         f"copy {FILES} of https://huggingface.co/{name.partition('@')[0]} into a folder where there is a network, and "
         "pass the folder with --weights"
@@ -85,7 +85,7 @@ def remedy_of(name: str) -> str:
 def load_whole(library: Any, source: str, unused: tuple[str, ...] = (), **options: Any) -> Any:
     """Load a model by one of transformers' classes in float32. Raises CheckpointError for missing weights.
 
-    Missing weights of `unused` parts become 0, so that a file always gives the same network.
+    Missing weights of `unused` parts are set to 0, so that a file always gives the same network.
     """
     model, loaded = library.from_pretrained(
         source, dtype=torch.float32, output_loading_info=True, trust_remote_code=False, **options

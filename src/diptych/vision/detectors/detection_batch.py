@@ -1,4 +1,4 @@
-"""Training of detectors: batches of images and the objects in them, and what their updates share."""
+"""Training of detectors: batches of images with their objects, and the base class of updates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diptych.core import Capability, Objective, Partners, Sample
 
 @dataclass(frozen=True)
 class DetectionBatch:
-    """Squares and their objects, padded to the largest number per image. IGNORE marks padding and unknown values."""
+    """Square images and their objects, padded to the most per image. IGNORE marks padding and unknown values."""
 
     keys: list[str]
     squares: UInt8[Tensor, "B 3 side side"]
@@ -41,7 +41,7 @@ class DetectionBatch:
 
 @dataclass(frozen=True)
 class DetectionUpdate:
-    """Base of the updates of detector training. Every step makes the same one, so it is its own schedule (`at`)."""
+    """Base class of detector updates. Every step has the same update, so it is its own schedule (`at`)."""
 
     weights: Mapping[str, float] = field(default_factory=dict)
     objectives: Sequence[Objective] = ()  # language objectives: none

@@ -22,7 +22,7 @@ BACKGROUND = "background"  # the class of boxes without an object
 class Detector(Protocol):
     """Extracts the regions of images, as its contract describes.
 
-    `needs_pictures` is False where the regions come from the record alone; then no image is opened.
+    If `needs_pictures` is False, the regions come from the record alone, and no image is opened.
     """
 
     needs_pictures: bool
@@ -43,7 +43,7 @@ class Detector(Protocol):
 
 @contextmanager
 def computing_on(detector: Detector, device: torch.device) -> Iterator[None]:
-    """Move the detector's network to a device inside the context. Its contract is computed first, on the CPU."""
+    """Move the detector's network to a device inside the context. The contract is computed before, on the CPU."""
     if detector.network is None:
         yield
         return
@@ -58,7 +58,7 @@ def computing_on(detector: Detector, device: torch.device) -> Iterator[None]:
 def regions_of(
     picture: Picture, boxes: Float[Tensor, "R 4"], scores: Float[Tensor, "R"], **more: Tensor | None
 ) -> Regions:
-    """Make the regions of an image on the CPU; boxes are corners as fractions of the image, `more` other fields."""
+    """Make the regions of an image on the CPU. Boxes are corners as fractions of the image; `more` has other fields."""
     others: dict[str, Any] = {name: None if one is None else one.cpu() for name, one in more.items()}
     return Regions(boxes.cpu(), scores.cpu(), (picture.shape[2], picture.shape[1]), **others)
 
@@ -83,12 +83,12 @@ class NetworkDetector(Generic[N]):
         return self.regions_in(pictures, records) if pictures else []
 
     def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        """Return the regions of each image; there is at least one."""
+        """Return the regions of each image; there is at least one image."""
         raise NotImplementedError
 
 
 def groups_of_one_size(sizes: Sequence[Hashable], at_once: int) -> Iterator[list[int]]:
-    """Yield the indices of equal sizes, up to `at_once` together: images that share a batch without padding."""
+    """Yield the indices of images of equal size, at most `at_once` together. They share a batch without padding."""
     groups: dict[Hashable, list[int]] = {}
     for number, size in enumerate(sizes):
         groups.setdefault(size, []).append(number)

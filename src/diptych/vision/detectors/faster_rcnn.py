@@ -1,7 +1,8 @@
 """torchvision's Faster R-CNN as a detector: the papers' kind of detector, trained on COCO instead of Visual Genome.
 
-A region is a proposal, as in bottom-up attention. Its feature is the box head's, its box the one refined for its best
-class, its score that class's probability. The whole image's feature is that of a box around all of it.
+A region is a proposal, as in bottom-up attention. Its feature comes from the box head. Its box is the one refined for
+its best class, and its score is the probability of this class. The feature of the whole image is that of a box around
+the image.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class FasterRCNNConfig:
 
 
 class FasterRCNN(NetworkDetector[Network]):
-    """A Faster R-CNN with a rule that selects regions among its proposals."""
+    """A Faster R-CNN, and the rule that selects regions among its proposals."""
 
     def __init__(self, network: Network, shape: FasterRCNNConfig, selection: Selection = EXACTLY_100) -> None:
         self.network, self.shape, self.selection = network.eval(), shape, selection

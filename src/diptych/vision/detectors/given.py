@@ -1,4 +1,4 @@
-"""Regions that a user already has, in any format of `diptych.vision.features`. Images are opened for their size alone.
+"""Regions that a user already has, in any format of `diptych.vision.features`. Only an image's size is read.
 
 Our own format is one npz per image:
 
@@ -42,16 +42,16 @@ MOST_REGIONS = 10_000
 LARGEST = 65504.0  # stores keep half precision
 LONGEST = 1_000_000  # pixels
 ALIKE = 0.02  # aspect ratios that differ by less are of one image, resized or not
-BEYOND = 0.2  # of the image; boxes that reach further out belong to another size of it
+BEYOND = 0.2  # share of the image; boxes that reach further out were computed for another size
 ROUNDED = 1e-3  # excess over 1 by rounding to half precision
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
 class GivenRegions:
-    """Regions made elsewhere. Without a folder (as in a model's `detector/`) only their form is known.
+    """Regions made by another program. Without a folder (as in a model's `detector/`), only their form is known.
 
-    `whole_boxes`: the features have no boxes, and each region's box is the whole image.
+    `whole_boxes`: True if the features have no boxes; the box of each region is then the whole image.
     """
 
     needs_pictures = False
@@ -69,9 +69,9 @@ class GivenRegions:
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record], whole_boxes: bool = False) -> GivenRegions:
-        """Take feature size and number of classes from the first valid record; the others must agree.
+        """Take feature size and number of classes from the first valid record. The other records must have the same.
 
-        Raises DataError where no record has valid features.
+        Raises DataError if no record has valid features.
         """
         files = open_features(folder)
         reason = ""
@@ -206,7 +206,7 @@ class GivenRegions:
 
 
 def _numbers(raw: Raw, name: str, array: Array, axes: int) -> Floats:
-    """Return an array as float32. Raises DataError for other types, other axes, or numbers that are out of range."""
+    """Return an array as float32. Raises DataError for another type, other axes, or values out of range."""
     if array.dtype.kind not in "fiub":
         refuse(raw.where, f"`{name}` of type {array.dtype}", "numbers")
     if array.ndim != axes:
@@ -225,7 +225,7 @@ def _numbers(raw: Raw, name: str, array: Array, axes: int) -> Floats:
 def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     """Return the image's width and height, from the feature file or the record.
 
-    Raises DataError where both are known and have different aspect ratios, or none is known but needed.
+    Raises DataError if the two sizes have different aspect ratios, or if neither is known but one is needed.
     """
     own = None if raw.size is None else (_side(raw, "width", raw.size[0]), _side(raw, "height", raw.size[1]))
     known = record.size

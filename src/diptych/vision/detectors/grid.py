@@ -26,7 +26,7 @@ CELLS = 7  # on a side; fewer where the map has fewer
 
 
 class Grid(NetworkDetector[Backbone]):
-    """`cells` by `cells` regions of equal size, without those outside an image that is not square."""
+    """`cells` by `cells` regions of equal size. If the image is not square, the cells outside it are left out."""
 
     def __init__(self, backbone: Backbone, cells: int | None = None) -> None:
         self.network = self.backbone = backbone.eval()
@@ -79,7 +79,7 @@ class Grid(NetworkDetector[Backbone]):
 
 
 def backbone_of(name: str, option: str) -> Backbone:
-    """Open the backbone that an option names: a library's, that of a grid detector's folder, or `onnx:FILE`."""
+    """Open the backbone that an option names: one of a library, of a grid detector's folder, or of `onnx:FILE`."""
     if name.startswith(ONNX):
         return Backbone.from_onnx(Path(name.removeprefix(ONNX)), {})
     if not (Path(name) / DETECTOR).is_file():

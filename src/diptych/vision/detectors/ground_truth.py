@@ -1,4 +1,4 @@
-"""Regions from annotated objects: for tests, and as the bound of a perfect detector. Never for a model's score."""
+"""Regions from annotated objects, for tests and as the upper bound of detectors. Models are not scored with them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GroundTruth:
     network = None
 
     def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
-        """`masks`: regions have instance masks; an object without one fills its box."""
+        """`masks`: regions have instance masks; the mask of an object without one is its whole box."""
         self.kinds, self.masks = tuple(kinds), masks
         self.attributes = {name: tuple(values) for name, values in attributes.items()}
         self._columns = {kind: column for column, kind in enumerate(self.kinds)}
@@ -36,7 +36,7 @@ class GroundTruth:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> GroundTruth:
-        """Collect the kinds and attributes that occur. Raises DataError where no record has objects."""
+        """Collect the kinds and attributes that occur. Raises DataError if no record has objects."""
         objects = [thing for record in records for thing in record.objects]
         if not objects:
             raise DataError("--detector ground-truth needs objects, but no record has any; choose another detector")

@@ -23,7 +23,7 @@ KIND = "with-whole"
 
 
 class WithImageFeature(NetworkDetector[nn.ModuleList]):
-    """Regions of `regions`; the whole image's feature is the mean of the backbone's last map over the image."""
+    """The regions of the detector `regions`. The feature of the whole image is the mean of the backbone's last map."""
 
     def __init__(self, regions: Detector, backbone: Backbone) -> None:
         self.regions, self.backbone = regions, backbone.eval()
@@ -60,6 +60,6 @@ class WithImageFeature(NetworkDetector[nn.ModuleList]):
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
-    """Average the cells that show a part of the image; the other cells are grey."""
+    """Average the cells that show a part of the image; the others show only padding."""
     columns, rows = (share.cpu() * torch.tensor([cells.shape[2], cells.shape[1]])).ceil().int().tolist()
     return cells[:, :rows, :columns].mean((1, 2)).cpu()

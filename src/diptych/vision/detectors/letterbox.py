@@ -15,9 +15,9 @@ GREY = 114  # colour of the border around the image
 def letterbox(
     pictures: Sequence[Picture], side: int, device: torch.device | str = "cpu"
 ) -> tuple[UInt8[Tensor, "B 3 side side"], Float[Tensor, "B 2"]]:
-    """Place images at the top left of squares, aspect kept; also return the share of the square (x, y) each covers.
+    """Place images at the top left of squares, keeping the aspect; also return the share (x, y) that each covers.
 
-    A fraction of the image times that share is a fraction of the square.
+    A fraction of the image, multiplied by this share, is a fraction of the square.
     """
     stacked = torch.full((len(pictures), 3, side, side), GREY, dtype=torch.uint8, device=device)
     shares = torch.empty(len(pictures), 2)
@@ -46,5 +46,5 @@ def to_square(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float
 
 
 def to_picture_fractions(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float[Tensor, "... 4"]:
-    """Convert boxes from fractions of the square to fractions of the image; parts in the grey are cut off."""
+    """Convert boxes from fractions of the square to fractions of the image; parts in the padding are cut off."""
     return (boxes / share.repeat(2)).clamp(0, 1)

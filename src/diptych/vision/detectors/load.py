@@ -25,7 +25,7 @@ class DetectorKind:
     """A kind of detector: a class with `from_folder(folder, described)`, which reads what its `save` wrote.
 
     `names`: name patterns of `diptych extract --detector`, each with the options it takes. `files`: the same for the
-    files of `diptych import detector`. A class with either has `from_request(request)` too.
+    files of `diptych import detector`. A class with names or files also has `from_request(request)`.
     """
 
     place: str  # MODULE:CLASS
@@ -65,9 +65,9 @@ DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
 
 
 def open_requested(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
-    """Open the detector of a name, or with `files` of a file. `given`: options by name, None where not given.
+    """Open the detector of a name, or of a file if `files`. `given`: values of the options, None if not given.
 
-    Raises RecipeError for a name of no kind, and for an option that its kind does not take.
+    Raises RecipeError for an unknown name, and for an option that the kind does not take.
     """
     known = [
         (pattern, kind, options)
@@ -95,11 +95,11 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
 
 @torch_unchanged()
 def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int | None = None) -> Detector:
-    """Open a folder that `Detector.save` wrote; it is self-contained, so it may be moved.
+    """Open a folder that `Detector.save` wrote. It is self-contained and may be moved.
 
-    `selection` replaces the rule that it was saved with, also in its contract; a number changes only how
-    many regions it chooses, a mapping changes the settings that it names. Raises CheckpointError for a
-    damaged folder, RecipeError if the detector takes no rule.
+    `selection` replaces the saved rule, also in the contract. A number changes only how many regions are chosen; a
+    mapping changes the settings that it names. Raises CheckpointError for a damaged folder, RecipeError if the detector
+    takes no rule.
     """
     described = read_detector(folder)
     kind = DETECTORS.get(str(described["kind"]))

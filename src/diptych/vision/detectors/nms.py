@@ -1,6 +1,6 @@
-"""torchvision's non-maximum suppression without the seconds that `import torchvision` takes.
+"""torchvision's non-maximum suppression without `import torchvision`, which takes seconds.
 
-The package imports its models, its transforms and torch's compiler; the kernels are a separate library in its folder.
+The package imports its models, its transforms and torch's compiler. The kernels are a separate library in its folder.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ LARGE = 1000  # boxes; above this torchvision runs class by class
 
 
 def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
-    """Return the indices of boxes that no better one overlaps by an IoU over `overlap`, best first."""
+    """Return the indices of boxes that no better box overlaps with an IoU over `overlap`, best first."""
     _load_kernels()
     return cast(Tensor, torch.ops.torchvision.nms(boxes, scores, overlap))
 

@@ -105,7 +105,7 @@ def keep_detector(
 
 
 def _draw(detector: Detector, photographs: Path, path: Path) -> None:
-    """Draw the first regions of some images of a folder. Raises DataError where none can be read."""
+    """Draw the first regions of some images of a folder. Raises DataError if no image can be read."""
     files, pictures = [photographs] if photographs.is_file() else find_pictures(photographs), []
     for file in files[:: -(-len(files) // SHOWN) or 1]:
         with suppress(DataError):
@@ -136,7 +136,7 @@ def fetched(name: str) -> Path:
 
 
 def _names_of(path: Path | None) -> list[str]:
-    """Read class names, one a line, without the background: Visual Genome's list has none."""
+    """Read class names, one per line. The background has no line, as in Visual Genome's list."""
     if path is None:
         return []
     try:

@@ -1,4 +1,4 @@
-"""Boxes of one network, features of another: the mean of a backbone's last map inside each box."""
+"""Boxes of one network with features of another: the mean of a backbone's last map inside each box."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         return [_described(*of_one) for of_one in zip(regions, candidates, strict=True)]
 
     def _chosen(self, picture: Picture, candidates: Candidates, record: Record) -> Regions:
-        """Select regions by the rule among the boxes with an extent. Raises DataError for infinite numbers."""
+        """Select regions by the rule among boxes that are not empty. Raises DataError for infinite values."""
         boxes, scores, labels, features = candidates.boxes, candidates.scores, candidates.labels, candidates.features
         if not (boxes.isfinite().all() and scores.isfinite().all()):
             raise DataError(f"{self.proposer.name} found boxes or scores that are not finite", key=record.key)
@@ -88,7 +88,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
     def from_request(cls, request: DetectorRequest) -> Detector:
         """Open `hf:NAME`, `tfjs:FILE#MODEL` or an ONNX file. A file that is a backbone becomes a `Grid`.
 
-        The settings of the selection (`Selection.changed`) are taken by all but a grid.
+        All but a grid take the settings of the selection (`Selection.changed`).
         """
         path = Path(request.name.removeprefix(ONNX))
         _, values = Selection().changed(request.settings)
@@ -124,7 +124,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
 
 def _described(regions: Regions, candidates: Candidates) -> Regions:
-    """Return the regions with the means of the proposer's maps inside them, where it has maps."""
+    """Return the regions. If the proposer has maps, their means inside the boxes are the features."""
     if candidates.share is None:
         return regions
     pooled = [_pooled(regions.boxes, cells, candidates.share) for cells in candidates.maps]

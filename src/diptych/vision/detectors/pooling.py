@@ -12,8 +12,8 @@ def pool_regions(
 ) -> Float[Tensor, "B K C cells cells"]:
     """Average the map bilinearly over each cell of each box, like torchvision's `roi_align(aligned=True)`.
 
-    Boxes are fractions of the map. Bilinear weights are a product of a row's and a column's, and so is their mean over
-    a cell's samples.
+    Boxes are fractions of the map. A bilinear weight is the product of a row's weight and a column's, and so is its
+    mean over a cell's samples.
     """
     count, each = boxes.shape[:2]
     channels, height, width = maps.shape[1:]
@@ -27,7 +27,7 @@ def pool_regions(
 def _shares(
     low: Float[Tensor, "B K"], high: Float[Tensor, "B K"], cells: int, length: int
 ) -> Float[Tensor, "B K cells length"]:
-    """Return the weight of each row (or column) of the map in each cell from `low` to `high`; a cell's sum to 1."""
+    """Return each row's (or column's) weight in each cell from `low` to `high`; weights of a cell sum to 1."""
     steps = (torch.arange(cells * SAMPLES, dtype=low.dtype, device=low.device) + 0.5) / (cells * SAMPLES)
     places = (low[..., None] + steps * (high - low)[..., None]) * length - 0.5
     nearness = 1 - (places.clamp(0, length - 1)[..., None] - torch.arange(length, device=low.device)).abs()

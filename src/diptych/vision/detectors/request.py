@@ -20,6 +20,6 @@ class DetectorRequest:
     weights: Path | None = None  # a file, instead of a download
     selection: Selection | None = None  # None: the kind's default
     settings: Mapping[str, Any] = field(default_factory=dict)
-    backbone: str | None = None  # that computes the features of the boxes
+    backbone: str | None = None  # backbone that computes the features of the boxes
     class_names: Sequence[str] = ()
     report: Callable[[str], object] = lambda _: None  # receives a line for each setting that was inferred or assumed

@@ -19,8 +19,8 @@ from diptych.vision.detectors.nms import batched_nms, nms
 class Selection:
     """Drop boxes that overlap a better one, then those below `score`; keep the best `most`, and at least `least`.
 
-    Where fewer than `least` are left, the best dropped boxes come back: first those below `score`, then the overlapping
-    ones. `least == most` is the papers' "exactly N".
+    If fewer than `least` are left, the best dropped boxes come back: first those below `score`, then overlapping ones.
+    `least == most` is the papers' "exactly N".
     """
 
     most: int = 100
@@ -47,7 +47,7 @@ class Selection:
         return ", ".join(parts)
 
     def changed(self, settings: Mapping[str, Any]) -> tuple[Selection, dict[str, Any]]:
-        """Return the rule with the values that `settings` has for it, and the other settings.
+        """Return the rule with its values in `settings` applied, and the remaining settings.
 
         `least` follows a smaller `most`, and `most` a larger `least`. Raises RecipeError.
         """
@@ -63,7 +63,7 @@ class Selection:
     def choose(
         self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"]
     ) -> Int[Tensor, "R"]:
-        """Return the indices of the chosen boxes: those that pass the rule best first, then those that came back."""
+        """Return the indices of the chosen boxes: those that pass the rule, best first, then those that came back."""
         if self.overlap is None:
             ranked = scores.argsort(descending=True, stable=True)
         elif self.per_class:
@@ -84,7 +84,7 @@ class Selection:
 
 
 def with_counts(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with those given. `least` follows a smaller `most`, and `most` a larger `least`."""
+    """Return `values` with these changes. `least` follows a smaller `most`, and `most` a larger `least`."""
     both = {**values, **given}
     most, least = both["most"], both["least"]
     if type(most) is int and type(least) is int:

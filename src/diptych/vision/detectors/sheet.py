@@ -23,7 +23,7 @@ def detection_sheet(
     side: int = 320,
     least_score: float = 0.0,
 ) -> None:
-    """Write a PNG with the boxes, kinds and scores (percent) of every image, each in a square of `side` pixels."""
+    """Write a PNG with the boxes, classes and scores (percent) of every image, each in a square of `side` pixels."""
     rows = -(-len(pictures) // columns)
     across = min(columns, len(pictures))
     sheet = Image.new("RGB", (across * (side + GAP) + GAP, rows * (side + GAP) + GAP), "#202124")
@@ -64,7 +64,7 @@ def with_boxes(
 
 
 def class_shown(regions: Regions, row: int, class_names: Sequence[str]) -> tuple[str, int]:
-    """Return name and number of the most probable class other than the background."""
+    """Return the name and index of the most probable class other than the background."""
     if regions.classes is None:
         return "", 0
     order = regions.classes[row].argsort(descending=True).tolist()

@@ -1,7 +1,7 @@
 """Detector folders: `detector.json` describes the detector, `detector.safetensors` holds its weights. No pickle.
 
-`detector.json` holds the sha256 of the weights, and as `check` that of its own other values, so any changed byte is
-detected. Older folders have neither `check` nor `format`, and are read without them.
+`detector.json` holds the sha256 of the weights, and as `check` the sha256 of its own other values. So any changed byte
+is detected. Older folders have neither `check` nor `format`, and are read without them.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of,
 from diptych.runtime.weight_files import compact
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
-FORMAT = 2  # of detector.json; format 1 had neither `check` nor `format`
+FORMAT = 2  # format of detector.json; format 1 had neither `check` nor `format`
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -46,7 +46,7 @@ def write_detector(folder: Path, described: Mapping[str, Any], module: nn.Module
 
 
 def read_detector(folder: Path) -> dict[str, Any]:
-    """Read `detector.json`. Raises CheckpointError where it is missing, damaged or changed."""
+    """Read `detector.json`. Raises CheckpointError if it is missing, damaged or changed."""
     path = folder / DETECTOR
     if not path.is_file():
         raise CheckpointError(
@@ -68,9 +68,9 @@ def read_detector(folder: Path) -> dict[str, Any]:
 
 
 def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
-    """Raise CheckpointError for a folder that is not the detector of a contract with this hash of the weights.
+    """Raise CheckpointError if a folder's detector does not have the hash of weights that a contract states.
 
-    The files are held against their hashes, except with `files=False`, which reads no weights. No network is built.
+    The files are checked against their hashes; with `files=False`, no weights are read. No network is built.
     """
     if (actual := _hash_of(folder, files)) != weights:
         raise CheckpointError(
@@ -80,7 +80,7 @@ def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
 
 
 def _hash_of(folder: Path, files: bool) -> str:
-    """Return the hash as in contracts (`WithImageFeature.contract` joins two); "" where there are no weights."""
+    """Return the hash as in contracts (`WithImageFeature.contract` joins two); "" if there are no weights."""
     described = read_detector(folder)
     own = str(described.get("sha256", ""))
     if own and files:
@@ -92,7 +92,7 @@ def _hash_of(folder: Path, files: bool) -> str:
 
 
 def read_detector_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Read the weights of a folder. Raises CheckpointError where they differ from the hash in `detector.json`."""
+    """Read the weights of a folder. Raises CheckpointError if their hash differs from that in `detector.json`."""
     content, path = _read_whole(folder, described), folder / WEIGHTS
     try:
         return load(content)

@@ -1,6 +1,6 @@
 """Arrow files as Hugging Face's LXMERT extraction writes them: rows padded to a fixed number, boxes as fractions.
 
-`preds_per_image` is the number of valid rows. `sizes` are those of the resized image, so a record's own size wins.
+`preds_per_image` is the number of valid rows. `sizes` are those of the resized image, so a record's size is preferred.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class ArrowTable:
 
     @cached_property
     def batches(self) -> list[Any]:
-        """Record batches of the memory-mapped file, which take no memory until they are read."""
+        """Record batches of the memory-mapped file; they take no memory until they are read."""
         pyarrow, ipc = needed("pyarrow", f"{self.path.name}, an Arrow file,"), needed("pyarrow.ipc", "an Arrow file")
         there = list[Any]()
         try:

@@ -1,4 +1,4 @@
-"""Feature files at a path: their format, and the place of each image's regions in them."""
+"""Feature files at a path: their format, and where each image's regions are."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
 class NoFeatures(DataError):
-    """An image without features in a file or folder. The message names some that are there."""
+    """An image has no features in a file or folder. The message names some images that have."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FeatureFiles:
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
     def add(self, unit: Unit) -> None:
-        """Add the names of a unit; the first of two equal names counts. A unit with only known names is skipped."""
+        """Add the names of a unit. Of equal names, the first counts. A unit without new names is skipped."""
         names = [(_bare(name), name) for name in unit.names()]
         self.notes += getattr(unit, "problems", ())
         self._joined += [(unit.path, text) for text in getattr(unit, "joined", ())]
@@ -84,8 +84,8 @@ class FeatureFiles:
     def of(self, record: Record) -> Place:
         """Find a record by its key, else by its image's path, longest part first, else by a looser form of its name.
 
-        Looser forms are the file name, the same in lower case, and the number of a COCO name. Raises NoFeatures, and
-        DataError where several features have the same looser name.
+        Looser forms are the file name, the file name in lower case, and the number of a COCO name. Raises NoFeatures,
+        and DataError if several features have the same looser name.
         """
         parts = () if record.image is None else record.image.parts
         paths = ("/".join(parts[first:]) for first in range(len(parts)))
@@ -116,9 +116,9 @@ class FeatureFiles:
         )
 
     def read(self, record: Record, use: Callable[[Raw], T]) -> T:
-        """Return `use` of the regions of a record: of several with its name, of the first of which it can be made.
+        """Return `use(regions)` for the first regions with the record's name for which `use` raises no DataError.
 
-        Raises the DataError of the first of them.
+        Raises the first DataError if all fail.
         """
         errors = []
         for place in self._places[_bare(self.of(record).name)]:
@@ -163,7 +163,7 @@ def state_of(path: Path) -> str:
 def open_features(path: Path) -> FeatureFiles:
     """Open the features at a path; if several formats fit, the one with the most images.
 
-    Raises DataError where no file has a known format.
+    Raises DataError if no file has a known format.
     """
     if not path.exists():
         raise DataError(f"found nothing at {path}, expected features: {FORMS}")
@@ -192,7 +192,7 @@ def _opened(path: Path, units: list[Unit]) -> FeatureFiles:
 
 
 def _listed(path: Path) -> Listing:
-    """List the files of a path; an h5 or a data.mdb is part of a set, so its whole folder is listed."""
+    """List the files of a path. An h5 file or a data.mdb is part of a set, so its whole folder is listed."""
     if path.name == "data.mdb":
         path = path.parent
     root, paths = (path.parent, [path]) if path.is_file() else (path, [])
@@ -207,7 +207,7 @@ def _listed(path: Path) -> Listing:
 
 
 def _bare(name: str) -> str:
-    """Return the name without the endings of an image or feature file."""
+    """Return the name without the suffixes of image and feature files."""
     while name.lower().endswith(DROPPED) and PurePosixPath(name).stem:
         name = name[: name.rindex(".")]
     return name

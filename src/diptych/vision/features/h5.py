@@ -1,9 +1,9 @@
-"""Arrays in h5 files of others: hard links to numbers, in contiguous or chunked storage.
+"""Read arrays of h5 files from other programs: numbers in contiguous or chunked storage, under hard links.
 
-HDF5 itself follows external links, external storage and virtual datasets to any file of the user, and its gzip filter
-takes as much memory as the compressed bytes ask for, whatever the header states. All of these are refused before a
-dataset is opened or read. Other faults (of the library, an endless loop, too much memory) end a process of its own
-(`python -m diptych.vision.features.h5`, vision/limited.py), and not the command.
+HDF5 itself follows external links, external storage and virtual datasets to any file of the user. Its gzip filter takes
+as much memory as the compressed bytes ask for, whatever the header states. All of these are refused before a dataset is
+opened or read. Other faults (a crash of the library, an endless loop, too much memory) end only a separate process
+(`python -m diptych.vision.features.h5`, vision/limited.py), not the command.
 """
 
 import atexit
@@ -28,26 +28,26 @@ from diptych.vision.features.raw import Array, check_size, needed, refuse
 from diptych.vision.limited import ALIGNED, Ended, LimitedProcesses, Reply, Room, Values, answer
 
 PARTS = 4000  # files of a release: 3 for each of 1,000 parts, and a few more
-MOST_CHUNKS = 4096  # of a dataset
+MOST_CHUNKS = 4096  # most chunks of a dataset
 MOST_ENDED = 3  # processes that one file may end
 REWRITE = "write the file anew, with its arrays in it"
-Arrays = Mapping[Path, Array | None]  # by file
+Arrays = Mapping[Path, Array | None]  # array by file
 NONE: Arrays = {}
 
 
 class OpenFiles:
-    """The h5 files of a set, read by a process of its own, which keeps the last ones open while it has requests."""
+    """The h5 files of a set, read by a separate process, which keeps the last ones open while it has requests."""
 
     def __init__(self) -> None:
         self._ended = Counter[Path]()
 
     def names(self, path: Path) -> list[str]:
-        """Return the names at the top of a file. Raises DataError."""
+        """Return the names at the top level of a file. Raises DataError."""
         listed = self._ask("names", [path], "", str(path))[path]
         return [str(name) for name in json.loads(b"[]" if listed is None else listed.tobytes())]
 
     def find(self, path: Path, name: str, where: str, read: Arrays = NONE) -> Array | None:
-        """Return an array of numbers, from `read` where it is there, None where the file has none of this name.
+        """Return an array of numbers, from `read` if it contains the file. None if the file has no array of this name.
 
         Raises DataError.
         """
@@ -60,7 +60,7 @@ class OpenFiles:
         return numbers
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
-        """Return what `find` returns of each file, in one request: three of them cost as much as reading."""
+        """Return for each file what `find` returns, in one request: three requests cost as much as the reading."""
         try:
             return self._ask("each", paths, name, where) if paths else {}
         except Ended:  # by one of several files, which is named where it is read by itself
@@ -85,7 +85,7 @@ class OpenFiles:
 
 @cache
 def _readers() -> LimitedProcesses:
-    """The one process that reads h5 files for this one."""
+    """The single process that reads h5 files for this process."""
     readers = LimitedProcesses("diptych.vision.features.h5", {"DataError": DataError}, 1)
     atexit.register(readers.close)
     return readers
@@ -97,7 +97,7 @@ def _reading(path: Path, where: str = "") -> Iterator[None]:
         yield
     except DataError:
         raise
-    except Exception as error:  # of a damaged file h5py raises OSError, RuntimeError, KeyError, TypeError and more
+    except Exception as error:  # for a damaged file, h5py raises OSError, RuntimeError, KeyError, TypeError and more
         if where:
             refuse(where, f"a data set in {path} that cannot be read ({error})", "it", "get that file again")
         raise DataError(f"{path}: not a readable h5 file ({error}); download the file again") from None
@@ -120,7 +120,7 @@ def _may_be_open() -> int:
 
 @dataclass
 class FilesHere:
-    """The most recently used h5 files, read in this process, and open up to its limit."""
+    """The most recently used h5 files, read in this process; up to its limit are kept open."""
 
     files: OrderedDict[Path, tuple[Any, tuple[int, ...]]] = field(default_factory=OrderedDict)
 
@@ -144,7 +144,7 @@ class FilesHere:
             return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in self.file(path)]
 
     def each(self, paths: Sequence[Path], name: str, where: str, make: Callable[..., Array] = np.empty) -> Reply:
-        """Return the arrays of files as the `parts` of a reply. None represents a missing one."""
+        """Return the arrays of files as the `parts` of a reply. None represents a missing array."""
         sets = [self.dataset(path, name, where) for path in paths]
         forms = [None if one is None else (one.shape, one.dtype) for one in sets]  # slow properties: once
         begins = [0, *accumulate(-(-math.prod(f[0]) * f[1].itemsize // ALIGNED) * ALIGNED if f else 0 for f in forms)]
@@ -157,7 +157,7 @@ class FilesHere:
         return {"parts": [form and (form[0], form[1].str) for form in forms]}, content
 
     def dataset(self, path: Path, name: str, where: str) -> Any:
-        """Return a dataset, None where there is none. Raises DataError for links to another place."""
+        """Return a dataset, None if there is none. Raises DataError for links to other files."""
         with _reading(path):
             links = self.file(path).id.links
             for part in accumulate(name.split("/"), "{}/{}".format):
@@ -176,7 +176,7 @@ class FilesHere:
 
 
 def _check_storage(dataset: Any, where: str, path: Path) -> None:
-    """Raise DataError for a dataset whose numbers are elsewhere, or take more memory than its header may ask for."""
+    """Raise DataError for a dataset that is stored elsewhere, or is larger than allowed."""
     h5py = needed("h5py", "an h5")
     if not isinstance(dataset, h5py.Dataset) or dataset.shape is None or dataset.dtype.kind not in "fiub":
         refuse(where, f"no array of numbers in {path}", "one")
@@ -190,7 +190,7 @@ def _check_storage(dataset: Any, where: str, path: Path) -> None:
 
 
 def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
-    """Decompress each chunk up to the size that the header gives, and raise DataError where there is more."""
+    """Decompress each chunk up to the size in the header, and raise DataError if there is more."""
     z = needed("h5py", "an h5").h5z
     size = math.prod(dataset.chunks) * dataset.dtype.itemsize
     check_size(size, where, name=f"a chunk of {path.name}")
@@ -205,7 +205,7 @@ def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
         chunk = dataset.id.get_chunk_info_by_coord(begin)
         if chunk.byte_offset is None:
             continue
-        most = 2 * size + 4096  # of numbers that gzip cannot make smaller
+        most = 2 * size + 4096  # size of numbers that gzip cannot compress
         content = dataset.id.read_direct_chunk(begin)[1] if chunk.size <= most and z.FILTER_DEFLATE in filters else b""
         if chunk.size > most or len(zlib.decompressobj().decompress(content, size + 1)) > size:
             refuse(where, f"a chunk in {path} of more bytes than its array", f"{size}, by its header", REWRITE)

@@ -31,7 +31,7 @@ AGAIN = "download the folder again"
 
 
 class OpenDatabase:
-    """An open LMDB. A process may open each once, so all readers share it."""
+    """An open LMDB. A process may open each LMDB only once, so all readers share it."""
 
     open: ClassVar[WeakValueDictionary[Path, OpenDatabase]] = WeakValueDictionary()
 

@@ -1,8 +1,9 @@
-"""Entries of an LMDB that is cut short, read from the pages that are whole.
+"""Read the entries of an LMDB that is cut short, from its complete pages.
 
 The library maps the file, and reading a page beyond its end would crash the process. Pages and nodes are as LMDB 0.9
-writes them (lmdb.h, mdb.c): a page begins with its number, 2 unused bytes, flags and the bounds of its free space; a
-node with the size of its data, flags and the length of its key. Data that does not fit in a page is in overflow pages.
+writes them (lmdb.h, mdb.c). A page begins with its number, 2 unused bytes, flags and the bounds of its free space. A
+node begins with the size of its data, flags and the length of its key. Data that does not fit in a page is in overflow
+pages.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pathlib import Path
 
 PAGE, NODE, NUMBER = struct.Struct("<QHHHH"), struct.Struct("<HHHH"), struct.Struct("<Q")
 LEAF, OVERFLOW, META = 0x02, 0x04, 0x08
-ELSEWHERE, OF_A_TREE = 0x01, 0x06  # of nodes: data is in overflow pages; data is a database or has duplicates
+ELSEWHERE, OF_A_TREE = 0x01, 0x06  # flags of nodes: data is in overflow pages; data is a database or has duplicates
 
 
 @dataclass(frozen=True)
 class CutDatabase:
-    """The complete entries of `data.mdb`; if a key occurs several times, the entry of the last page."""
+    """The complete entries of `data.mdb`. If a key occurs several times, the entry of the last page counts."""
 
     path: Path
     page: int  # bytes of a page
@@ -33,7 +34,7 @@ class CutDatabase:
 
     @cached_property
     def _places(self) -> tuple[dict[bytes, tuple[int, int]], set[bytes]]:
-        """Begin and size of the data of each key, and the keys whose data is cut off."""
+        """Start and size of the data of each key, and the keys whose data is cut off."""
         places, cut, number, end = dict[bytes, tuple[int, int]](), set[bytes](), 0, len(self._content) // self.page
         while number < end:
             flags, many = self._kind(number)
@@ -46,12 +47,12 @@ class CutDatabase:
         return places, cut - places.keys()
 
     def _kind(self, number: int) -> tuple[int, int]:
-        """Return a page's flags, 0 for one that is not in its place, and the number of its overflow pages."""
+        """Return a page's flags (0 if it is not where its number belongs) and the number of its overflow pages."""
         own, _, flags, low, high = PAGE.unpack_from(self._content, number * self.page)
         return (flags, max(1, low | high << 16)) if own == number and not flags & META else (0, 1)
 
     def _nodes(self, number: int) -> Iterator[tuple[bytes, int | None, int]]:
-        """Yield key, begin and size of the data of a leaf's nodes; begin is None for data that is cut off."""
+        """Yield key, start and size of the data of a leaf's nodes. The start is None for data that is cut off."""
         start = number * self.page
         _, _, _, low, high = PAGE.unpack_from(self._content, start)
         if not PAGE.size <= low <= high <= self.page:
@@ -78,7 +79,7 @@ class CutDatabase:
         return self._content[begin : begin + size] if size >= 0 else None
 
     def keys(self) -> list[bytes]:
-        """Return the keys of names; the list of free pages has numbers as keys."""
+        """Return the keys that are names; the keys of the list of free pages are numbers."""
         return [key for key in self._places[0] if b"\0" not in key]
 
     def cut(self) -> list[bytes]:

@@ -41,7 +41,7 @@ def _load(path: Path, name: str, objects: bool = False) -> Any:
 
 
 def of_info(info: Any, features: Any, where: str) -> Raw:
-    """Read MMF's dictionary; where `features` is None they are in it too."""
+    """Read MMF's dictionary. If `features` is None, the features are in it too."""
     if isinstance(info, np.ndarray) and info.dtype.hasobject and info.ndim == 0:
         info = info[()]
     if not isinstance(info, Mapping):

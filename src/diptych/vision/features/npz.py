@@ -1,6 +1,6 @@
 """One npz per image: our own, and those of X-modaler (TDEN), MILVLG and UNITER, recognised by the names of arrays.
 
-- ours: features boxes width height, optionally classes scores; sorted by scores where there are any
+- ours: features boxes width height, optionally classes scores; sorted by scores if there are any
 - X-modaler: features boxes cls_prob image_w image_h num_boxes; rows in file order (TDEN takes the first)
 - X-modaler, only features: one array of any name
 - MILVLG: x bbox image_w image_h num_bbox; `info` is a pickle and is not read

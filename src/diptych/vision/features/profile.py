@@ -27,7 +27,8 @@ LEAST_SHARE = 0.4  # smallest share of the expected correlation
 def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
     """List the reasons not to mix features of two contracts.
 
-    These are the fields that differ. Where none does, the profiles of given features without a name are compared.
+    The reasons are the fields that differ. If no field differs, the profiles of features without an extractor's name
+    are compared.
     """
     lines = one.differences(other)
     if not lines and one.profile is not None and other.profile is not None and not one.named:
@@ -37,10 +38,10 @@ def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
 
 
 def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
-    """Return the reason why two profiles cannot come from one extractor, None where there is none.
+    """Return the reason why two profiles cannot come from one extractor, or None.
 
-    Means of the values vary from image to image, but their pattern belongs to the extractor. Profiles of one extractor
-    correlate as well as the number of images allows; those of two extractors correlate by chance.
+    The mean of each value varies from image to image, but the pattern of the means is typical of the extractor.
+    Profiles of one extractor correlate as well as the number of images allows; those of two extractors only by chance.
     """
     if min(one.size, other.size) * MOST_TIMES < max(one.size, other.size):
         return f"values of a size of {one.size:.3g}, not {other.size:.3g}"
@@ -61,7 +62,7 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
 
 
 def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | None:
-    """Compute the profile of some images' features, each (R, F); None where there are none."""
+    """Compute the profile of the features (R, F) of some images; None if there are none."""
     if not features:
         return None
     width = features[0].shape[1]
@@ -74,9 +75,9 @@ def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | 
 
 
 def name_of(path: Path) -> str | None:
-    """Return the extractor's name from `extractor.txt` next to the features, None without that file.
+    """Return the extractor's name from `extractor.txt` next to the features; None if there is no such file.
 
-    Raises DataError where the file holds no single line of up to LONGEST_NAME letters.
+    Raises DataError if the file is not a single line of up to LONGEST_NAME characters.
     """
     file = (path if path.is_dir() else path.parent) / NAMED_IN
     if not file.is_file():
@@ -86,7 +87,7 @@ def name_of(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file} ({error}); expected the name of the features' program") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} letters")
+        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} characters")
     return name
 
 

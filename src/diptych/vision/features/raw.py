@@ -106,12 +106,12 @@ def numbered(named: Iterable[tuple[str, V]]) -> dict[str, V]:
 
 
 def again(name: str, times: int) -> str:
-    """Return how a unit calls the regions that have a name for another time; no file can have such a name."""
+    """Return the key of regions whose name occurred `times` times before; no file has such a name."""
     return f"{name}\0{times}" if times else name
 
 
 def each_whole(items: Iterable[V], take: Callable[[V], T], problems: list[str]) -> list[T]:
-    """Return `take` of each item; errors of damaged ones go to `problems`. Raises the first if it leaves nothing."""
+    """Return `take(item)` for each item; errors go to `problems`. Raises the first error if no item is left."""
     taken, errors = list[T](), list[DataError]()
     for item in items:
         try:
@@ -139,12 +139,12 @@ def read_as_data(where: str) -> Iterator[None]:
 
 
 def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file anew") -> NoReturn:
-    """Raise a DataError in the form of all readers: place, what was found, what was expected, the remedy."""
+    """Raise a DataError in the form that all readers use: where, what was found, what was expected, the remedy."""
     raise DataError(f"{where}: found {actual}, expected {wanted}; {remedy}")
 
 
 def needed(module: str, what: str) -> Any:
-    """Import a library of the extra `features`. Raises RecipeError with the install command where it is missing."""
+    """Import a library of the extra `features`. If it is missing, raises RecipeError with the install command."""
     with requires_extra(what, "features"):
         return importlib.import_module(module)
 
@@ -191,7 +191,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
 
 @lru_cache(maxsize=1024)
 def _header(version: tuple[int, int], header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and type. A set has few different headers, and numpy parses one slower than it reads data."""
+    """Return shape, order and type. Cached, as a set has few different headers and numpy is slow to parse one."""
     return cast(tuple[tuple[int, ...], bool, np.dtype[Any]], HEADERS[version][1](io.BytesIO(header)))
 
 

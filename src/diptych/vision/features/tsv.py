@@ -50,7 +50,7 @@ class TsvTable:
 
     @cached_property
     def joined(self) -> list[str]:
-        """Return texts that end with the name of a line, where a crash cut the line before and joined the two."""
+        """Return texts that end with a line's name. A crash had cut off the line before, which joined the two lines."""
         fields, counts = (_fields(self._line(place)) for place in self._scanned[1]), (len(BUTD), len(LXMERT))
         texts = (bytes(row[-count][-LONGEST_NAME:]) for row in fields for count in counts if len(row) > count)
         return [text.decode("utf-8", "replace") for text in texts]
@@ -103,9 +103,9 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def _is_table(path: Path) -> bool:
-    """Recognise a feature table by one of the first lines: a name, then width and height.
+    """Recognise a feature table by one of its first lines: a name, then width and height.
 
-    A line that lacks its end still counts; `read` reports it. Tables with fewer fields, or words, are others.
+    A line that is cut short still counts; `read` reports it. A table with fewer fields, or with words, is not one.
     """
     try:
         with path.open("rb") as file:

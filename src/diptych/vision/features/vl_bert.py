@@ -44,7 +44,7 @@ class Archive:
 
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:
-        """JSON members by image name. The zips of VQA hold a folder of their own name, which is not part of it."""
+        """JSON members by image name. VQA's zips contain a folder with the zip's name, which is not part of it."""
         members = []
         for member in self.archive.infolist():
             path = PurePosixPath(member.filename)
@@ -82,7 +82,7 @@ def units(listing: Listing) -> list[Unit]:
 def _archives_of(lines: Path) -> list[Path]:
     """Return the zips named by the lines of a file like val_frcnn.json: {"frcnn": "val_frcnn.zip@/00000000.json"}.
 
-    They are in its folder. Raises DataError for other names.
+    The zips are in the file's folder. Raises DataError for other names.
     """
     try:
         with lines.open("rb") as file:

@@ -1,8 +1,8 @@
 """Unified VLP's h5: PREFIX_featXYZ.h5 and PREFIX_clsXYZ.h5, where XYZ are the last three characters of an image's id.
 
 Each holds one data set per image, named by the id: features (100, 2048) and classes (100, 1601). Boxes (100, 6: x1 y1
-x2 y2 class confidence, in pixels) are in one h5 for all images, as released, or in bboxXYZ.h5 per part, as the
-extractor writes them. The size of an image is in none of the files.
+x2 y2 class confidence, in pixels) are in one h5 for all images (as released), or in bboxXYZ.h5 per part (as the
+extractor writes them). The size of an image is in none of the files.
 """
 
 import re
@@ -27,7 +27,7 @@ class Boxes:
     opened: OpenFiles
 
     def of(self, name: str, where: str, read: Arrays = NONE) -> Array | None:
-        """Return the boxes of an image (R, 6), None where the release has none at all. Raises DataError."""
+        """Return the boxes of an image (R, 6), or None if the release has no boxes. Raises DataError."""
         part = name[-3:]
         tried = ((one, self.opened.find(one, name, where, read)) for one in self.whole)
         path, boxes = next((one for one in tried if one[1] is not None), (self.parts.get(part), None))
@@ -93,7 +93,7 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def boxes_below(listing: Listing) -> Boxes | None:
-    """Return the boxes of a VLP release below a path, None where there are none."""
+    """Return the boxes of a VLP release below a path, or None if there are none."""
     matches = [(path, PART.match(path.name)) for path in listing.ending(*ENDINGS)]
     whole = tuple(path for path, match in matches if match is None)
     parts = {match["part"]: path for path, match in matches if match is not None and match["what"] == "bbox"}

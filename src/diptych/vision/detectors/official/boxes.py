@@ -1,7 +1,7 @@
-"""The three conventions for the pixels of a box, as data.
+"""The three conventions for the pixels of a box.
 
 Boxes are x1 y1 x2 y2 in pixels. In Caffe and Detectron x2 is the last covered pixel, so a width is x2 - x1 + 1. They
-differ in whether a decoded box has its last pixel taken off again. In detectron2 x2 is where the box ends.
+differ in whether 1 is subtracted from the x2 of a decoded box. In detectron2 x2 is where the box ends.
 """
 
 import math
@@ -61,16 +61,16 @@ class BoxConvention:
         return ((sides >= least) if least else (sides > 0)).all(-1)
 
     def nms(self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
-        """Return the rows that no better box overlaps by an IoU over `overlap`, best first."""
+        """Return the rows that no better box overlaps with an IoU over `overlap`, best first."""
         threshold = overlap
-        if self.extent:  # their references compare in float32, torchvision in float64
+        if self.extent:  # the reference code of these compares in float32, torchvision in float64
             nearest = np.float32(overlap)
             threshold = float(np.nextafter(nearest, np.float32(0)) if self.drops_equal else nearest)
         whole = boxes + boxes.new_tensor([0, 0, self.extent, self.extent])
         return nms(whole, scores, threshold)
 
     def anchors(self, stride: int, sizes: Sequence[float], ratios: Sequence[float]) -> Float[Tensor, "A 4"]:
-        """Return the anchors of the first cell; `ratios` are height / width, `sizes` the roots of areas in pixels."""
+        """Return the anchors of the first cell. `ratios` are height / width, `sizes` roots of areas in pixels."""
         made, centre = [], (stride - 1) / 2 if self.rounded else 0.0
         by_size = [(ratio, size) for size in sizes for ratio in ratios]
         for ratio, size in product(ratios, sizes) if self.rounded else by_size:

@@ -1,7 +1,7 @@
 """Bottom-up attention (Anderson et al., CVPR 2018): Faster R-CNN over a ResNet's fourth stage, Visual Genome.
 
-One network in two dialects. `caffe` made all published features. `hf` is its later port (airsplay, Hugging Face), with
-another box convention, size and selection. Row 0 of classes and attributes is the background (or `none`) in both.
+The network has two dialects. `caffe` made all published features. `hf` is a later port (airsplay, Hugging Face), with
+another box convention, image size and selection. Row 0 of classes and attributes is the background (or `none`) in both.
 """
 
 # image ── stem, res2 to res4 ──▶ c4 (1/16) ─┬─ 3 x 3, objectness, deltas ──▶ NMS ──▶ 300 proposals ─┐
@@ -30,7 +30,7 @@ Dialect = Literal["caffe", "hf"]
 STRIDE, CELLS = 16, 14
 ANCHOR_SIZES, ANCHOR_RATIOS = (64.0, 128.0, 256.0, 512.0), (0.5, 1.0, 2.0)
 CONVENTIONS: dict[str, BoxConvention] = {"caffe": CAFFE, "hf": DETECTRON2}
-# Weights of the box deltas; Caffe's files have them multiplied in.
+# Weights of the box deltas; in Caffe's files, the layer's weights include them.
 DELTA_WEIGHTS = {"caffe": (1.0, 1.0, 1.0, 1.0), "hf": (10.0, 10.0, 5.0, 5.0)}
 ROIS_AT_ONCE = 100  # regions through res5, whose memory grows with their number
 
@@ -118,7 +118,7 @@ class Butd(nn.Module):
         return cast(Tensor, self.res4(self.res3(self.res2(self.pooled_stem(images)))))
 
     def propose(self, maps: Float[Tensor, "B c h w"]) -> tuple[Float[Tensor, "B o h w"], Float[Tensor, "B d h w"]]:
-        """Return logits (one per anchor, or all backgrounds, then all objects) and deltas (four per anchor)."""
+        """Return logits (one per anchor; or all background ones, then all object ones) and deltas (four per anchor)."""
         inner = self.rpn(maps).relu_()
         return self.objectness(inner), self.deltas(inner)
 
@@ -133,7 +133,7 @@ class Butd(nn.Module):
         return torch.cat([self.res5(self.pooled(maps, some)).float().mean((2, 3)) for some in rois])
 
     def heads(self, features: Float[Tensor, "N F"]) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return logits of the classes, of the attributes (None without any), and box deltas (four per class)."""
+        """Return the logits of classes and of attributes (None if it has none), and box deltas (four per class)."""
         classes = self.classes(features)
         if not self.shape.attributes:
             return classes, None, self.boxes(features)
@@ -164,7 +164,7 @@ class ButdPipeline:
         return features, classes, moves, *(() if attributes is None else (attributes,))
 
     def scores(self, logits: Float[Tensor, "o h w"]) -> Float[Tensor, "h w A"]:
-        """Return the scores that rank proposals: the probability of an object, or without a background the logit."""
+        """Return the scores that rank proposals: an object's probability, or its logit if there is no background."""
         if len(logits) == len(self.network.anchors):
             return logits.permute(1, 2, 0)
         return logits.view(2, -1, *logits.shape[1:]).softmax(0)[1].permute(1, 2, 0)
@@ -220,7 +220,7 @@ class ButdPipeline:
         regions = RawRegions(rows, boxes[rows], scores, best + 1, probabilities[rows], features[rows])
         if attributes is None:
             return regions
-        # The port also leaves `none` out of the softmax.
+        # Only Caffe's softmax includes `none`.
         with_none = limits.dialect == "caffe"
         named = attributes[rows].softmax(1)[:, 1:] if with_none else attributes[rows, 1:].softmax(1)
         attribute_scores, attribute = named.max(1)

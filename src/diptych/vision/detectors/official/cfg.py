@@ -1,4 +1,4 @@
-"""Read Detectron's `cfg`, a YAML text of Python objects, by patterns, so that no object is ever made."""
+"""Read Detectron's `cfg`, YAML with tags for Python objects, with regular expressions: no object is created."""
 
 import re
 
@@ -12,12 +12,12 @@ NOT_SECTIONS = {"dictitems"}  # how an AttrDict is written
 
 
 def cfg_values(text: str) -> dict[str, str]:
-    """Return the text of each value by its path, such as `TEST.SCALE`: `600`; members of a list joined by commas.
+    """Return the text of each value by its path, such as `TEST.SCALE`: `600`. Items of a list are joined by commas.
 
-    Raises CheckpointError for a text of many more letters or braces than Detectron writes.
+    Raises CheckpointError for a text with many more characters or braces than Detectron writes.
     """
     if len(text) > LONGEST or text.count("{") > MOST_SECTIONS:
-        raise CheckpointError(f"found a cfg of over {LONGEST} letters or {MOST_SECTIONS} braces; get its file again")
+        raise CheckpointError(f"found over {LONGEST} characters or {MOST_SECTIONS} braces of cfg; download it again")
     values: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     lines = iter(text.splitlines())
@@ -42,7 +42,7 @@ def cfg_values(text: str) -> dict[str, str]:
 
 
 def number(values: dict[str, str], *names: str) -> float | None:
-    """Return the first number of the first of these names with a value, None without any; true is 1, false 0."""
+    """Return the first number of the first of these names that has a value, or None. True is 1, false is 0."""
     for name in names:
         if name in values:
             if values[name].lower() in ("true", "false"):
@@ -66,7 +66,7 @@ def _closed(value: str) -> bool:
 
 
 def _keep(values: dict[str, str], name: str, value: str) -> None:
-    """Store a value; one in braces is a section, whose values are stored by their own paths."""
+    """Store a value. A value in braces is a section: its values are stored by their own paths."""
     if value.startswith("{"):
         for part in _parts(value[1:].removesuffix("}")):
             key, colon, inner = part.partition(":")

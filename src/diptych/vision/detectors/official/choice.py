@@ -1,4 +1,4 @@
-"""The official extractors' rules that select regions among proposals, and their order."""
+"""The rules by which the official extractors select and order regions among proposals."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class ByClass:
     def choose(self, boxes: Float[Tensor, "N *C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
         """Choose among proposals; `boxes` has one box for all classes, or one per class. Class 0 is the background.
 
-        Only more probable boxes can drop a box, so probabilities below a floor need no search. The floor is lowered
-        until enough are left; the result equals that of a full search.
+        Only a more probable box can drop a box, so boxes below a floor of probability need no search. The floor is
+        lowered until enough boxes are left. The result equals that of a full search.
         """
         device, boxes, probabilities = boxes.device, boxes.cpu(), probabilities.cpu()
         floor = self.confidence
@@ -70,7 +70,7 @@ class ByClass:
 
 
 def _by_class(probabilities: Float[Tensor, "N C"], floor: float) -> Iterator[tuple[int, Int[Tensor, "K"]]]:
-    """Yield each class with the rows whose probability is at least the floor; classes without rows are skipped."""
+    """Yield each class that has rows with a probability of at least the floor, with these rows."""
     kinds, rows = (probabilities[:, 1:] >= floor).T.nonzero(as_tuple=True)
     counts = kinds.bincount().tolist()
     for kind, of_class in enumerate(torch.split(rows, counts), 1):

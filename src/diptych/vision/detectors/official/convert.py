@@ -1,4 +1,4 @@
-"""Convert files of the official detectors to our weights and settings, with an account of every key.
+"""Convert files of the official detectors to our weights and settings, and account for every key.
 
 A file is recognised by its keys and shapes, never by its name:
 
@@ -145,7 +145,7 @@ def _butd(tensors: Tensors, source: str) -> Converted:
 
 
 def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tensor:
-    """Return the anchors of the file, or the usual ones where it has none. Raises CheckpointError."""
+    """Return the anchors of the file, or the default ones if it has none. Raises CheckpointError."""
     convention = CAFFE if len(tensors[OBJECTNESS]) == 2 * count else DETECTRON2
     usual = convention.anchors(STRIDE, ANCHOR_SIZES, ANCHOR_RATIOS)
     if BUTD_ANCHORS in tensors:
@@ -166,7 +166,7 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
 
 
 def _background_first(ours: dict[str, Tensor], source: str) -> None:
-    """Move the background's row from last, as in the port, to first, and give it a box."""
+    """Move the background's row from last (as in the port) to first, and give it a box."""
     count = len(_take(ours, "classes.weight", source))
     for name in ("classes.weight", "classes.bias", "embedding.weight", "attributes.weight", "attributes.bias"):
         if name in ours:
@@ -245,7 +245,7 @@ def _shown(value: Any) -> str:
 
 
 def _account(tensors: Tensors, done: Converted) -> None:
-    """Note why each of the remaining keys is left."""
+    """Note why each of the remaining keys is not used."""
     for name in (name for name in tensors if name not in done.renamed):
         optimiser = name.endswith("_momentum") or name == "lr"
         counter = name.endswith("num_batches_tracked")

@@ -48,7 +48,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
     def of(
         cls, tensors: dict[str, Tensor], settings: OfficialSettings, class_names: Sequence[str], source: str
     ) -> OfficialDetector:
-        """Build from weights under our names. `class_names`: without the background; numbers where there are none.
+        """Build from weights under our names. `class_names`: without the background; None: classes are numbered.
 
         Raises CheckpointError.
         """
@@ -80,7 +80,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
 
     @property
     def selection(self) -> OfficialSettings:
-        """Settings with the numbers of regions, `least` and `most`; set before the first image."""
+        """The settings, which include the numbers of regions (`least`, `most`). Set them before the first image."""
         return self.settings
 
     @selection.setter
@@ -113,7 +113,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
 
     @torch.no_grad()
     def find(self, pictures: Sequence[Picture]) -> list[RawRegions]:
-        """Return the regions of each image with attributes; boxes in pixels."""
+        """Return the regions of each image, with attributes and boxes in pixels."""
         prepared = [self.pipeline.prepare(picture.to(self.device)) for picture in pictures]
         regions: dict[int, RawRegions] = {}
         for numbers in groups_of_one_size([one.size for one in prepared], AT_ONCE):
@@ -125,7 +125,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
     def _found(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
         """Return the regions of prepared images, all of one size.
 
-        The precision is that of the settings; float32 excludes TF32 inside convolutions and products.
+        The precision is that of the settings. With float32, convolutions and matrix products do not use TF32.
         """
         pipeline: Any = self.pipeline
         short = torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")

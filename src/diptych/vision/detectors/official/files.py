@@ -12,7 +12,7 @@ from diptych.runtime.weight_files import Tensors, read_weights
 
 
 def read_file(path: Path) -> tuple[Tensors, str | None]:
-    """Return the tensors by name, and the text of Detectron's settings where the file has one.
+    """Return the tensors by name, and the text of Detectron's settings if the file has one.
 
     Raises CheckpointError.
     """

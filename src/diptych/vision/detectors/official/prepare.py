@@ -32,9 +32,9 @@ class Prepared:
 def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) -> Prepared:
     """Resize like OpenCV by a factor, to Caffe's and Detectron's `shorter` and `longer` sides in pixels.
 
-    Unlike in torch, a pixel's source follows from the factor itself, though the size is rounded. The mean is subtracted
-    first. Zeros are added on the right and below, up to a `multiple` of pixels, and count in `size`. Raises DataError
-    for an image so narrow that nothing of it is left.
+    Unlike in torch, the source of a pixel is computed with the factor itself, although the size is rounded. The mean is
+    subtracted first. Zeros are added on the right and below, up to a `multiple` of pixels, and are part of `size`.
+    Raises DataError for an image so narrow that no pixel is left.
     """
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)

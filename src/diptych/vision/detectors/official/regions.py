@@ -1,4 +1,4 @@
-"""Settings, results and the pipeline that the official detectors share."""
+"""The settings, results and pipeline that the official detectors share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OfficialSettings:
     before_nms: PositiveInt  # proposals per map
     after_nms: PositiveInt
     proposal_overlap: Share
-    least_side: NonNegativeFloat  # of a proposal, in pixels of the original image
+    least_side: NonNegativeFloat  # least side of a proposal, in pixels of the original image
     least: NonNegativeInt  # regions
     most: PositiveInt
     confidence: Share  # regions below it are chosen only to make `least`

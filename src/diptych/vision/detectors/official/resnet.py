@@ -1,7 +1,8 @@
 """The ResNets and ResNeXts of the official detectors, with the norms folded into their convolutions.
 
 Their norms are constant (stored statistics, or Detectron's AffineChannel), so norm and convolution become one
-convolution with a bias. The networks differ in `ResNetShape`, read off the weights, and in the place of the stride.
+convolution with a bias. The networks differ in `ResNetShape`, which is read off the weights, and in the convolution
+that has the stride.
 """
 
 from __future__ import annotations

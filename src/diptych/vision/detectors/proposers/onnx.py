@@ -78,7 +78,7 @@ class OnnxProposer(Proposer):
     ) -> OnnxProposer:
         """Open a file and try it on a grey image. `report` receives a line for each inferred setting.
 
-        Raises RecipeError where the form of boxes cannot be inferred.
+        Raises RecipeError if the form of boxes cannot be inferred.
         """
         graph = Graph.read(path)
         feed = Feed.guess(graph, changes)
@@ -146,7 +146,7 @@ class OnnxProposer(Proposer):
         return cast(Tensor, box_convert(boxes, form, "xyxy"))
 
     def _run(self, picture: Picture) -> tuple[dict[str, Tensor], Float[Tensor, "2"]]:
-        """Return the outputs by name, and the share of the input (x, y) that shows the image."""
+        """Return the outputs by name, and the share (x, y) of the input that the image covers."""
         wanted = self.settings
         pixels, share = self._fitted(picture)
         if not self.feed.reads_bytes(self.graph):
@@ -157,7 +157,7 @@ class OnnxProposer(Proposer):
         return {n: torch.from_numpy(a.astype(np.float32)) for n, a in zip(names, arrays, strict=True)}, share
 
     def _fitted(self, picture: Picture) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "2"]]:
-        """Resize an image, values 0 to 255; also return the share of the input (x, y) that shows it."""
+        """Resize an image (values 0 to 255); also return the share (x, y) of the input that it covers."""
         height, width = picture.shape[1:]
         inner = size = (self.settings.height, self.settings.width)
         if self.settings.fit == "letterbox":
@@ -174,8 +174,8 @@ class OnnxProposer(Proposer):
         if wanted.outputs == "apart":
             if table.shape[1] != 4:
                 raise RecipeError(
-                    f"{wanted.boxes} has {table.shape[1]} numbers a box, expected 4; see --set outputs=, or export the "
-                    "network with its decoding (distributions of distances are read of tfjs:FILE#nanodet alone)"
+                    f"{wanted.boxes} has {table.shape[1]} numbers per box, expected 4; see --set outputs=, or export "
+                    "the network with its decoding (distributions of distances are read only from tfjs:FILE#nanodet)"
                 )
             if wanted.scores is None:
                 return table, torch.ones(len(table)), None
@@ -186,7 +186,7 @@ class OnnxProposer(Proposer):
             return table, *self._of_labels(scores[:, 0], labels)
         table = table.T if wanted.outputs == "columns" else table
         if table.shape[1] < 5 + wanted.objectness or (wanted.outputs == "chosen" and table.shape[1] < 6):
-            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers a box; expected its scores after it")
+            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers per box; expected scores after the first 4")
         if wanted.outputs == "chosen":
             filled = table[:, 4] > 0  # unused rows are zeros
             return table[filled, :4], *self._of_labels(table[filled, 4], table[filled, 5])
@@ -205,7 +205,7 @@ class OnnxProposer(Proposer):
         return labels.amax(1), labels.clamp(0, 1)
 
     def _of_labels(self, scores: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Make probabilities of labels, None where the number of classes is unknown. Raises CheckpointError."""
+        """Convert labels to probabilities; None if the number of classes is unknown. Raises CheckpointError."""
         scores = scores.sigmoid() if self.settings.activation == "sigmoid" else scores
         count = len(self.class_names) or self.settings.classes
         if labels is None or not count:
@@ -291,7 +291,7 @@ def _layout(axes: Sequence[Axis], others: bool) -> Layout:
 
 
 def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
-    """Return width and height in pixels. Raises RecipeError where the file wants another size."""
+    """Return width and height in pixels. Raises RecipeError if the file requires another size."""
     given = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, list) else None
     if size is not None and (given is None or len(given) != 2 or not all(type(one) is int for one in given)):
         raise RecipeError(f"size={size!r}; expected a number of pixels, or [width,height]")
@@ -311,7 +311,7 @@ def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
 
 
 def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Float[Tensor, "N 4"]:
-    """Decode YOLOX's boxes: centres from the corner of their cell, logarithms of sides, in cells (arXiv 2107.08430)."""
+    """Decode YOLOX's boxes: offsets of centres from their cell's corner, and logarithms of sides (arXiv 2107.08430)."""
     if len(boxes) != len(cells):
         raise RecipeError(
             f"form=yolox needs a row for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
@@ -325,7 +325,7 @@ def _like(names: Mapping[str, Any], *parts: str) -> str | None:
 
 
 def _table(output: Tensor, name: str) -> Tensor:
-    """Return the table of the only image. Raises RecipeError for other shapes."""
+    """Return the table of the batch's only image. Raises RecipeError for other shapes."""
     table = output[0] if output.ndim == 3 else output
     if table.ndim != 2:
         raise RecipeError(f"{name} of the ONNX file is {tuple(output.shape)}, expected one row per box: --set boxes=")

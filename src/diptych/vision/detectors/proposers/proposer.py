@@ -24,7 +24,7 @@ class Candidates:
 
 
 class Proposer(nn.Module):
-    """A network that finds boxes. `feature_size` is 0 where it gives no features of its own, `usual` its rule."""
+    """A network that finds boxes. `feature_size`: 0 if it computes no features. `usual`: its default selection rule."""
 
     usual: Selection = EXACTLY_100
 
@@ -38,5 +38,5 @@ class Proposer(nn.Module):
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """The JSON from which `from_described` builds the network again, without its weights."""
+        """JSON from which `from_described` builds the same network, without its weights."""
         raise NotImplementedError

