@@ -100,7 +100,7 @@ def test_calls_are_refused_and_not_made(evil: Any, protocol: int, tmp_path: Path
         (b"\x80\x02cnumpy\ndtype\n.", "holds a function"),
         (b"\x80\x02cnumpy\nndarray\n)R.", "not filled"),
         (b"\x80\x02cnumpy.core.multiarray\n_reconstruct\nccollections\nOrderedDict\nK\x00\x85C\x01b\x87R.",
-         "class of its own"),
+         "class that numpy does not have"),
         (b"\x80\x02\x82\x01.", "extension code 1"),
         (b"P1\n.", "refers to an object outside"),
         (b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.", "no pickle that can be read"),
@@ -121,7 +121,7 @@ def test_an_array_has_as_many_bytes_as_it_says() -> None:
     whole = pickle.dumps(np.arange(4, dtype="<i4"), 2)
     assert b"K\x04\x85" in whole
     for count in (9, 3):
-        with pytest.raises(DataError, match=rf"an array of shape \({count},\) and type int32, and has 16 bytes"):
+        with pytest.raises(DataError, match=rf"16 bytes for an array of shape \({count},\) and type int32"):
             unpickle.loads(whole.replace(b"K\x04\x85", bytes([0x4B, count, 0x85])), "a")
     with pytest.raises(DataError, match="numpy type 'V8'"):
         unpickle.loads(pickle.dumps(np.zeros(2, "V8"), 2), "a")
