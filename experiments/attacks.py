@@ -10,24 +10,24 @@ from experiments.tables import markdown
 NAME = "attack"
 # What an attempt is called by the tool, and its text in the table: its own row, and what holding means.
 KINDS = {
-    "operation": ("killed before an operation of the disk", "given again: byte for byte as undisturbed"),
-    "instant": ("killed at an instant", "given again: byte for byte as undisturbed"),
-    "full disk": ("no room from an operation on", "a sentence; given again: as undisturbed"),
-    "signal": ("SIGTERM or SIGINT, to the process or its group", "no traceback; given again: as undisturbed"),
-    "one lost": ("one of two ranks killed", "the other reports it; given again: as undisturbed"),
-    "flipped bit": ("bits flipped, read by a command", "refused, or harmless"),
-    "flipped bits": ("bits flipped, opened from Python", "refused, or harmless"),
-    "command line": ("bad inputs on the command line", "a sentence, nothing half written"),
+    "operation": ("killed before a disk operation", "repeated: the same bytes as without the kill"),
+    "instant": ("killed at a random time", "repeated: the same bytes as without the kill"),
+    "full disk": ("disk full from some operation on", "an error message; repeated: as if undisturbed"),
+    "signal": ("SIGTERM or SIGINT, to the process or its group", "no traceback; repeated: as if undisturbed"),
+    "one lost": ("one of two ranks killed", "the other reports it; repeated: as if undisturbed"),
+    "flipped bit": ("bits flipped, then read by a command", "refused, or harmless"),
+    "flipped bits": ("bits flipped, then opened from Python", "refused, or harmless"),
+    "command line": ("bad inputs on the command line", "an error message, no incomplete output"),
     "pipes and devices": (
         "a pipe or a device for each path of the command line",
         "no command hangs; the path is unchanged",
     ),
-    "fuzzed": ("damaged files and requests", "an error of Diptych's, or read"),
-    "all combinations": ("outputs that are not the verb's own", "refused; nothing changed"),
-    "costs": ("images that cost far more than their size", "a sentence or a result, in bounded time and memory"),
-    "environments": ("odd environments", "a sentence or a result; no input changed"),
-    "12 steps": ("verbs and what users do between them, in any order", "nothing lost; as undisturbed, or refused"),
-    "finds": ("what fuzzing found before", "an error of Diptych's, or read"),
+    "fuzzed": ("damaged files and requests", "a Diptych error, or read"),
+    "all combinations": ("outputs that another program or verb wrote", "refused; nothing changed"),
+    "costs": ("images that cost far more than their size", "an error message or a result, in limited time and memory"),
+    "environments": ("unusual environments", "an error message or a result; no input changed"),
+    "12 steps": ("verbs and what users do between them, in any order", "nothing lost; as if undisturbed, or refused"),
+    "finds": ("inputs that fuzzing found before", "a Diptych error, or read"),
     "20,000 steps": ("steps of training", "memory within 2%"),
 }
 HEAD = """## [The attack](results/attack.md)
@@ -46,7 +46,7 @@ def section(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             mended = sum(len(row.get("mended", ())) for row in found)
             rows.append((what, f"{len(found)}", f"{_tried(found):,}", f"{mended}", f"{_broken(found)}", held))
     yield HEAD
-    yield from markdown(("what", "verbs or readers", "tried", "broke before, mended", "broken", "held means"), rows)
+    yield from markdown(("what", "verbs or readers", "tried", "broke before, repaired", "broken", "criterion"), rows)
     yield ""
 
 

@@ -149,7 +149,7 @@ def test_what_a_reader_does_beside_refusing_is_seen(how: str) -> None:
 
 def test_good_files_that_are_refused_are_seen() -> None:
     def refusing(_: Path) -> None:
-        raise DataError("a box of a picture that is not there")
+        raise DataError("a box of a missing image")
 
     found = fuzzed(Fuzzer("toy", lambda folder: (folder / "a").write_bytes(b"whole"), refusing, at_once=5), 0)
     assert found is not None

@@ -105,7 +105,7 @@ def test_every_page_of_a_folder_is_accounted_for(tmp_path: Path, monkeypatch: py
     (folder / "addresses.tsv").write_text(f"{told}gone.html\thttp://a.test/gone\n")
     counts = run(tmp_path / "out", folder)["inputs"]
     assert {name: counts[f"records {name}"] for name in ("page", "large", "bad")} == {"page": 4, "large": 1, "bad": 1}
-    assert counts["bad"] == {"no address in addresses.tsv": 1}
+    assert counts["bad"] == {"no URL in addresses.tsv": 1}
     assert accounted(counts)
 
 

@@ -51,7 +51,7 @@ def test_without_pictures_the_line_says_how_large_it_is(tmp_path: Path) -> None:
     (tmp_path / "o.jsonl").write_text(json.dumps({**POINTED, "width": 100, "height": 100}))
     assert jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))[0].expressions[0].box == (0.1, 0.2, 0.4, 0.6)
     (tmp_path / "o.jsonl").write_text(json.dumps(POINTED))
-    with pytest.raises(DataError, match="a box of a picture that is not there, expected its `width` and `height`"):
+    with pytest.raises(DataError, match="a box of a missing image, expected its `width` and `height`"):
         jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))
 
 
@@ -66,7 +66,7 @@ def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> No
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([{**POINTED, "box": [200, 0, 5, 5]}], "with an extent inside 100 x 200 pixels"),
+        ([{**POINTED, "box": [200, 0, 5, 5]}], "that overlaps the 100 x 200 pixels"),
         ([{**POINTED, "box": [1, 2, 3]}], "box: found a list of 3, expected one of 4"),
         ([{"image": "a.png", "expression": "x"}], "expected one with `box`"),
         ([{**POINTED, "expression": " "}], "found an empty text"),

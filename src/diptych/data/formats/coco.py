@@ -96,7 +96,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
             if (image := images.of(note.image_id, value)) is None:
                 return
             if note.category_id not in kinds:
-                value.refuse(f"the category {note.category_id}", "one that `categories` has", "category_id")
+                value.refuse(f"the category {note.category_id}", "an id in `categories`", "category_id")
             if note.iscrowd and not wanted.crowds:
                 skips.add(CROWDS, value.where())
                 return
@@ -111,7 +111,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"
-                refuse(where, f"thing {wrong[0]}", f"one of the picture's {len(things)}")
+                refuse(where, f"object {wrong[0]}", f"one of the image's {len(things)}")
         return {"objects": things, "relations": relations}
 
     skips.each(notes, _Instance, take)
@@ -142,7 +142,7 @@ class CocoImages:
         if number in self._left_out or (self._nameless and number not in self.by_id):
             self._skips.add(LEFT, note.where())
         elif number not in self.by_id:
-            note.refuse(f"the image id {number}", "one that `images` has", "image_id")
+            note.refuse(f"the image id {number}", "an id in `images`", "image_id")
         return self.by_id.get(number)
 
     def records(self, wanted: Wanted, fields: Callable[[CocoImage], dict[str, Any]]) -> list[Record]:

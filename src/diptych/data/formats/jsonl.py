@@ -251,7 +251,7 @@ class _LineReader:
         more, tasks = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
         for name in more.read(dict[str, Any]):
             if name in WORDED:
-                value.refuse(f"`{name}` in `more`", "the name of a further task there, and this in the line itself")
+                value.refuse(f"`{name}` in `more`", "the name of another task, and this field in the line itself")
             first = len(record.more.get(name, ()))
             keys = (f"{record.key}/{first + at}" for at in itertools.count())
 
@@ -312,7 +312,7 @@ class _LineReader:
             with suppress(DataError):
                 image = picture_at(self.folder, record.key, value.where())
         if image is None:
-            value.refuse("a box of a picture that is not there", "its `width` and `height` in the line")
+            value.refuse("a box of a missing image", "its `width` and `height` in the line")
         try:
             return picture_size(image)
         except DataError as error:

@@ -166,7 +166,7 @@ def corner_box(
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
     if box[0] >= box[2] or box[1] >= box[3]:
         numbers = ", ".join(f"{number:g}" for number in shown or corners)
-        refuse(where, f"the box [{numbers}]", f"one with an extent inside {width} x {height} pixels")
+        refuse(where, f"the box [{numbers}]", f"one that overlaps the {width} x {height} pixels")
     return box
 
 

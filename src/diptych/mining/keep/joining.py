@@ -199,7 +199,7 @@ class Join:
         if self.lists.refuse(row["address"], row["page"], answer["final"] if answer else None):
             return ["refused"]
         if answer is None:
-            row["reason"] = "offline" if self.settings.offline else "not asked for"
+            row["reason"] = "offline" if self.settings.offline else "not requested"
             return ["fetch"]
         row |= {key: answer[key] for key in (*_OF_ANSWERS, *MEASURED)}
         if answer["reason"] or not answer["length"]:

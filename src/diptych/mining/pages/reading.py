@@ -143,7 +143,7 @@ class _Shard:
             self.counts["records"] += 1
             address = listed.get(path.relative_to(folder).as_posix())
             if address is None or not addresses.usable(address):
-                self._refuse("no address in addresses.tsv")
+                self._refuse("no URL in addresses.tsv")
             elif path.stat().st_size > warc.MOST_BODY:
                 self.counts["records large"] += 1
             else:

@@ -56,7 +56,7 @@ class OpenFiles:
     def array(self, path: Path, name: str, where: str, read: Arrays = NONE) -> Array:
         """Return an array of numbers. Raises DataError."""
         if (numbers := self.find(path, name, where, read)) is None:
-            refuse(where, f"no {name} in {path}", "it there, as in the other parts of the set", "get that file again")
+            refuse(where, f"no {name} in {path}", "one, as in the set's other parts", "download that file again")
         return numbers
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
@@ -99,7 +99,7 @@ def _reading(path: Path, where: str = "") -> Iterator[None]:
         raise
     except Exception as error:  # for a damaged file, h5py raises OSError, RuntimeError, KeyError, TypeError and more
         if where:
-            refuse(where, f"a data set in {path} that cannot be read ({error})", "it", "get that file again")
+            refuse(where, f"a data set in {path} that cannot be read ({error})", "it", "download that file again")
         raise DataError(f"{path}: not a readable h5 file ({error}); download the file again") from None
 
 
