@@ -72,7 +72,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', and sample is a folder"),
     (lambda _: diptych.finetune("caption", _, "sample", without_images="no"), RecipeError, "without_images: found"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset([1]), DataError, "records: found int '1', expected records or examples"),  # type: ignore[list-item]
-    (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "repository: found None, expected a name such"),  # type: ignore[arg-type]
+    (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "None is not a name on the hub; expected user"),  # type: ignore[arg-type]
     (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset.read(None), DataError, "path: found None, expected a store"),  # type: ignore[arg-type]
     (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: there is nothing at none"),

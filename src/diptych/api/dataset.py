@@ -89,10 +89,9 @@ class Dataset(Sequence[Example]):
             return Dataset(chosen, f"{self.name}[{which}]")
         if isinstance(which, slice):
             return Dataset(self.records[which], self.name)
-        try:
-            return Example(self.records[which])
-        except IndexError as error:
-            raise IndexError(f"{self.name} has {counted(self, 'images')}, and no image {which}") from error
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"{self.name} has {counted(self, 'images')}, and no image {which}")
+        return Example(self.records[which])
 
     def __add__(self, other: Dataset) -> Dataset:
         """Return both data sets as one; the texts of an image that both have are joined.
@@ -141,8 +140,7 @@ class Dataset(Sequence[Example]):
                 folder = None if images is None else Path(images)
                 made = cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
         if split is not None and made.splits.keys() - {split}:
-            named = ", ".join(made.splits)
-            warnings.warn(f"{data} names {named}; split={split!r} selects none, data[{split!r}] does", stacklevel=3)
+            warnings.warn(f"{data} names {', '.join(made.splits)}; split= selects none, data[...] does", stacklevel=3)
         return made
 
     @classmethod

@@ -334,7 +334,6 @@ class Model(Mapped):
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
 
-        check_type("repository", repository, str, "a name such as me/kites-caption", RecipeError)
         hub.check_repository(repository)
         folder = self.predictor.folder
         for line in hub.private_paths(folder):

@@ -58,7 +58,7 @@ def _is_ours(config: Path, name: str) -> bool:
 
 def check_repository(repository: str) -> None:
     """Raise RecipeError unless the name is user/name."""
-    if not NAME.fullmatch(repository):
+    if not NAME.fullmatch(str(repository)):
         raise RecipeError(f"{repository!r} is not a name on the hub; expected user/name, such as me/kites-caption")
 
 
