@@ -71,6 +71,9 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load("sample", precision="fp17"), RecipeError, "precision: 'fp17' is unknown; did you mean"),
     (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', and sample is a folder"),
     (lambda _: diptych.finetune("caption", _, "sample", without_images="no"), RecipeError, "without_images: found"),  # type: ignore[arg-type]
+    (lambda _: diptych.Dataset([1]), DataError, "records: found int '1', expected records or examples"),  # type: ignore[list-item]
+    (lambda _: diptych.recipe(CAPTION, settings={"a.b": {1}}), RecipeError, "settings: found set .*, expected values"),
+    (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "repository: found None, expected a text such"),  # type: ignore[arg-type]
     (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset.read(None), DataError, "path: found None, expected a store"),  # type: ignore[arg-type]
     (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: there is nothing at none"),
@@ -103,6 +106,8 @@ def test_a_call_names_its_wrong_argument(number: int, world: Path, monkeypatch: 
 def test_numbers_of_numpy_are_numbers() -> None:
     made = diptych.recipe(CAPTION, steps=np.int64(7), lr=np.float32(0.5))  # type: ignore[arg-type]
     assert (made.training.steps, made.optimizer.lr) == (7, 0.5)  # type: ignore[union-attr]
+    set_by_key = {"training.steps": np.int64(7), "optimizer.lr": np.float32(0.5)}
+    assert diptych.recipe(CAPTION, settings=set_by_key) == made
 
 
 def test_errors_speak_of_python_in_python_and_of_options_on_the_command_line(world: Path) -> None:

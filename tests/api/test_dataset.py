@@ -57,6 +57,7 @@ def test_what_a_data_set_does_not_have_is_named(images: list[Path]) -> None:
     with pytest.raises(IndexError, match="rows has 3 images, and no image 3"):
         data[3]
     assert (data[-3].record, len(list(data))) == (data[0].record, 3)
+    assert Dataset(one for one in data if "dog" in one.captions[0]).records == data[:1].records
     with pytest.raises(TypeError, match="unsupported operand"):
         data + 1  # type: ignore[operator]
 
@@ -68,6 +69,13 @@ def test_a_split_chooses_nothing_in_data_that_names_its_splits(images: list[Path
     with pytest.warns(UserWarning, match=r"names train, val; data\['val'\] selects one") as warned:
         assert len(Dataset.read(tmp_path / "own.jsonl", split="val")) == 3
     assert warned[0].filename == __file__
+
+
+def test_a_misspelt_split_is_warned_of(images: list[Path], tmp_path: Path) -> None:
+    lines = [{"image": f"images/{path.name}", "captions": ["a dog"], "splt": "test", "x": 1} for path in images]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.warns(UserWarning, match=r"key 'splt' is not read; did you mean split\?: 1 \(the first: own"):
+        Dataset.read(tmp_path / "own.jsonl")
 
 
 def test_a_repr_is_short_whatever_the_names(images: list[Path]) -> None:

@@ -111,7 +111,7 @@ WRONG_TEXTS: dict[str, tuple[Callable[[Any, Path], Any], str]] = {  # each was a
     "nan": (lambda model, photo: model.ask(photo, ["a dog", float("nan")]), "questions: found float 'nan', exp"),
     "iterator": (lambda model, photo: list(model.verify(photo, iter([3]))), "statements: found int '3', expected"),
     "explain": (lambda model, photo: model.explain(photo, None), "caption: found None, expected a text, such as"),
-    "answers": (lambda model, photo: model.choose(photo, "what", "cat"), "1 answers and 0 rationales are not enough"),
+    "answers": (lambda model, photo: model.choose(photo, "what", "cat"), "1 answer and 0 rationales are too few"),
     "question": (lambda model, photo: model.choose(photo, None, ["a", "b"]), "question: found None, expected a text"),
     "match": (lambda model, photo: model.match(photo, [None]), "texts: found None, expected a text"),
     "query": (lambda model, photo: model.search(3, [photo]), "query: found int '3', expected a text"),
@@ -131,6 +131,7 @@ def test_what_is_no_text_is_refused(name: str, model: diptych.Model, photo: Path
 def test_one_image_can_be_searched(model: diptych.Model, photo: Path) -> None:
     ((name, _),) = model.search("a red kite", Image.open(photo))
     assert name == Path("0")
+    assert model.search("a red kite", photo)[0][0] == photo
 
 
 def test_opening_a_model_and_its_detector_leaves_the_generator_alone(folder: Path, photo: Path) -> None:
@@ -161,9 +162,9 @@ def test_pairs_are_matched_and_searched(model: diptych.Model, folder: Path) -> N
     assert [path for path, _ in hits] == wanted
     assert [path for path, _ in there] == wanted[:2]
     assert [score for _, score in hits] == pytest.approx(sorted(scores[:, 0], reverse=True), abs=1e-5)
-    with pytest.raises(UnsupportedError, match=r"encode_image.*model\.match\(images, texts\)"):
+    with pytest.raises(UnsupportedError, match=r"has no vectors of single.*model\.match\(images, texts\)"):
         model.encode_image(paths)
-    with pytest.raises(UnsupportedError, match="encode_text"):
+    with pytest.raises(UnsupportedError, match="has no vectors of single"):
         model.encode_text("dog")
 
 

@@ -64,12 +64,15 @@ class Example:
 class Dataset(Sequence[Example]):
     """Images with their texts, in order. `ds[0]` is an `Example`; `ds["val"]` and `ds[:100]` are smaller data sets.
 
-    records: one record per image; name: shown in a repr and in messages; source: the store that holds exactly these
-    records, whose regions training then reads.
+    records: one record or example per image, as in `Dataset(one for one in ds if one.captions)`; name: shown in a repr
+    and in messages; source: the store that holds exactly these records, whose regions training then reads.
     """
 
-    def __init__(self, records: Iterable[Record], name: str = "data", source: Path | None = None) -> None:
-        self.records, self.name, self.source = tuple(records), name, source
+    def __init__(self, records: Iterable[Record | Example], name: str = "data", source: Path | None = None) -> None:
+        self.records = tuple(one.record if isinstance(one, Example) else one for one in records)
+        self.name, self.source = name, source
+        for one in self.records:
+            check_type("records", one, Record, "records or examples; for rows: Dataset.from_rows", DataError)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -86,9 +89,10 @@ class Dataset(Sequence[Example]):
             return Dataset(chosen, f"{self.name}[{which}]")
         if isinstance(which, slice):
             return Dataset(self.records[which], self.name)
-        if not -len(self) <= which < len(self):
-            raise IndexError(f"{self.name} has {counted(self, 'images')}, and no image {which}")
-        return Example(self.records[which])
+        try:
+            return Example(self.records[which])
+        except IndexError as error:
+            raise IndexError(f"{self.name} has {counted(self, 'images')}, and no image {which}") from error
 
     def __add__(self, other: Dataset) -> Dataset:
         """Return both data sets as one; the texts of an image that both have are joined.

@@ -252,11 +252,10 @@ class Model(Mapped):
         for one in (self, rerank):
             if one is not None:
                 one.need_matching()
-        ranker, by, shortlist = self.predictor, None, None
-        if rerank is not None:
-            ranker, by, shortlist = rerank.predictor, self.predictor, SHORTLIST * top_k
+        ranker, by = (self.predictor, None) if rerank is None else (rerank.predictor, self.predictor)
+        shortlist = None if by is None else SHORTLIST * top_k
         check_search(ranker, query, shortlist, by)
-        if isinstance(images, str | os.PathLike):
+        if isinstance(images, str | os.PathLike) and not Path(images).is_file():
             searched = ranker.search(query, Path(images), shortlist=shortlist, by=by, most=top_k)
             hits, refused = searched.hits, searched.refused
         else:
@@ -337,6 +336,8 @@ class Model(Mapped):
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
 
+        for name, given in {"repository": repository, "license": license or ""}.items():
+            check_type(name, given, str, "a text such as 'me/kites' or 'cc-by-4.0'", RecipeError)
         hub.check_repository(repository)
         folder = self.predictor.folder
         for line in hub.private_paths(folder):

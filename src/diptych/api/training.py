@@ -8,6 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from diptych.api.arguments import check_training, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
 from diptych.api.run import Run
@@ -143,8 +146,14 @@ def _assignments(
     given: dict[str, Any] = {f"training.{name}": value for name, value in whole.items()} | {"optimizer.lr": rate}
     if isinstance(settings, Mapping):
         given |= settings
-    named = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
+    named = [f"{key}={json.dumps(value, default=_plain)}" for key, value in given.items() if value is not None]
     return named if settings is None or isinstance(settings, Mapping) else [*named, *settings]
+
+
+def _plain(value: Any) -> Any:
+    """Return a number or array of numpy or torch as Python's, and a path as text. Raises RecipeError."""
+    check_type("settings", value, (os.PathLike, np.generic, np.ndarray, Tensor), "values of JSON", RecipeError)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value.tolist()
 
 
 def _options(

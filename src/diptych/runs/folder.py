@@ -132,7 +132,8 @@ class ModelFolder:
         if not spec.has_learnt(self.model):
             what = name or f"a task ({self.architecture.system} has no decoder for captions)"
             command = f"diptych finetune {name or 'TASK'} --data DATA --model {self.name} --out RUN"
-            raise RecipeError(f"{self.name} was not trained for {what}: {command}")
+            call = f'diptych.finetune("{spec.name}", data, "{self.name}").model'
+            raise RecipeError(f"{self.name} was not trained for {what}: {command}, or in Python {call}")
         return self.recipe.task_with(self.tokens, self.answers, spec)
 
     def _write(self, folder: Path) -> None:

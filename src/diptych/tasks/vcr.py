@@ -25,7 +25,7 @@ from diptych.objectives import (
 )
 from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 from diptych.runtime.devices import Precision
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import DataError, ServingError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import labelled, vcr_baselines
@@ -282,7 +282,7 @@ def _choose(model: interface.TaskModel, record: Record, request: ChooseRequest) 
         interface.require_text("a question, answer or rationale", text, "what is [0] doing?")
     if len(answers) < 2 or len(rationales) == 1:
         raise ServingError(
-            f"{len(answers)} answers and {len(rationales)} rationales are not enough to choose from; pass two or more"
+            f"{counted(answers, 'answers')} and {counted(rationales, 'rationales')} are too few; pass two or more"
         )
     record = model.with_objects(record, (question, *answers, *rationales))
     of_answers = _shares(model, record, Choices("0", question, answers, -1), "answer")

@@ -23,6 +23,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,14 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     out. Raises DataError if nothing is left.
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
-    records, splits, ids = dict[str, Record](), dict[str, str](), dict[str, int]()
+    records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
         name = line.image
+        if line.split is UNSET and (close := get_close_matches("split", value.value.keys() - keys, 1, 0.75)):
+            wanted.skips.add(f"key {close[0]!r} is not read; did you mean split?", value.where())
+        keys.update(value.value)
         if line.split is not UNSET and (earlier := splits.get(name, line.split)) != line.split:
             value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
