@@ -121,7 +121,7 @@ def test_an_array_has_as_many_bytes_as_it_says() -> None:
     whole = pickle.dumps(np.arange(4, dtype="<i4"), 2)
     assert b"K\x04\x85" in whole
     for count in (9, 3):
-        with pytest.raises(DataError, match=rf"16 bytes for an array of shape \({count},\) and type int32"):
+        with pytest.raises(DataError, match=rf"has 16 bytes for an array of shape \({count},\) and type int32"):
             unpickle.loads(whole.replace(b"K\x04\x85", bytes([0x4B, count, 0x85])), "a")
     with pytest.raises(DataError, match="numpy type 'V8'"):
         unpickle.loads(pickle.dumps(np.zeros(2, "V8"), 2), "a")

@@ -58,6 +58,8 @@ def test_a_run_has_its_metrics_curves_and_model(pretrained: Run, world: Path) ->
     assert table["validation/CIDEr"].isna().tolist() == [True, False]
     assert "<svg" in run.plot()
     run.plot().save("curves.svg")
+    with pytest.raises(RecipeError, match=r"^path: found curves.png, expected a name ending in \.svg"):
+        run.plot().save("curves.png")
     assert Path("curves.svg").read_text() == str(run.plot())
     assert isinstance(run.model.caption(next(world.rglob("*.png"))), str)
     assert repr(run) == f"<diptych.Run {run.folder}: {CAPTION}, finished at step 4>"

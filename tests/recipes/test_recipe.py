@@ -43,7 +43,7 @@ def test_a_dotted_key_is_set() -> None:
     [
         ("optimizer.lrr=1", "no key 'lrr' in optimizer; did you mean lr"),
         ("optimiser.lr=1", "no section 'optimiser'; did you mean optimizer"),
-        ("lr=1", "no key 'lr' in the recipe"),
+        ("lr=1", "no key 'lr' in the recipe; did you mean optimizer.lr"),
         ("optimizer.lr", "expected KEY=VALUE"),
         ("optimizer=3", "that is a section; set one of its keys: betas"),
         ("optimizer.lr=fast", r"optimizer.lr: .*valid number.*found 'fast'"),

@@ -49,7 +49,7 @@ def test_the_blind_answers_are_the_better_of_rule_and_classifier() -> None:
     assert baselines.blind["all"] == 1
     assert baselines.predicted is not None
     assert baselines.predicted["t1"] == "blue"
-    assert "the better of the usual answer" in baselines.notes[0]
+    assert "the better of the most frequent answer by first words" in baselines.notes[0]
     assert "and 100.0" in baselines.notes[0]
     # Three questions teach a classifier nothing that the rule does not know: the same words.
     few = [replace(one, answers=("yes",) * 10) for one in questions("l")[:1]]

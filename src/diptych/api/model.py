@@ -251,7 +251,7 @@ class Model(Mapped):
         check_type("rerank", rerank, (Model, type(None)), "a loaded model", RecipeError)
         for one in (self, rerank):
             if one is not None:
-                one.need_matching("search")
+                one.need_matching()
         ranker, by, shortlist = self.predictor, None, None
         if rerank is not None:
             ranker, by, shortlist = rerank.predictor, self.predictor, SHORTLIST * top_k
@@ -285,7 +285,7 @@ class Model(Mapped):
 
         Raises UnsupportedError for a model that reads image and text together, as it has no separate vectors.
         """
-        self._need_towers("encode_image")
+        self._need_towers()
 
         def encode(items: Sequence[Record], _: object) -> Sequence[Vectors]:
             return list(TowerGallery.of_pictures(self.predictor.folder.model, items).vectors.numpy())
@@ -297,7 +297,7 @@ class Model(Mapped):
         """Return the unit vector (D,) float32 of one text, or (N, D) of several; words beyond 30 are cut."""
         from diptych.serving.search import query_words
 
-        self._need_towers("encode_text")
+        self._need_towers()
         if not isinstance(texts, str):
             return self._stacked([self.encode_text(text) for text in texts_of("texts", texts)])
         model, tokens = self.predictor.folder.model, self.predictor.tokens
@@ -314,7 +314,7 @@ class Model(Mapped):
         """
         from diptych.serving.search import pair_scores
 
-        self.need_matching("match")
+        self.need_matching()
         texts = texts_of("texts", texts)
         images = [images] if is_one(images) else list(images)
         if has_towers(self.predictor.folder.model):
@@ -350,23 +350,23 @@ class Model(Mapped):
     def _stacked(self, vectors: list[Vectors]) -> Vectors:
         return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("a"))), np.float32)
 
-    def need_matching(self, method: str) -> None:
+    def need_matching(self) -> None:
         """Raise UnsupportedError if the model was not trained to match; the error shows the command that trains one."""
         folder = self.predictor.folder
         if not can_search(folder.model):
             name = folder.name
             raise UnsupportedError(
-                f"{method}: {name} has not learnt to match images and texts; this makes a model that has: diptych "
+                f"{name} has not learnt to match images and texts; this makes a model that has: diptych "
                 f"finetune retrieval --data DATA --model {name} --out RUN, or in Python "
                 f'diptych.finetune("retrieval", data, "{name}").model'
             )
 
-    def _need_towers(self, method: str) -> None:
+    def _need_towers(self) -> None:
         folder = self.predictor.folder
         if not has_towers(folder.model):
             reads = "; it reads pairs: model.match(images, texts) scores them" * can_search(folder.model)
             raise UnsupportedError(
-                f"{method}: {folder.name} ({folder.architecture.system}) has no vectors of single images and texts"
+                f"{folder.name} ({folder.architecture.system}) has no vectors of single images and texts"
                 f"{reads}; this makes a model that has: diptych finetune retrieval --from-scratch --recipe "
                 "tden/small/retrieval --data STORE --out RUN"
             )

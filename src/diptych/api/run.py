@@ -11,7 +11,7 @@ from diptych.api.arguments import check_path
 from diptych.api.model import Model, load
 from diptych.runs.folder import model_in
 from diptych.runs.plots import charts, find_runs, svg_of
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.systems.recipe import FILE, Recipe
 from diptych.training.log import METRICS, flat_numbers, read_lines
 
@@ -39,6 +39,10 @@ class Plot(str):
     """A drawing as SVG, which a notebook shows; `save` writes it."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        if Path(path).suffix.lower() != ".svg":
+            raise RecipeError(
+                f"path: found {path}, expected a name ending in .svg; `diptych plot` writes .html and .csv"
+            )
         Path(path).write_text(self, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
@@ -49,7 +53,10 @@ class Plot(str):
 
 
 class Run:
-    """The folder of a run: its recipe, logged steps, learning curves, and the model that it ended with."""
+    """The folder of a run: its recipe, logged steps, learning curves, and the model that it ended with.
+
+    `folder` is its path; `folder / "model"` is a complete model folder, which can be copied.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Open a folder that `finetune` or `pretrain` wrote. Raises CheckpointError for another."""

@@ -58,7 +58,7 @@ def search(
     own = {"device": computing.device, "precision": computing.precision}
     by = None if shortlist_by is None else load(shortlist_by, **own).predictor
     opened = load(model, features=features, **vars(computing))
-    opened.need_matching("search")
+    opened.need_matching()
     predictor = opened.predictor
     searched = predictor.search(
         query, images, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=top_k

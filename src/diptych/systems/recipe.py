@@ -283,7 +283,9 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
             raise RecipeError(f"--set {key}: no section {'.'.join(path[: depth + 1])!r}; {nearest(name, section)}")
         section = section[name]
     if prefix == key and last not in section:
-        raise RecipeError(f"--set {key}: no key {last!r} in {'.'.join(path) or 'the recipe'}; {nearest(last, section)}")
+        inside = [f"{name}.{last}" for name, inner in section.items() if isinstance(inner, dict) and last in inner]
+        known = f"did you mean {' or '.join(inside)}?" if inside else nearest(last, section)
+        raise RecipeError(f"--set {key}: no key {last!r} in {'.'.join(path) or 'the recipe'}; {known}")
     if isinstance(section.get(last), dict) and key != MULTIPLIERS:
         raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(section[last]))}")
     section[last] = value
