@@ -113,7 +113,7 @@ def test_rows_of_a_table() -> None:
         rows(9)
     with pytest.raises(RecipeError, match="--table 3: the paper of tden has Tables 1 to 2"):
         rows(3, system="tden")
-    with pytest.raises(RecipeError, match="no row of Table 3 fits"):
+    with pytest.raises(RecipeError, match="no row of Table 3 matches"):
         rows(3, "nothing")
 
 

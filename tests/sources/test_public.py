@@ -286,6 +286,20 @@ def test_pictures_in_tars(tmp_path: Path) -> None:
         read(tmp_path / "set.json")
 
 
+def test_one_tar_is_read_by_its_path(tmp_path: Path) -> None:
+    made("cc3m", tmp_path)
+    tar = tmp_path / "root/00001.tar"
+    assert [one.key for one in read(tar)] == [one.key for one in read(tar.parent) if one.key.startswith("00001/")]
+    assert read(tar.rename(tar.with_suffix(".TAR")))[0].captions == ("un café",)
+
+
+def test_a_long_name_of_a_missing_image_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "captions.jsonl").write_text(json.dumps({"image": "x" * 5000, "caption": "a dog"}))
+    with pytest.raises(DataError, match=r"found no image .{200}\.\.\., expected one") as refused:
+        read(tmp_path / "captions.jsonl")
+    assert len(str(refused.value)) < 500
+
+
 def test_folders_that_img2dataset_made(tmp_path: Path) -> None:
     saved(tmp_path, "sbu/00000/000000001.jpg", picture())
     saved(tmp_path, "sbu/00000/000000001.txt", "a dog")

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -48,6 +48,10 @@ class Wanted:
     def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
         """Return the record of each image; a missing or misnamed image is skipped."""
         return self.skips.every(images, made, "image")
+
+    def splitting(self, records: Sequence[Record]) -> list[Record]:
+        """Set the split of each record, for formats whose files do not name one."""
+        return [replace(record, split=self.split_of(record.key)) for record in records]
 
     def record(
         self, image: str, where: str, *, key: str | None = None, split: str | None = None, **fields: Any

@@ -23,6 +23,7 @@ _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "invalid entries"
 MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
 NAMED, SEPARATOR = 3, " | "
+SHOWN = 200  # characters of the path of a missing image
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 
@@ -307,7 +308,8 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
-    missing = folder / name
+    missing = f"{folder / name}"
+    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # of a table with columns of numbers
     raise DataError(f"{where}: found no image {missing}, expected one; fetch it, or name its folder (--images)")
 
 

@@ -116,7 +116,7 @@ FORMATS: dict[str, Format] = {
                         lambda s: s.endings >= {".txt"} and not s.endings & set(ENDINGS), flickr30k.read,
                         ("folder of the sentences", "names", "folder of the boxes"), least=2),
     "conceptual": Format("a Conceptual Captions .tsv", conceptual.fits, conceptual.read, endings=(".tsv",)),
-    "web": Format("a folder of tars or folders that img2dataset made", lambda s: web.fits(s.path), web.read),
+    "web": Format("a tar of img2dataset, or a folder of its tars or folders", lambda s: web.fits(s.path), web.read),
     "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures),
 }  # fmt: skip
 _OWN = frozenset(FORMATS)

@@ -1,6 +1,7 @@
 """Web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
-Each image has KEY.jpg and KEY.txt, in 00000.tar or 00000/. Conceptual Captions, SBU and LAION are downloaded this way.
+Each image has KEY.jpg and KEY.txt, in 00000.tar or 00000/. One tar is read too. Conceptual Captions, SBU and LAION
+are downloaded this way.
 """
 
 from functools import partial
@@ -18,9 +19,9 @@ TARS = "*.[tT][aA][rR]"
 
 
 def fits(folder: Path) -> bool:
-    """Return True for a folder with tars, or with folders of images with captions."""
+    """Return True for a tar, and for a folder with tars or with folders of images with captions."""
     if not folder.is_dir():
-        return False
+        return folder.suffix.lower() == ".tar" and folder.is_file()
     if any(folder.glob(TARS)):
         return True
     first = next((inner for inner in sorted(folder.iterdir()) if inner.is_dir()), None)
@@ -36,7 +37,8 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     Images without captions, and captions without images or words, are counted in `wanted.skips`.
     """
     folder, skips, records = source.path, wanted.skips, []
-    for shard in sorted(folder.glob(TARS)) or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
+    tars = [folder] if folder.is_file() else sorted(folder.glob(TARS))
+    for shard in tars or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
         images, captions = dict[str, str](), dict[str, str]()  # names of files by key
         names = members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir())
         damaged = damaged_members(shard) if shard.is_file() else []
