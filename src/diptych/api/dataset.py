@@ -122,10 +122,10 @@ class Dataset(Sequence[Example]):
     ) -> Dataset:  # fmt: skip
         """Read a store, or a file or folder of any format that `diptych extract` reads.
 
-        images: the folder that image names start from, by default that of the data. split: of records whose files name
-        none (`data["val"]` selects one); by default `seed` draws 80% train, 10% val and 10% test by the image's name.
-        Invalid entries are skipped with a warning; more than 10 that are over 1% are an error, unless `skip_bad`.
-        Raises DataError.
+        images: the folder that image names start from, by default that of the data. split: the split of records whose
+        files name none. By default the image's name and `seed` decide: 80% train, 10% val, 10% test. `data["val"]`
+        selects a split. Invalid entries are skipped with a warning. If they are more than 10 and more than 1% of all,
+        this is an error, unless `skip_bad` is set. Raises DataError.
         """
         check_path("path", path, "a store, or a file or folder of a known format", DataError)
         if images is not None:
@@ -248,7 +248,7 @@ def _rows(rows: Any, image: str) -> Iterable[Any]:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Return the texts of a cell, without empty ones; those of `datasets`' VQA v2 are dicts with an `answer`."""
+    """Return the non-empty texts of a cell. The package `datasets` has VQA v2's answers as dicts with an `answer`."""
     if isinstance(value, Mapping):
         value = value.get("answer")
     if isinstance(value, str):

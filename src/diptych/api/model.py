@@ -237,7 +237,7 @@ class Model(Mapped):
             query: what to look for.
             images: a folder (its regions and vectors are cached), or images in any form. An image without a
                 path is named by its index.
-            top_k: the most hits.
+            top_k: the largest number of hits.
             rerank: a model that reads image and text together, which ranks the best of this two-tower model again.
 
         Raises UnsupportedError if the model has not learnt to match, DataError if no image can be read.

@@ -72,7 +72,9 @@ class Verb(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")  # pydantic's, by which typer checks
+            error.message = error.message.removeprefix(
+                "Value error, "
+            )  # a prefix of pydantic, with which typer validates
             raise
 
     def invoke(self, ctx: Any) -> Any:

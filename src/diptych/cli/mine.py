@@ -85,7 +85,7 @@ class KeepOptions:
     max_pairs_per_host: int | None = Option(None, min=1, help="Most pairs of one host; default: no limit.")
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the section `keep`."""
+        """Return these options as the section `keep` of the mining settings."""
         kinds = [one.strip() for one in self.texts.split(",")] if self.texts is not None else None
         return {"licence": self.license, "kinds": kinds, "host_pairs": self.max_pairs_per_host}
 

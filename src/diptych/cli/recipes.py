@@ -128,7 +128,7 @@ def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
 
 
 def _reported(row: ledger.LedgerRow, task: str | None = None) -> str:
-    """Format figures: `COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`; of one `task` if it has some."""
+    """Format figures, of `task` if it has any: `COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`."""
     own = {part.title for part in row.table.parts if part.task == task} or set(row.reported)
     parts = (
         f"{part}: {', '.join(f'{column} {number}' for column, number in numbers.items())}"

@@ -55,7 +55,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Partners:
-    """The samples with images of a global batch, among which mismatched pairs are made."""
+    """The samples of a global batch that have an image. Mismatched pairs are made from them."""
 
     samples: Sequence[Sample]  # with their texts; `regions` may not be loaded yet
     read: Callable[[int], Sample | None]  # loads one sample with its regions; None if they cannot be read

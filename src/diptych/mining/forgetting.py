@@ -20,7 +20,8 @@ FILE = "forgotten.txt"
 def forget(out: Path, lists: Sequence[Path]) -> int:
     """Remove the images on these lists, and return their number. Their bytes in `work` are overwritten too.
 
-    A killed command can be repeated: the hashes are written first, and the verdicts, which name the images, last.
+    A command that was killed can be repeated: hashes of removed images are written first. The verdicts, from which the
+    images are found, are written last.
     """
     layout = RunLayout.finished(out)
     before = read_json(layout.funnel, FunnelInputs)

@@ -35,7 +35,7 @@ class Rows:
     most: int  # K, the most rows of one sample
     home: Int[Tensor, "n"] | None = None  # index of each row among the B x L positions
     slot: Int[Tensor, "n"] | None = None  # index of each row among the B x K slots
-    within: Rows | None = None  # the rows that a layer reads, if it returns fewer
+    within: Rows | None = None  # the rows that a layer reads, if it returns only these
     which: Int[Tensor, "n"] | None = None  # index of each row among those of `within`
 
     @classmethod

@@ -100,7 +100,7 @@ class MaskedLanguage(PerSample):
         return self._without_worst(losses, batch) if self.drop_worst else losses.sum()
 
     def _labels(self, batch: Batch) -> Int[Tensor, "B T"]:
-        """The labels of this objective's texts (`of`); IGNORE in all others."""
+        """Return the labels, with IGNORE for texts that the field `of` leaves out."""
         if self.of == "all":
             return batch.text_labels
         alone = ~batch.regions_present.any(1)

@@ -199,9 +199,9 @@ class ModelFolder:
         if self.untrained and not self.contract.weights:
             if not self.architecture.config.reads_pixels and contract.feature_size != self.contract.feature_size:
                 raise DataError(
-                    f"the features in {where} have {contract.feature_size} values each, and the imported model "
-                    f"{self.folder} reads {self.contract.feature_size} ({self.contract.extractor}); extract with a "
-                    "detector of such features, or pass your own: diptych extract DATA --out OUT --detector given "
+                    f"the features in {where} have {contract.feature_size} values each, but the imported model "
+                    f"{self.folder} needs {self.contract.feature_size} ({self.contract.extractor}); extract with that "
+                    "detector, or pass features of that size: diptych extract DATA --out OUT --detector given "
                     "--features PATH"
                 )
             return

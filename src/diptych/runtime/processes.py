@@ -148,7 +148,7 @@ def map_in_processes(
             yield made
     except BrokenProcessPool as error:
         why = f"one of {processes} processes was ended from outside, perhaps for lack of memory"
-        raise DiptychError(f"{why}; the same command resumes, with --processes 1 in less memory") from error
+        raise DiptychError(f"{why}; repeat the command to resume (--processes 1 takes less memory)") from error
     finally:
         pool.shutdown(cancel_futures=True)
 

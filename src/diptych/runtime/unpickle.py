@@ -164,7 +164,7 @@ class _Unpickler(pickle._Unpickler):
         if isinstance(built, _Dtype):
             built.set_order(state)
         elif not isinstance(built, np.ndarray):
-            raise PickleRefused("changes a function")
+            raise PickleRefused("sets the state of an object that is not an array")
         elif not isinstance(state, tuple) or len(state) not in (4, 5):
             raise PickleRefused("has an array of an unknown version")
         else:

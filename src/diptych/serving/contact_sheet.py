@@ -42,7 +42,7 @@ endif %}</p>
 
 
 def write_sheet(searched: Searched, path: Path, most: int = 12) -> tuple[Path, Path]:
-    """Write the best `most` hits to `path` (a PNG) and to an HTML page of the same name; return both paths."""
+    """Write at most `most` hits to `path` (a PNG) and to an HTML page of the same name; return both paths."""
     hits = searched.hits[:most]
     path.parent.mkdir(parents=True, exist_ok=True)
     picture, page = path.with_suffix(".png"), path.with_suffix(".html")

@@ -237,7 +237,7 @@ def write(
 
 
 def explain_caption(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
-    """Return the influence of each region of a record on each word of any caption."""
+    """Return the influence of each region on each word of `caption`, which need not be the model's own."""
     interface.require_text("a caption", caption, "a red kite over a beach")
     return _prediction(model, record, caption, 0.0, model.precision(1)).explain()
 

@@ -274,7 +274,7 @@ class TaskInterface:
         }
 
     def build_message(self, answer: Any, request: TaskRequest, picture: str) -> TaskAnswer:
-        """Build the message of an answer about the image of this name."""
+        """Convert an answer to the service's response; `picture` is the image's name."""
         return derive(answer, picture=picture) if self.message is None else self.message(answer, request, picture)
 
     def build_view(self, request: TaskRequest, message: Any) -> PageView:

@@ -65,7 +65,7 @@ class TowerGallery:
     def of_pictures(
         cls, model: Any, records: Iterable[Record], progress: Callable[[int], object] | None = None
     ) -> TowerGallery:
-        """Encode each record's regions. `progress` is called with the number of further images."""
+        """Encode each record's regions. `progress` is called after each batch with its number of images."""
         predicted = predict_records(_Pictures(progress), towers_of(model), records)
         return cls(tuple(each["key"] for each in predicted), torch.tensor([each["vector"] for each in predicted]))
 

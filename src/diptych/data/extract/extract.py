@@ -176,7 +176,7 @@ def is_another(image: Path | None, there: Path | None) -> bool:
 def _by_workers(
     records: Iterator[Record], detector: Detector, batch: int, workers: int, engine: str, store: Path
 ) -> Iterator[Extracted]:
-    """Extract in other processes. The windows are those of a single process, so the same images share a batch."""
+    """Extract in other processes. Records are grouped as in a single process, so the same images share a batch."""
     windows, sent = tee(iter(lambda: list(islice(records, batch * WINDOW)), []))
     with TemporaryDirectory(prefix=".detector.", suffix=f".diptych-{os.getpid()}.partial", dir=store) as folder:
         detector.save(Path(folder))

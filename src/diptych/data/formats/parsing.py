@@ -22,8 +22,7 @@ V = TypeVar("V")
 _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "invalid entries"
 MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
-NAMED, SEPARATOR = 3, " | "
-SHOWN = 200  # characters of the path of a missing image
+NAMED, SEPARATOR, SHOWN = 3, " | ", 200  # SHOWN: characters of the path of a missing image
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 

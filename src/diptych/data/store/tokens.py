@@ -2,8 +2,8 @@
 
 A vocabulary that Diptych learns is WordPiece. Its tokens include the spaces, so decoding restores the text. With a
 vocabulary of BERT (`vocab.txt`), texts are split as BERT does, without spaces and accents, and `decode` adds the usual
-spaces. BPE on Moses' words is XGPT's (appendix A.2). Its words include the spaces too, except in vocabularies made
-before 0.1.
+spaces. XGPT uses BPE on words that the Moses tokeniser splits (appendix A.2). Its tokens include the spaces too, except
+in vocabularies made before 0.1.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Tokens:
         `lowercase` is False for bert-base-cased, True for -uncased. Also reads a `tokenizer.json`, or the folder that
         holds one, as `diptych tokenizer train` writes; these contain their case. Raises CheckpointError.
         """
-        wanted = "expected one token a line"
+        wanted = "expected one token per line"
         if path.is_dir() and not (path / FILE).is_file():
             raise CheckpointError(f"{path} is not a readable vocabulary (a folder without {FILE}); {wanted}")
         if path.is_dir() or path.suffix == ".json":
@@ -105,7 +105,9 @@ class Tokens:
         _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
-            raise CheckpointError(f"{path} has {len(lines) - len(ids)} tokens twice; {wanted}")
+            raise CheckpointError(
+                f"{path} has {len(lines) - len(ids)} duplicate tokens; expected each token once, one per line"
+            )
         _check_special(ids, str(path))
         return cls(_wordpiece(WordPiece(ids, unk_token="[UNK]"), lowercase), str(path))
 

@@ -1,4 +1,4 @@
-"""Find the caption of an image by its class, and the sentences before and after the image, in blocks of text.
+"""Find the caption of an image (a block with a class such as `wp-caption-text`), and the sentences around the image.
 
 This is ImageBERT's "surrounding text"; how far it reaches is our choice.
 """

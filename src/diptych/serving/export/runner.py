@@ -267,7 +267,7 @@ def main() -> None:
         raise SystemExit(str(error)) from None
     if "answer" in model.programs:
         if len(sys.argv) < 3:
-            raise SystemExit("this model answers: python run.py PICTURE QUESTION")
+            raise SystemExit("this model answers a question; run: python run.py PICTURE QUESTION")
         print(model.answers([picture], [" ".join(sys.argv[2:])])[1][0])
     else:
         print(model.captions([picture])[1][0])

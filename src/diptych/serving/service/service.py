@@ -64,7 +64,7 @@ class Service:
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
                 except GalleryError:
                     raise
-                except ServingError:  # the model lacks these words; it extracts at the first search
+                except ServingError:  # the vocabulary lacks the words of WARMING
                     pass
 
     def stop(self) -> None:

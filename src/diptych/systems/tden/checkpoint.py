@@ -1,6 +1,6 @@
 """Import of checkpoints of TDEN's released code (YehLi/xmodaler), and initialisation from BERT.
 
-Pre-training, captioning, retrieval, VQA and VCR models share the names of their encoders. Each lacks the parts that its
+Pre-training, captioning, retrieval, VQA and VCR models use the same tensor names for their encoders. Each lacks the parts that its
 task does not use, so its layers and heads show the task.
 """
 
@@ -92,7 +92,7 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
         raise CheckpointError(
             f"{path} is not a TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
-            f"{', '.join(sorted(theirs)[:3])}). Name the system of the file"
+            f"{', '.join(sorted(theirs)[:3])}). Name the system that wrote it: diptych import SYSTEM FILE"
         )
     twice = BIAS in theirs and theirs.pop(BIAS_AGAIN, None) is not None
     ours, report = rename(theirs, names_there, TABLE, {})

@@ -241,7 +241,7 @@ class Tden(DecoderModel):
         return through(self.objects, self.regions(batch), present)
 
     def read_text(self, batch: Batch) -> Stream:
-        """Return the states of [CLS] and the words by themselves, which retrieval stores for a text."""
+        """Return the states of [CLS] and the words, encoded without the image. Retrieval stores them for each text."""
         cls = torch.full_like(batch.text[:, :1], self.vocabulary.cls)
         present = torch.cat([batch.text_present.new_ones(batch.text.shape[0], 1), batch.text_present], 1)
         return through(self.sentence, self.embed_words(torch.cat([cls, batch.text], 1), 0, READ), present)

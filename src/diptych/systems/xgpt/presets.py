@@ -42,7 +42,7 @@ PRETRAIN = preset(
     model=XgptConfig.base(),
     init="paper: xgpt/text",
     objectives=XgptObjectives(),
-    # Warm-up over a 25th of the steps: the inverse square root then ends at a fifth of the highest rate, 2e-5.
+    # Warm-up takes 4% of the steps, so the inverse square root ends at a fifth of the highest rate: at 2e-5.
     optimizer=OptimizerConfig(
         kind="adam", lr=1e-4, betas=(0.9, 0.98), eps=1e-9, schedule="inverse_sqrt", warmup_share=0.04
     ),

@@ -29,8 +29,8 @@ class BoxConvention:
     edge: int  # the last x of an image w pixels wide is w - edge
     largest_change: float | None  # limit of the logarithm of a side's factor
     drops_equal: bool  # NMS also drops a box whose overlap equals the threshold
-    # True: anchors with whole sides, by ratio, then size, around the middle of the first cell's pixels. False: exact
-    # anchors, by size, then ratio, around its corner.
+    # True: the sides of anchors are rounded, their centre is that of the cell; ordered by ratio, then size. False: the
+    # sides are exact, the centre is the cell's corner; ordered by size, then ratio.
     rounded: bool
 
     def sides(self, boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 2"]:

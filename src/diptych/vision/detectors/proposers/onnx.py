@@ -328,7 +328,9 @@ def _table(output: Tensor, name: str) -> Tensor:
     """Return the table of the batch's only image. Raises RecipeError for other shapes."""
     table = output[0] if output.ndim == 3 else output
     if table.ndim != 2:
-        raise RecipeError(f"{name} of the ONNX file is {tuple(output.shape)}, expected one row per box: --set boxes=")
+        raise RecipeError(
+            f"{name} of the ONNX file have shape {tuple(output.shape)}, expected one row per box: --set boxes=NAME"
+        )
     return table
 
 
