@@ -110,7 +110,7 @@ def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
     told = [(claim.paper, found.get(claim.id, {})) for claim in CLAIMS if claim.paper is not None]
     ran = [(paper, one) for paper, one in told if "value" in one]
     unseen = [one["low"] <= paper <= one["high"] for paper, one in ran if one["verdict"] == "not seen"]
-    yield f"The paper has a difference for {len(told)} of these. The table groups them by its size. By chance, half have the same sign:"
+    yield f"The paper has a difference for {len(told)} of these, by its size; by chance, half have the same sign:"
     yield ""
     yield "| points in the paper | claims | the same sign here | seen | reversed |"
     yield "|---|---|---|---|---|"
@@ -121,7 +121,7 @@ def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
         name = f"{low:g} or more, below {high:g}" if math.isfinite(high) else f"{low:g} or more"
         yield f"| {name} | {len(kept)} | {same} | {verdicts['seen']} | {verdicts['reversed']} |"
     yield ""
-    yield f"Of the **not seen**, {sum(unseen)} intervals contain the paper's difference, and {unseen.count(False)} do not."
+    yield f"Of the **not seen**, {sum(unseen)} intervals contain the paper's difference, {unseen.count(False)} do not."
 
 
 def _row(claim: Claim, kept: Mapping[str, Any]) -> str:

@@ -116,7 +116,7 @@ def test_a_head_for_other_classes_starts_fresh(imported: ModelFolder, tmp_path: 
 def test_features_of_another_size_are_refused(imported: ModelFolder, tmp_path: Path) -> None:
     store = store_in(tmp_path / "store", replace(CONTRACT, feature_size=7))
     recipe = fit_to(find_recipe("vl-bert/small/vqa", SHORT), imported)
-    with pytest.raises(DataError, match=r"have 7 values each, and the imported model .* reads 6 .*--detector given"):
+    with pytest.raises(DataError, match=r"have 7 values each, but the imported model .* needs 6 .*--detector given"):
         run(recipe, store, tmp_path / "run", imported, QUIET)
 
 

@@ -72,9 +72,7 @@ class Verb(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix(
-                "Value error, "
-            )  # a prefix of pydantic, with which typer validates
+            error.message = error.message.removeprefix("Value error, ")  # of pydantic, with which typer validates
             raise
 
     def invoke(self, ctx: Any) -> Any:

@@ -107,7 +107,7 @@ class Pencil:
         self, x: float, y: float, across: float, down: float, fill: Colour, start: float, end: float,
         **style: Unpack[Style],
     ) -> None:  # fmt: skip
-        """Draw the part of an ellipse between its arc, from `start` to `end` degrees counter-clockwise from east, and the chord."""
+        """Draw an ellipse between its chord and the arc `start` to `end` (degrees counter-clockwise from east)."""
         corners = self._points((x - across, y - down, x + across, y + down))
         self._page.chord(corners, start, end, *self._tools(fill, **style))
 

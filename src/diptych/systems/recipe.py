@@ -44,9 +44,7 @@ PUBLISHED = {
     "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
     "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
-ANY_WORDS = Vocabulary(
-    size=5, pad=0, unknown=1, cls=2, sep=3, mask=4
-)  # a placeholder: objectives are built before the tokeniser is known
+ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # until the tokeniser is known
 
 
 class DataConfig(BaseModel):

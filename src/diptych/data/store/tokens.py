@@ -105,9 +105,7 @@ class Tokens:
         _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
-            raise CheckpointError(
-                f"{path} has {len(lines) - len(ids)} duplicate tokens; expected each token once, one per line"
-            )
+            raise CheckpointError(f"{path} has {len(lines) - len(ids)} duplicate tokens; expected each token once")
         _check_special(ids, str(path))
         return cls(_wordpiece(WordPiece(ids, unk_token="[UNK]"), lowercase), str(path))
 

@@ -117,7 +117,7 @@ class AnswerProgram(nn.Module):
 
 
 def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_present: Tensor | None = None) -> Batch:
-    """Make a batch from tensors in the order of `REGIONS`. All rows use one attention mask, so it serves any batch size."""
+    """Make a batch from tensors in the order of `REGIONS`. One attention mask serves all rows."""
     boxes, scores, sizes, present, features, classes, whole = regions
     none, nothing = torch.zeros_like(present), sizes[:, :0]
     text = nothing if text is None else text

@@ -1,7 +1,7 @@
 """Import of checkpoints of TDEN's released code (YehLi/xmodaler), and initialisation from BERT.
 
-Pre-training, captioning, retrieval, VQA and VCR models use the same tensor names for their encoders. Each lacks the parts that its
-task does not use, so its layers and heads show the task.
+Pre-training, captioning, retrieval, VQA and VCR models use the same tensor names for their encoders. Each lacks the
+parts that its task does not use, so its layers and heads show the task.
 """
 
 import os

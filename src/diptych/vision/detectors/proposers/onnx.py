@@ -329,7 +329,7 @@ def _table(output: Tensor, name: str) -> Tensor:
     table = output[0] if output.ndim == 3 else output
     if table.ndim != 2:
         raise RecipeError(
-            f"{name} of the ONNX file have shape {tuple(output.shape)}, expected one row per box: --set boxes=NAME"
+            f"{name} of the ONNX file: shape {tuple(output.shape)}, expected a row per box; use --set boxes="
         )
     return table
 
