@@ -63,8 +63,10 @@ def timed(self, name):
 
 demo.Times.stage = timed
 if arms == "few":
-    cells = demo._cells
-    demo._cells = lambda *given: [cell for cell in cells(*given) if cell.arm != demo.ALL]
+    name = "cells_of" if hasattr(demo, "cells_of") else "_cells"  # of e16f41f
+    cells = getattr(demo, name)
+    made = lambda *given: [cell for cell in cells(*given) if cell.arm != demo.ALL]
+    setattr(demo, name, made)
 demo.demo(out, demo.DemoConfig.fast(seed) if fast else demo.DemoConfig(seed=seed), Console(quiet=True))
 print(json.dumps(taken))
 """

@@ -75,7 +75,8 @@ STUDIES: dict[str, Study] = {
     ),
     "demo": Study(
         "The demo",
-        "`diptych demo`, {config / labels} labelled scenes, one seed; in brackets 95% intervals.",
+        "`diptych demo`, one seed; in brackets 95% intervals. Captions are learnt from {config / labels} labelled "
+        "scenes, questions from {config / question_labels}.",
         {"": "demo"},
         ("arm",),
         (2,),
@@ -86,6 +87,7 @@ STUDIES: dict[str, Study] = {
                 ("caption", "BLEU-4", "BLEU-4"),
                 ("vqa", "accuracy", "VQA"),
                 ("vqa", "accuracy yes/no", "VQA yes/no"),
+                ("vqa", "accuracy number", "VQA number"),
             )
         ),
     ),

@@ -38,8 +38,8 @@ def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: 
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".diptych", "demo.json"]
 
 
-TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, detector_steps=3, pretrain_steps=2, most_steps=2,
-                  taught=0.01, validate_every=2, width=16, layers=1, batch=4, arm_batch=4)  # fmt: skip
+TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, question_labels=10, detector_steps=3, pretrain_steps=2,
+                  most_steps=2, taught=0.001, validate_every=2, width=16, layers=1, batch=4, arm_batch=4)  # fmt: skip
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_systems_share_a_world_and_have_a_page_each(tmp_path: Path) -> None:
     results = demo(out, TINY, quiet, "vl-bert")
     assert set(results["scores"]) == {"vqa", "nlvr"}  # it has no decoder
     assert set(results["scores"]["nlvr"]) == {SCRATCH, PRETRAINED, ALL}
-    assert [run["labels"] for run in results["runs"]] == 2 * [8, 8, 12]
+    assert [run["labels"] for run in results["runs"]] == [10, 10, 12, 8, 8, 12]
     assert json.loads((out / "vl-bert" / "results.json").read_text())["config"]["system"] == "vl-bert"
     kept = open_model(out / "vl-bert" / "nlvr")
     assert kept.architecture.system == "vl-bert"
@@ -71,7 +71,7 @@ def test_systems_share_a_world_and_have_a_page_each(tmp_path: Path) -> None:
     assert "chosen for Unified VLP, not for this" in page.read_text()
 
     shutil.rmtree(out / "vl-bert" / "nlvr")
-    row = out / "vl-bert" / "arms" / "vqa-8-from-scratch-0" / "row.json"
+    row = out / "vl-bert" / "arms" / "vqa-10-from-scratch-0" / "row.json"
     row.write_text(json.dumps(json.loads(row.read_text()) | {"calibration": "an error of 3.2"}))
     demo(out, TINY, quiet, "vl-bert")
     assert open_model(out / "vl-bert" / "nlvr").weights_checksum == kept.weights_checksum, "what is gone is made again"

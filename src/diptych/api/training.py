@@ -61,7 +61,7 @@ def finetune(
     check_type("recipe", recipe, (str, Recipe, type(None)), "the name of a recipe or a Recipe", RecipeError)
     if model is None and recipe is None:
         raise RecipeError(
-            f"recipe: found none, and no model to start from; pass model=..., or recipe='SYSTEM/small/{task}' to start "
+            f"found neither a recipe nor a model; pass model=..., or recipe='SYSTEM/small/{task}' to start "
             f"from random weights (`diptych recipes {task}` lists them)"
         )
     check_type("without_images", without_images, bool, "True or False", RecipeError)

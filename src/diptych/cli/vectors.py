@@ -103,7 +103,7 @@ def _named(model: str | None, server: str | None, verb: str) -> str:
         from diptych.serving.client import Client
 
         there = ", ".join(Client(server).verbs()) or "no verb"
-        raise UnsupportedError(f"a service has no {verb}, and {server} answers {there}; pass --model, not --server")
+        raise UnsupportedError(f"a service cannot {verb} ({server} answers {there}); pass --model instead of --server")
     if model is None:
         raise RecipeError(NO_TOWERS if verb == "encode" else NO_MATCHER)
     return model

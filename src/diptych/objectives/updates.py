@@ -27,7 +27,7 @@ class OneForward:
     def __post_init__(self) -> None:
         names = [objective.name for objective in self.objectives]
         if len(set(names)) < len(names):
-            raise RecipeError(f"two objectives of one update share a name: {', '.join(names)}; pass one `name=`")
+            raise RecipeError(f"two objectives of one update share a name: {', '.join(names)}; set `name=` of one")
         for name in self.weights:
             if name not in names:
                 raise RecipeError(f"found a weight for {name!r}, but the update's objectives are {', '.join(names)}")

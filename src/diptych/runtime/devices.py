@@ -41,7 +41,7 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
     if device.type == "cuda" and not count:
         raise RecipeError(f"{setting}: found {wanted!r}, but torch sees no GPU; use auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= count:
-        raise RecipeError(f"{setting}: found {wanted!r}, and torch sees {count} GPUs, counted from cuda:0")
+        raise RecipeError(f"{setting}: found {wanted!r}, but torch sees {count} GPUs, from cuda:0 to cuda:{count - 1}")
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise RecipeError(f"{setting}: found {wanted!r}, but torch sees no Apple GPU; use auto or cpu")
     if device.type == "cuda" and ":" not in wanted:

@@ -65,7 +65,7 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
         if others and (there := _kind_of(folder)) != kind:
             what = f"a folder of {there}" if there else f"not empty ({_some(others)})"
             raise OutputError(
-                f"{folder} is {what}, expected a folder that Diptych wrote as {kind}, or a new or empty one"
+                f"{folder} is {what}, expected a folder that Diptych wrote as {kind}, or an empty one; choose another"
             )
     elif os.path.lexists(folder) and not folder.is_dir():  # another rank may have made it meanwhile
         raise OutputError(f"{folder} exists and is not a folder; choose a new or empty folder")

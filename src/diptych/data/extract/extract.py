@@ -114,7 +114,7 @@ def extract(
             write_atomically(folder / FAILURES, "".join(f"{line}\n" for line in lines).encode())
     if not result.written and not result.already_there:
         reason = next(iter(result.failed.values()), "there are no records")
-        raise DataError(f"nothing could be extracted to {folder}: {len(result.failed)} failed; the first: {reason}")
+        raise DataError(f"no record was extracted to {folder}: {len(result.failed)} failed; the first reason: {reason}")
     return result
 
 
@@ -138,7 +138,7 @@ def _settle(writing: Future[Failed], result: Extraction) -> None:
 
 def _check_engine(engine: str, detector: Detector, device: torch.device) -> None:
     if engine not in EXTRACTING:
-        raise RecipeError(f"no engine {engine!r} extracts; {nearest(engine, EXTRACTING)}")
+        raise RecipeError(f"engine {engine!r} cannot extract; {nearest(engine, EXTRACTING)}")
     if engine != LOCAL and not detector.needs_pictures:
         raise RecipeError(
             f"{detector.contract.extractor} computes nothing from images, so other machines would have no work; leave "

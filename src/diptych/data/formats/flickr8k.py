@@ -34,9 +34,9 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
         if not name or words is None:
             raise DataError(f"{where}: expected {_WANTED[from_kaggle]}; correct the line")
         if PurePath(name).suffix.lower() not in ENDINGS:
-            skips.add("captions of what is called as no picture", where)
+            skips.add("captions of files whose names are not those of images", where)
         elif splits and name not in splits:
-            skips.add("captions of pictures on no list", where)
+            skips.add("captions of pictures that are in no list of a split", where)
         elif not words:
             skips.add("empty captions", where)
         else:

@@ -197,7 +197,7 @@ _PACKED = {
     b"BZh": "is compressed by bzip2; unpack it: bunzip2 -k",
     b"\xfd7zXZ": "is compressed by xz; unpack it: unxz -k",
     b"\x28\xb5\x2f\xfd": "is compressed by zstandard; unpack it: unzstd",
-    b"PK\x03\x04": "is a zip archive, or a document of an office; save its table as .csv, or unpack it: unzip",
+    b"PK\x03\x04": "is a zip archive or an office document; save its table as .csv, or unpack it: unzip",
     b"PAR1": "is a Parquet file; in Python: diptych.Dataset.from_rows(pandas.read_parquet(FILE)), with FILE",
 }
 

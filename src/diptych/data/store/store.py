@@ -249,7 +249,7 @@ class _Shard(PickledWithoutCaches):
         """Return a table. Reading a mapped file that was truncated would end the process (SIGBUS): check its size."""
         # The size of a deleted file cannot be checked, and need not be: it stays mapped.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("became shorter while it was read; extract or copy it again", shard=self.path.name)
+            raise DataError("became shorter during reading; extract or copy it again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property

@@ -59,7 +59,8 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# Steps and learning rate with all labelled scenes, by Muon with decay to 0 (experiments/LOG.md).
+# Steps and learning rate with all labelled scenes, and of all arms that learn questions, by Muon with decay to 0
+# (experiments/LOG.md).
 ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
 DEMO, RESULTS = "demo.json", "results.json"  # the settings of the folder; the results of a system
@@ -77,11 +78,12 @@ class DemoConfig(BaseModel):
     train: PositiveInt = 1000
     val: PositiveInt = 200
     test: PositiveInt = 600
-    labels: PositiveInt = 100  # labelled scenes that the arms learn from
+    labels: PositiveInt = 100  # labelled scenes of the arms, but for questions
+    question_labels: PositiveInt = 500  # with 100, the arms count worse than without the image (experiments/LOG.md)
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
     most_steps: PositiveInt = 2000  # most steps of an arm on `labels` scenes; it ends when val has stopped rising
-    taught: PositiveFloat = 1.0  # share of the steps in ALL_LABELS that the model with all labels takes
+    taught: PositiveFloat = 1.0  # share of the steps in ALL_LABELS that are taken
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128
@@ -93,8 +95,8 @@ class DemoConfig(BaseModel):
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
         """Return a configuration that takes a minute or two on an idle machine: all parts run, but scores are poor."""
-        return cls(web=600, train=200, val=40, test=60, detector_steps=140, pretrain_steps=300, most_steps=150,
-                   taught=0.5, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
+        return cls(web=600, train=200, val=40, test=60, question_labels=100, detector_steps=140, pretrain_steps=300,
+                   most_steps=150, taught=0.25, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
     @property
     def splits(self) -> dict[str, int]:
@@ -187,11 +189,14 @@ def cells_of(config: DemoConfig, store: Store, start: Path, home: Path, system: 
     """List the cells, VQA first: it takes longest, so it should not run alone at the end."""
     few, cells = arm_settings(config, config.labels, system), []
     for task in sorted(tasks_of(system), key="vqa".__ne__):
+        rate, full = ALL_LABELS[task][1], all_labels_settings(config, task, system)
         arms = {
             SCRATCH: (config.labels, RATES[task, SCRATCH], None, few),
             PRETRAINED: (config.labels, RATES[task, PRETRAINED], str(start), few),
-            ALL: (config.train, ALL_LABELS[task][1], str(start), all_labels_settings(config, task, system)),
+            ALL: (config.train, rate, str(start), full),
         }
+        if task == "vqa":
+            arms |= {arm: (config.question_labels, rate, arms[arm][2], full) for arm in (SCRATCH, PRETRAINED)}
         for arm, (labels, rate, begin, settings) in arms.items():
             places, kept = (str(store.folder), str(home / "arms")), str(home / task) if arm == ALL else None
             cells.append(Cell(task, arm, labels, config.seed, rate, begin, *places, settings, system, kept))
@@ -256,7 +261,7 @@ def _link(out: Path) -> None:
 
 
 def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
-    """Return the settings of every arm with few labels.
+    """Return the settings of the arms with few labels, but for questions.
 
     The length of training is not known beforehand. So the learning rate is constant, and weights are averaged instead
     of a decay. The intervals of validation and averaging grow with the number of labelled scenes. RATES are for AdamW.
@@ -271,7 +276,7 @@ def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tupl
 
 
 def all_labels_settings(config: DemoConfig, task: str, system: str) -> tuple[str, ...]:
-    """Return the settings of the model with all labelled scenes: the small recipe, validated four times."""
+    """Return the settings of a training of known length: the small recipe, validated four times."""
     steps = max(4, round(ALL_LABELS[task][0] * config.taught))
     every = -(-steps // 4)
     return (

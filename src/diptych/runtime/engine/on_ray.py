@@ -70,7 +70,7 @@ def _begin(ray: Any, address: str | None, workers: int) -> None:
         except Exception as error:  # Ray raises a plain Exception
             ray.shutdown()
             if not left:
-                again = "repeat the command, or --engine local"
+                again = "repeat the command, or pass --engine local"
                 way_out = "unset RAY_ADDRESS to start one here" if address else again
                 raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
 

@@ -75,7 +75,7 @@ class RequestGuard:
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(
-                401, "this service needs a token: send Authorization: Bearer TOKEN, or a password", "authorization"
+                401, "this service needs a token, in Authorization: Bearer TOKEN or as the password", "authorization"
             )
 
     def _ours(self, host: str) -> bool:

@@ -104,7 +104,7 @@ class TdenConfig(TextConfig):
             "single-stream": ("object_layers", "sentence_layers", "decoder_layers"),
         }[self.structure]
         if there := [name for name in unused if getattr(self, name)]:
-            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set their number to 0")
+            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set these sizes to 0")
         if self.structure != "decoupled" and not self.cross_layers:
             raise ValueError(
                 f"structure={self.structure} needs cross layers to read and write; set cross_layers above 0"
@@ -173,7 +173,7 @@ class Tden(DecoderModel):
         def answer() -> nn.Module:
             if config.answers < 1:
                 raise RecipeError(
-                    "a head over answers was requested, but the model's config has answers=0; set their number"
+                    "a head over answers was requested, but the model's config has answers=0; set answers=N"
                 )
             if config.vqa_fusion == "official" and not config.decoder_layers:
                 raise RecipeError(

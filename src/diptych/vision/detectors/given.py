@@ -102,7 +102,7 @@ class GivenRegions:
     def files(self) -> FeatureFiles:
         if self.folder is None:
             raise DataError(
-                "the model reads precomputed regions, which an image alone lacks; pass them: --features PATH"
+                "the model reads precomputed regions, which an image does not contain; pass them by --features PATH"
             )
         return open_features(self.folder)
 
@@ -156,10 +156,10 @@ class GivenRegions:
         wanted = {raw.named: (features, (count, self.feature_size)), "boxes": (boxes, (count, 4)),
                   "scores": (scores, (count,)), "classes": (classes, (count, len(self.class_names)))}  # fmt: skip
         if classes is None and self.class_names:
-            refuse(raw.where, "no `classes`", f"them, {(count, len(self.class_names))}, as the other files have them")
+            refuse(raw.where, "no `classes`", f"classes {(count, len(self.class_names))}, as in the other files")
         for name, (array, shape) in wanted.items():
             if array is not None and array.shape != shape:
-                refuse(raw.where, f"`{name}` {array.shape}", f"{shape}")
+                refuse(raw.where, f"`{name}` of shape {array.shape}", f"{shape}")
         for name, array in (("scores", scores), ("classes", classes)):
             if array is not None and array.size and not 0 <= array.min() <= array.max() <= 1 + ROUNDED:
                 refuse(raw.where, f"`{name}` from {array.min():g} to {array.max():g}", "0 to 1")
@@ -182,7 +182,7 @@ class GivenRegions:
             refuse(raw.where, "features without boxes", "x1 y1 x2 y2 for each", remedy)
         boxes = _numbers(raw, "boxes", raw.boxes, 2)
         if boxes.shape != (count, 4):
-            refuse(raw.where, f"`boxes` {boxes.shape}", f"{(count, 4)}, one for each of the features")
+            refuse(raw.where, f"`boxes` of shape {boxes.shape}", f"{(count, 4)}, one box per feature")
         return _fractions(raw, boxes, width, height)
 
     def save(self, folder: Path) -> None:
@@ -210,12 +210,12 @@ def _numbers(raw: Raw, name: str, array: Array, axes: int) -> Floats:
     if array.dtype.kind not in "fiub":
         refuse(raw.where, f"`{name}` of type {array.dtype}", "numbers")
     if array.ndim != axes:
-        refuse(raw.where, f"`{name}` {array.shape}", f"{axes} axes")
+        refuse(raw.where, f"`{name}` of shape {array.shape}", f"{axes} axes")
     array = array.astype(np.float32) if array.dtype == np.float16 else array
     if array.size:
         low, high = array.min(), array.max()  # either is NaN where any number is
         if not (np.isfinite(low) and np.isfinite(high)):
-            refuse(raw.where, f"`{name}` with numbers that are not finite", "finite ones")
+            refuse(raw.where, f"`{name}` with numbers that are not finite", "finite numbers")
         most, largest = LARGEST if name == raw.named else LONGEST, max(-float(low), float(high))
         if largest > most:
             refuse(raw.where, f"`{name}` up to {largest:g}", f"at most {most:g}")
@@ -238,7 +238,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
         if known is not None:
             return known
         remedy = "pass the images (--images FOLDER), or their `width` and `height` in the data"
-        refuse(raw.where, "boxes in pixels and nowhere the size of the image", "it", remedy)
+        refuse(raw.where, "boxes in pixels without the size of the image", "the size", remedy)
     if known is None or own == known:
         return own
     ratios = own[0] * known[1], own[1] * known[0]

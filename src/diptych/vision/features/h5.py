@@ -56,7 +56,7 @@ class OpenFiles:
     def array(self, path: Path, name: str, where: str, read: Arrays = NONE) -> Array:
         """Return an array of numbers. Raises DataError."""
         if (numbers := self.find(path, name, where, read)) is None:
-            refuse(where, f"no {name} in {path}", "one, as in the set's other parts", "download that file again")
+            refuse(where, f"no {name} in {path}", "this array, as in the other parts", "download that file again")
         return numbers
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
@@ -99,7 +99,7 @@ def _reading(path: Path, where: str = "") -> Iterator[None]:
         raise
     except Exception as error:  # for a damaged file, h5py raises OSError, RuntimeError, KeyError, TypeError and more
         if where:
-            refuse(where, f"a data set in {path} that cannot be read ({error})", "it", "download that file again")
+            refuse(where, f"unreadable data in {path} ({error})", "an array", "download that file again")
         raise DataError(f"{path}: not a readable h5 file ({error}); download the file again") from None
 
 
@@ -179,11 +179,11 @@ def _check_storage(dataset: Any, where: str, path: Path) -> None:
     """Raise DataError for a dataset that is stored elsewhere, or is larger than allowed."""
     h5py = needed("h5py", "an h5")
     if not isinstance(dataset, h5py.Dataset) or dataset.shape is None or dataset.dtype.kind not in "fiub":
-        refuse(where, f"no array of numbers in {path}", "one")
+        refuse(where, f"no array of numbers in {path}", "an array")
     stored = dataset.id.get_create_plist()
     layout = stored.get_layout()
     if layout not in (h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED) or stored.get_external_count():
-        refuse(where, f"an array in {path} whose numbers are elsewhere", "them in this file", REWRITE)
+        refuse(where, f"an array in {path} whose numbers are in another file", "numbers in this file", REWRITE)
     check_size(dataset.nbytes, where, name=f"{path.name}")
     if layout == h5py.h5d.CHUNKED and dataset.size:
         _check_chunks(dataset, stored, where, path)

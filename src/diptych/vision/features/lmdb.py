@@ -110,7 +110,7 @@ class Database:
         try:
             names = unpickle.loads(value, where) if value[:1] == PICKLE else parse_json(value)
         except ValueError as error:
-            refuse(where, f"no JSON ({error})", "a list of names", AGAIN)
+            refuse(where, f"bytes that are not JSON ({error})", "a list of names", AGAIN)
         if not isinstance(names, list) or (names and not any(isinstance(name, str | bytes) for name in names)):
             refuse(where, f"{type(names).__name__}", "a list of names", AGAIN)
         if not names:
@@ -125,7 +125,7 @@ class Database:
         where, value = f"{self.path}, {name}", self._value(name.encode())
         if value is None:
             shown = "nothing there" if self._open.cut is None else "an LMDB that is cut short before it"
-            refuse(where, shown, "regions, as its list of names has it", AGAIN)
+            refuse(where, shown, "the regions of this name, which the list of names has", AGAIN)
         if value.startswith(ZIP):
             return read_npz(io.BytesIO(value), where)
         if value.startswith(PICKLE):
@@ -143,7 +143,7 @@ def _of_msgpack(value: bytes, where: str) -> Raw:
     try:
         arrays = msgpack.unpackb(value, raw=True, strict_map_key=False)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        refuse(where, f"no msgpack ({error})", "it", AGAIN)
+        refuse(where, f"bytes that are not msgpack ({error})", "msgpack", AGAIN)
     if not isinstance(arrays, dict) or b"norm_bb" not in arrays or b"features" not in arrays:
         refuse(where, f"{type(arrays).__name__} without norm_bb and features", "UNITER's dictionary of arrays", AGAIN)
     features, boxes = (_array(arrays[name], where, name.decode()) for name in (b"features", b"norm_bb"))
@@ -161,4 +161,4 @@ def _array(value: Any, where: str, name: str) -> Array:
             raise ValueError(f"{kind} {shape} from {len(content)} bytes")
         return np.frombuffer(content, kind).reshape(shape)
     except (KeyError, TypeError, ValueError, AttributeError, UnicodeDecodeError) as error:
-        refuse(where, f"`{name}` that is not an array ({error})", "one", AGAIN)
+        refuse(where, f"`{name}` that is not an array ({error})", "an array", AGAIN)

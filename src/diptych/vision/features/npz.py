@@ -71,10 +71,10 @@ def _raw(where: str, arrays: dict[str, Array], all_names: list[str]) -> Raw:
     )
     if rows is not None and (rows.size != 1 or not features.ndim or rows.reshape(-1)[0] != len(features)):
         shapes = f"`{name_of['features']}` {features.shape} and {name_of['count']} {rows.tolist()}"
-        refuse(where, shapes, "as many of both")
+        refuse(where, shapes, "as many boxes as features")
     if fractions:
         if boxes.ndim != 2 or boxes.shape[1] != NORM_BB:
-            refuse(where, f"`norm_bb` {boxes.shape}", "seven numbers a region: x1 y1 x2 y2 w h area")
+            refuse(where, f"`norm_bb` of shape {boxes.shape}", "seven numbers per region: x1 y1 x2 y2 w h area")
         boxes = boxes[:, :4]
     size = None if width is None else (width, height)
     best_first = name_of["scores"] != "scores"

@@ -155,9 +155,9 @@ def of_base64(text: str | memoryview, kind: str, rows: int, where: str, name: st
     try:
         numbers = np.frombuffer(decode(text, validate=True), kind)
     except (binascii.Error, ValueError) as error:
-        refuse(where, f"`{name}` that is not base64 of numbers ({error})", "it whole", "is it cut? download it again")
+        refuse(where, f"`{name}` that is not base64 of numbers ({error})", "complete base64", "download the file again")
     if rows < 1 or numbers.size % rows:
-        refuse(where, f"{numbers.size} numbers in `{name}` for {rows} regions", "as many for each", "download it again")
+        refuse(where, f"{numbers.size} numbers in `{name}`", f"a multiple of {rows} regions", "download the file again")
     return numbers.reshape(rows, -1)
 
 
@@ -175,7 +175,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
     except DataError:
         raise
     except Exception as error:  # numpy parses the header as Python: many exception types
-        refuse(where, f"no npy that can be read in `{name}` ({error})", "one")
+        refuse(where, f"no readable npy in `{name}` ({error})", "an array")
     if kind.hasobject and objects:
         return unpickle.loads(content[data:], where)
     if kind.kind not in "fiub":
@@ -183,7 +183,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
         refuse(where, f"`{name}` of type {kind}{pickled}", "numbers")
     there, claimed = len(content) - data, math.prod(shape) * kind.itemsize
     if claimed > there or min(shape, default=0) < 0:
-        refuse(where, f"`{name}` {shape}, {claimed} bytes, and {there} of them", "it whole", "download the file again")
+        refuse(where, f"`{name}` {shape}: {there} of {claimed} bytes", "all bytes", "download the file again")
     if not claimed:
         return np.empty(shape, kind)
     return np.frombuffer(content, kind, math.prod(shape), data).reshape(shape, order="F" if by_column else "C")
