@@ -98,7 +98,7 @@ def test_threads_of_every_verb_wait_briefly(monkeypatch: pytest.MonkeyPatch, ver
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 0
-    assert os.environ["GOMP_SPINCOUNT"] == "1000"
+    assert os.environ["GOMP_SPINCOUNT"] == "3000"
 
 
 @pytest.mark.parametrize("given", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])

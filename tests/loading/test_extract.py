@@ -171,7 +171,7 @@ def test_no_picture_is_opened_for_the_truth(tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="1 failed; the first: no image at"):
+    with pytest.raises(DataError, match="1 failed; the first reason: no image at"):
         extract([Record("a", image=tmp_path / "a.png")], Mean(), tmp_path / "store")
     with pytest.raises(DataError, match="there are no records"):
         extract([], Mean(), tmp_path / "other")
@@ -302,7 +302,7 @@ def test_a_cluster_sees_what_one_process_does(make_records: MakeRecords, tmp_pat
 
 
 def test_engines_that_cannot_extract_are_refused(make_records: MakeRecords, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="no engine 'rai' extracts; did you mean ray"):
+    with pytest.raises(RecipeError, match="engine 'rai' cannot extract; did you mean ray"):
         extract(make_records(1), small_detector(), tmp_path / "store", engine="rai")
     truth = GroundTruth(("square",), {})
     with pytest.raises(RecipeError, match=r"ground-truth computes nothing from images, .*leave out --engine ray"):

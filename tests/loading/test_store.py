@@ -159,7 +159,7 @@ def test_a_shard_that_is_cut_under_its_reader_is_named(make_store: MakeStore) ->
     store = make_store(40, 40)
     done = zygote.run(["-c", CUT, store.folder])
     assert (done.returncode, done.stderr) == (0, "")
-    cut = "became shorter while it was read; extract or copy it again (shard shard-00000.safetensors)"
+    cut = "became shorter during reading; extract or copy it again (shard shard-00000.safetensors)"
     assert done.stdout.splitlines() == [cut, cut, cut, "gone, and read"]
 
 

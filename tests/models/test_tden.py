@@ -191,7 +191,7 @@ def test_encoder_alone_and_decoder_alone():
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"structure": "two-stream"}, "has no decoder_layers; set their number to 0"),
+        ({"structure": "two-stream"}, "has no decoder_layers; set these sizes to 0"),
         ({"structure": "single-stream"}, "has no object_layers and no sentence_layers"),
         ({"structure": "two-stream", "decoder_layers": 0, "cross_layers": 0}, "set cross_layers above 0"),
         ({"width": 100}, "width 100 is not divisible by 12 heads"),

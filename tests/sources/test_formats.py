@@ -292,7 +292,7 @@ def test_a_format_of_ones_own_needs_no_change_of_ours(folder: Path, monkeypatch:
     ("a.jsonl.gz", gzip.compress(b"{}", mtime=0), r"a.jsonl.gz is compressed by gzip; unpack it: gunzip -k \S*a.jsonl.gz"),
     ("a.jsonl.bz2", bz2.compress(b"{}"), "is compressed by bzip2; unpack it: bunzip2 -k"),
     ("a.xz", lzma.compress(b"{}"), "is compressed by xz; unpack it: unxz -k"),
-    ("a.xlsx", b"PK\x03\x04rest", "is a zip archive, or a document of an office; save its table as .csv"),
+    ("a.xlsx", b"PK\x03\x04rest", "is a zip archive or an office document; save its table as .csv"),
     ("a.parquet", b"PAR1restPAR1", r"is a Parquet file; in Python: diptych.Dataset.from_rows\(pandas.read_parquet"),
     ("a.csv", b"image;caption\na.jpg;a dog\n", "has columns separated by semicolons; expected commas"),
 ])  # fmt: skip

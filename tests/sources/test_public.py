@@ -162,7 +162,7 @@ def flickr8k(folder: Path) -> None:
 
 
 SETS: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "flickr8k": (flickr8k, "train 1, val 1|1 of 2 pictures|3 captions|on no list: 1 .*called as no picture: 1"),
+    "flickr8k": (flickr8k, "train 1, val 1|1 of 2 pictures|3 captions|in no list of a split: 1 .*names are not those of images: 1"),
     "coco": (lambda folder: karpathy(folder, "coco", f"val2014/{NAME}.jpg"), "train 1, test 1|1 of 2 pictures|2 captions|empty captions: 1"),
     "flickr30k": (lambda folder: karpathy(folder, "flickr30k", "flickr30k-images/9.jpg"), "train 1|1 of 1 pictures|1 caption"),
     "flickr30k-entities": (entities, "train 1|1 of 1 pictures|1 caption, 2 expressions"),

@@ -138,7 +138,7 @@ def test_features_alone_want_boxes_to_be_whole_pictures(tmp_path: Path) -> None:
 
 
 def test_a_size_that_is_nowhere_is_read_off_the_picture(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"found boxes in pixels and nowhere the size of the image, .*--images FOLDER"):
+    with pytest.raises(DataError, match=r"found boxes in pixels without the size of the image, .*--images FOLDER"):
         read(FILES / VLP, IDS[0])
     Image.new("RGB", (64, 48)).save(tmp_path / "a.png")
     record = Record(IDS[0], image=tmp_path / "a.png")
