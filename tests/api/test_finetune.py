@@ -95,8 +95,9 @@ def test_epochs_are_counted_on_the_records(pretrained: Run, world: Path) -> None
     for _ in range(2):
         run = finetune("caption", data, pretrained.folder, epochs=0.5, batch_size=8, out="run")
         assert run.recipe.training.steps == -(-(captions // 8) // 2)
-    for wrong in ({"epochs": 0}, {"epochs": 1, "steps": 4}):
-        with pytest.raises(RecipeError, match="expected a number above 0, and not together with steps"):
+    taken = {"expected a number above 0": {"epochs": 0}, "pass one of the two": {"epochs": 1, "steps": 4}}
+    for message, wrong in taken.items():
+        with pytest.raises(RecipeError, match=message):
             finetune("caption", data, pretrained.folder, **wrong)
 
 

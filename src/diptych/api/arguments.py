@@ -18,7 +18,7 @@ from diptych.runtime.errors import DiptychError, RecipeError
 P = ParamSpec("P")
 T = TypeVar("T")
 WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # the least value of each argument
-ABOVE_ZERO = {"epochs": "a number above 0, and not together with steps", "lr": "a number above 0"}
+ABOVE_ZERO = ("epochs", "lr")
 # Of a message for the command line: a command, which stays as it is; settings; an option.
 _SET = r"--set [^\s=]+?(?:=\S*?)?(?=[:;,.)]*(?:\s|$))"
 OPTION = re.compile(
@@ -47,10 +47,10 @@ def check_training(given: Mapping[str, Any]) -> None:
     values = {name: value for name, value in given.items() if value is not None}
     for name in WHOLE.keys() & values.keys():
         check_whole(name, values[name], WHOLE[name])
-    for name in ABOVE_ZERO.keys() & values.keys():
-        check_type(name, values[name], Real, ABOVE_ZERO[name], RecipeError)
+    for name in values.keys() & ABOVE_ZERO:
+        check_type(name, values[name], Real, "a number above 0", RecipeError)
         if isinstance(values[name], bool) or not 0 < values[name] < math.inf:
-            raise RecipeError(f"{name}: found {values[name]}, expected {ABOVE_ZERO[name]}")
+            raise RecipeError(f"{name}: found {values[name]}, expected a number above 0")
     if (on_log := values.get("on_log")) is not None and not callable(on_log):
         raise RecipeError(f"on_log: found {_shown(on_log)}, expected a function of a dict, such as print")
     for name, wanted in {"detector": "a folder or name of a detector", "out": "a folder for the run"}.items():

@@ -152,12 +152,8 @@ def pretraining(
 def _job(
     task: str, stages: Stages, data: Data | Mapping[str, Data], start: Start, options: Options, note: str
 ) -> TrainingJob:
-    if options.epochs is not None and (
-        options.epochs <= 0 or any("training.steps=" in one for one in options.settings)
-    ):
-        raise RecipeError(
-            f"--epochs {options.epochs:g}: expected a number above 0, and not together with steps; pass one of the two"
-        )
+    if options.epochs is not None and any("training.steps=" in one for one in options.settings):
+        raise RecipeError(f"found --epochs {options.epochs:g} and a number of steps; pass one of the two")
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
