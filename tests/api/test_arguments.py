@@ -88,7 +88,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
     (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),
     (lambda _: diptych.finetune("caption", DataFrame({"a": [1]}), "sample"), DataError, "data: found DataFrame"),
-    (lambda world: diptych.finetune("caption", world, "sample", epochs=1, steps=2), RecipeError, "`epochs` 1: exp"),
+    (lambda world: diptych.finetune("caption", world, "sample", epochs=1, steps=2), RecipeError, "found `epochs` 1 and a number of steps"),
     (lambda _: diptych.load("sample").caption("none.png", sample=True, beams=2), RecipeError, "decoding: sample draws"),
     (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
 ]  # fmt: skip

@@ -141,7 +141,7 @@ def load(folder: Path) -> Checkpoint:
         if (size := path.stat().st_size) != known["bytes"]:
             raise DamagedError(path, f"has {size} bytes where {known['bytes']} were written")
         if sha256_of(path) != known["sha256"]:
-            raise DamagedError(path, "differs from what was written (sha256)")
+            raise DamagedError(path, "is not what was written (sha256 differs)")
     return Checkpoint(state.pop("step"), state, {Path(name).stem: load_file(folder / name) for name in files})
 
 
@@ -159,7 +159,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     if state["format"] != FORMAT:
         raise CheckpointError(f"{path} has format {state['format']!r}, expected {FORMAT}: choose another folder")
     if state.pop("check", None) != sha256_of_json(state):
-        raise DamagedError(path, "differs from what was written (its checksum)")
+        raise DamagedError(path, "is not what was written (its check differs)")
     if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):
         raise DamagedError(path, "belongs to another checkpoint")
     return state
