@@ -155,7 +155,7 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
     given(begun / "features" / "003.npz", features=np.ones((5, 7), np.float32))
     result = run("extract", "mine.jsonl", "--out", "store", "--detector", "given", "--features", "features")
     assert (result.code, "29 extracted, 1 failed" in result.out) == (0, True)
-    assert "003.npz: found `features` (5, 7), expected (5, 12)" in result.error
+    assert "003.npz: found `features` of shape (5, 7), expected (5, 12)" in result.error
     regions = Store(begun / "store").record(0).regions
     assert regions is not None
     assert regions.scores.tolist() == sorted(regions.scores.tolist(), reverse=True)
