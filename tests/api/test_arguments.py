@@ -88,9 +88,13 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
     (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),
     (lambda _: diptych.finetune("caption", DataFrame({"a": [1]}), "sample"), DataError, "data: found DataFrame"),
-    (lambda world: diptych.finetune("caption", world, "sample", epochs=1, steps=2), RecipeError, "found `epochs` 1 and a number of steps"),
+    (lambda _: diptych.finetune("caption", _, "sample", epochs=1, steps=2), RecipeError, "found `epochs` 1 and"),
     (lambda _: diptych.load("sample").caption("none.png", sample=True, beams=2), RecipeError, "decoding: sample draws"),
     (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
+    (lambda _: diptych.recipe(CAPTION, lr=1, settings={"optimizer.lr": 2}), RecipeError, "optimizer.lr is set twice"),
+    (lambda _: diptych.recipe(CAPTION, steps=1, settings=["training.steps=2"]), RecipeError, "training.steps is set"),
+    (lambda _: diptych.register(task=3), RecipeError, "task: found int '3', expected a TaskSpec"),  # type: ignore[arg-type]
+    (lambda _: diptych.load("sample").push_to_hub("a/b", license=3), RecipeError, "license: found int '3'"),  # type: ignore[arg-type]
 ]  # fmt: skip
 
 
@@ -159,6 +163,16 @@ def test_what_cannot_be_scored_is_refused_before_an_image_is_opened(
 ) -> None:
     assert run_verb([*words.split(), "--model", "sample", "--data", str(world)], debug=False) == 2
     assert COMMANDS[words] in capsys.readouterr().err
+
+
+def test_a_value_of_a_wrong_type_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {
+        "finetune caption --data d --steps many": "'--steps': found 'many', expected a valid integer\n",
+        "storybook write --out w --train -3": "'--train': found '-3', expected greater than or equal to 0\n",
+    }
+    for words, message in wrong.items():
+        assert run_verb(words.split(), debug=False) == 2
+        assert capsys.readouterr().err.endswith(f"Invalid value for {message}")
 
 
 @pytest.mark.parametrize("verb", ["evaluate --model sample", "compare sample sample"])

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from diptych.api.dataset import Dataset
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, RecipeError
 
 TEXTS = ("a red dog", "a blue kite", "two birds")
 SPLITS = ("train", "train", "val")
@@ -94,6 +94,32 @@ def test_rows_of_one_image_are_joined_and_cells_may_hold_lists(images: list[Path
     )
     assert [one.captions for one in data] == [("one", "two")]
     assert [(one.text, one.answers) for one in data[0].questions] == [("what", ("a dog", "dog"))]
+
+
+def test_numbers_in_cells_become_texts(images: list[Path]) -> None:
+    row = {"image": str(images[0]), "question": "how many?", "split": "train"}
+    rows = [row | {"answer": answer} for answer in (2, 3.0, [2.5, float("nan")], np.int64(7))]
+    assert [one.answers for one in Dataset.from_rows(rows)[0].questions] == [("2",), ("3",), ("2.5",), ("7",)]
+    with pytest.raises(DataError, match="row 0 has True in place of a text"):
+        Dataset.from_rows([row | {"answer": True}])
+
+
+def test_regions_are_extracted_once_for_several_runs(
+    images: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = Dataset.from_rows(rows_of(images))
+    with pytest.raises(RecipeError, match=r"rows is not a store, .*: pass a detector"):
+        data.extract(tmp_path / "store")
+    made = data.extract(tmp_path / "store", detector="sample")
+    assert [one.record.key for one in made] == [one.record.key for one in data]
+    assert made.source == tmp_path / "store"
+    capsys.readouterr()
+    assert data.extract(tmp_path / "store", detector="sample").records == made.records
+    assert capsys.readouterr().err.startswith("0 extracted, 3 were there already")
+    with pytest.raises(DataError, match=r"rows has regions already, in the store .*store; pass it"):
+        made.extract(tmp_path / "other", detector="sample")
+    with pytest.raises(DataError, match="other texts or another split"):
+        Dataset.from_rows([row | {"caption": "new"} for row in rows_of(images)]).extract(made.source, detector="sample")
 
 
 def test_rows_of_pandas_with_named_columns(images: list[Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import warnings
 from collections import Counter
@@ -10,23 +11,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, overload
 
 import torch
 
-from diptych.api.arguments import check_path, check_type, python_errors
+from diptych.api.arguments import check_features, check_path, check_type, python_errors
 from diptych.api.images import readable
 from diptych.core import Question, Record
 from diptych.core.record import WORDED
+from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
 from diptych.data.formats.format import Source, Wanted, drawn_split
 from diptych.data.formats.parsing import Skips, answer_kind, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
-from diptych.runtime.errors import DataError, counted
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.files import write_atomically
+from diptych.runtime.outputs import taken
+from diptych.runtime.terminal import make_console
 
 SHOWN = 4  # splits and words that a repr lists
 
@@ -101,6 +105,28 @@ class Dataset(Sequence[Example]):
         if not isinstance(other, Dataset):
             return NotImplemented
         return Dataset(combined(self.records, other.records), self.name)
+
+    @python_errors
+    def extract(
+        self, out: str | os.PathLike[str], *, detector: str | os.PathLike[str] | None = None,
+        features: str | os.PathLike[str] | None = None, skip_bad: bool = False,
+    ) -> Dataset:  # fmt: skip
+        """Extract the regions of all images to the store `out`, and return the data set with them. A repeat resumes.
+
+        `finetune`, `pretrain` and `evaluate` read these regions; without them, each call extracts its own.
+        `detector`: name of a detector, or folder of a detector, model or run. `features`: file or folder of region
+        features, in place of a detector. Raises DataError and RecipeError.
+        """
+        check_path("out", out, "a folder for the store", DataError)
+        check_type("detector", detector, (str, os.PathLike, type(None)), "a folder or name of a detector", RecipeError)
+        check_features(features)
+        if self.source is not None:
+            raise DataError(f"{self.name} has regions already, in the store {self.source}; pass it as it is")
+        named, given = (None if one is None else os.fspath(one) for one in (detector, features))
+        with taken(Path(out), "store"):
+            files = None if given is None else Path(given)
+            store = store_of(self.records, Path(self.name), Path(out), named, make_console(), files, skip_bad)
+        return Dataset(iterate(store), self.name, store.folder)
 
     @property
     def splits(self) -> dict[str, int]:
@@ -207,8 +233,10 @@ class _Columns:
     def records(self, rows: Any, split: str | None, seed: int) -> Iterator[Record]:
         for number, row in enumerate(_rows(rows, self.image or "image")):
             key, path = _placed(self._value(row, number, "image"), number)
-            captions = _texts(self._value(row, number, "caption", "captions"))
-            questions, answers = (_texts(self._value(row, number, name, f"{name}s")) for name in ("question", "answer"))
+            captions = _texts(self._value(row, number, "caption", "captions"), number)
+            questions, answers = (
+                _texts(self._value(row, number, name, f"{name}s"), number) for name in ("question", "answer")
+            )
             if questions and not answers:
                 raise DataError(f"row {number} ({key}) has a question and no answer; leave it out, or add the answer")
             if not captions and not questions:
@@ -219,7 +247,7 @@ class _Columns:
             named = self._value(row, number, "split")
             if isinstance(named, Integral):  # a float is pandas' mark of a missing value
                 raise DataError(f"row {number} has the split {named!r}, expected a name such as 'train'")
-            of = split or next(iter(_texts(named)), None) or drawn_split(key, seed)
+            of = split or next(iter(_texts(named, number)), None) or drawn_split(key, seed)
             items = tuple(Question(f"{key}/{number}/{n}", text, answers, answer_kind(answers))
                               for n, text in enumerate(questions))  # fmt: skip
             yield Record(key, of, path, captions=captions, questions=items)
@@ -247,15 +275,23 @@ def _rows(rows: Any, image: str) -> Iterable[Any]:
     return rows
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    """Return the non-empty texts of a cell. The package `datasets` has VQA v2's answers as dicts with an `answer`."""
+def _texts(value: Any, row: int) -> tuple[str, ...]:
+    """Return the non-empty texts of a cell; a number becomes its text.
+
+    The package `datasets` has VQA v2's answers as dicts with an `answer`.
+    """
     if isinstance(value, Mapping):
         value = value.get("answer")
     if isinstance(value, str):
         return (value,) if value.strip() else ()
-    if value is None or not isinstance(value, Iterable):  # a number, or pandas' mark of a missing value
+    if isinstance(value, bool):
+        raise DataError(f"row {row} has {value} in place of a text; write it as a word, such as 'yes'")
+    if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
+        number = float(value)
+        return (str(int(number) if number.is_integer() else number),)
+    if value is None or not isinstance(value, Iterable):  # another mark of a missing value
         return ()
-    return tuple(text for one in value for text in _texts(one))
+    return tuple(text for one in value for text in _texts(one, row))
 
 
 def _placed(value: Any, number: int) -> tuple[str, Path]:

@@ -334,6 +334,7 @@ class Model(Mapped):
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
 
+        check_type("license", license, (str, type(None)), "the name of a licence, such as 'mit'", RecipeError)
         hub.check_repository(repository)
         folder = self.predictor.folder
         for line in hub.private_paths(folder):

@@ -118,7 +118,9 @@ def register(
         recipe = Preset(recipe.name, "Registered in this process.", fields)
     known = {"system": SYSTEMS.keys(), "task": TASKS.keys(), "recipe": RECIPES.keys() | STAGED.keys()}
     given = {"system": system, "task": task, "recipe": recipe}
+    kinds: dict[str, tuple[type, ...]] = {"system": (System,), "task": (TaskSpec,), "recipe": (Preset, Recipe)}
     for kind, entry in given.items():
+        check_type(kind, entry, (*kinds[kind], type(None)), f"a {kinds[kind][0].__name__}", RecipeError)
         if entry is not None and entry.name in known[kind] and (kind, entry.name) not in _registered:
             raise RecipeError(f"a {kind} named {entry.name} exists already; choose another name for yours")
     for kind, entry in given.items():
@@ -136,15 +138,20 @@ def register(
 def _assignments(
     settings: Settings, steps: int | None, batch: int | None, lr: float | None, patience: int | None, seed: int | None
 ) -> list[str]:
-    """Return the keys that are set, as KEY=VALUE; `settings` comes last."""
+    """Return the keys that are set, as KEY=VALUE. Raises RecipeError for a key that is set twice."""
     training = {"steps": steps, "batch": batch, "patience": patience, "seed": seed}
     whole = {name: value if value is None else operator.index(value) for name, value in training.items()}
     rate = lr if lr is None else float(lr)  # numpy's numbers are no JSON
     given: dict[str, Any] = {f"training.{name}": value for name, value in whole.items()} | {"optimizer.lr": rate}
-    if isinstance(settings, Mapping):
-        given |= settings
-    named = [f"{key}={json.dumps(value, default=str)}" for key, value in given.items() if value is not None]
-    return named if settings is None or isinstance(settings, Mapping) else [*named, *settings]
+    named, more = _keyed(given), _keyed(settings) if isinstance(settings, Mapping) else [*(settings or ())]
+    for key in (one.partition("=")[0] for one in more):
+        if given.get(key) is not None:
+            raise RecipeError(f"{key} is set twice, by its argument and by settings; pass one of the two")
+    return [*named, *more]
+
+
+def _keyed(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in values.items() if value is not None]
 
 
 def _options(

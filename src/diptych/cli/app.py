@@ -72,7 +72,13 @@ class Verb(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
+            from pydantic import ValidationError
+
             error.message = error.message.removeprefix("Value error, ")  # of pydantic, with which typer validates
+            before, wanted, after = error.message.partition("Input should be")
+            if wanted and not before and isinstance(error.__cause__, ValidationError):
+                value = str(error.__cause__.errors()[0]["input"])[:60]
+                error.message = f"found {value!r}, expected{after.split(', unable to')[0]}"
             raise
 
     def invoke(self, ctx: Any) -> Any:

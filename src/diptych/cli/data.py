@@ -54,11 +54,13 @@ def storybook_write(
     out: Annotated[Path, OutFolder("world")] = Option(
         ..., help="Folder to write to; the same command resumes after an interruption."
     ),
-    web: int = Option(10_000, help="Scenes of the split web, with one careless caption each, as on the web."),
-    train: int = Option(1000, help="Scenes of the split train, with texts for all tasks."),
-    val: int = Option(200, help="Scenes of the split val, by which weights are chosen."),
-    test: int = Option(600, help="Scenes of the split test, on which models are scored."),
-    test_rare: int = Option(200, help="Scenes of the split test_rare, with kinds in colours never shown in training."),
+    web: int = Option(10_000, min=0, help="Scenes of the split web, with one careless caption each, as on the web."),
+    train: int = Option(1000, min=0, help="Scenes of the split train, with texts for all tasks."),
+    val: int = Option(200, min=0, help="Scenes of the split val, by which weights are chosen."),
+    test: int = Option(600, min=0, help="Scenes of the split test, on which models are scored."),
+    test_rare: int = Option(
+        200, min=0, help="Scenes of the split test_rare, with kinds in colours never shown in training."
+    ),
     processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."),
     seed: Seed = 0,
 ) -> None:
