@@ -9,7 +9,9 @@ from safetensors.torch import load_file, save_file
 
 COMMITTED = Path(__file__).parent / "data"
 GIVEN = os.environ.get("DIPTYCH_PARITY")
-SETS = {"committed": COMMITTED} | ({"given": Path(GIVEN)} if GIVEN and Path(GIVEN).is_dir() else {})
+if GIVEN and not Path(GIVEN).is_dir():
+    raise NotADirectoryError(f"DIPTYCH_PARITY={GIVEN}: expected a folder of golden vectors")
+SETS = {"committed": COMMITTED} | ({"given": Path(GIVEN)} if GIVEN else {})
 
 
 def weights(system: Path, name: str, drawn: Path) -> Path:
