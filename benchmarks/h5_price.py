@@ -47,6 +47,8 @@ class Here(OpenFiles):
     def names(self, path: Path) -> list[str]:
         return self.here.names(path)
 
+    def expect(self, *_: object) -> None: ...
+
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
         """Read each array as before there was another process: checked, and by h5py into memory of its own."""
         sets = {path: self.here.dataset(path, name, where) for path in paths}

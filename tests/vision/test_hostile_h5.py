@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
+from diptych.core import Record
 from diptych.runtime.errors import DataError
+from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.features import vlp
+from diptych.vision.limited import LimitedProcesses, Reply
 from tests.vision.test_bad_features import copied
-from tests.vision.test_features import IDS, PREFIX, VLP, read
+from tests.vision.test_features import FILES, IDS, PREFIX, VLP, features_of, read, size_of
 
 FEATURES = f"feat_cls_1000/{PREFIX}_feat042.h5"
 ROWS = np.ones((5, 32), np.float32)
@@ -137,3 +142,34 @@ def test_names_with_folders_are_hard_links_in_each_part(tmp_path: Path) -> None:
     assert opened.find(path, "/val/1", "here") is None
     with pytest.raises(DataError, match="link/1: found a link to another place"):
         opened.find(path, "link/1", "here")
+
+
+def test_the_next_image_is_requested_while_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ask = list[tuple[str, bool]](), LimitedProcesses.ask
+    records = [Record(name, size=size_of(name)) for name in IDS]
+    opened = GivenRegions.of(FILES / VLP, records)
+
+    def recorded(self: LimitedProcesses, request: dict[str, Any], content: bytes = b"") -> Reply:
+        asked.append((request["name"], threading.current_thread() is not threading.main_thread()))
+        return ask(self, request, content)
+
+    monkeypatch.setattr(LimitedProcesses, "ask", recorded)
+    both = opened.detect([], records)
+    assert asked == [(name, True) for name in IDS]
+    for regions, record in zip(both, records, strict=True):
+        assert np.array_equal(features_of(regions), features_of(opened.detect([], [record])[0]))
+
+
+def test_a_fault_ahead_is_raised_where_its_image_is_read(tmp_path: Path) -> None:
+    folder = copied(VLP, tmp_path)
+    with h5py.File(folder / FEATURES, "a") as file:
+        del file[IDS[0]]
+        texts(file, tmp_path)
+    records = [Record(name, size=size_of(name)) for name in IDS]
+    opened = GivenRegions.of(folder, records)
+    with pytest.raises(DataError, match=IDS[0]):
+        opened.detect([], records)
+    assert len(opened.detect([], records[1:])) == 1  # its reply waits
+    with pytest.raises(DataError, match=IDS[0]):
+        opened.detect([], records[::-1])
+    assert list(opened.damaged) == [IDS[0]]

@@ -133,7 +133,9 @@ class GivenRegions:
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         regions = []
-        for record in records:
+        for number, record in enumerate(records):
+            for one in records[number + (number > 0) : number + 2]:
+                self.files.expect(one)
             try:
                 regions.append(self.files.read(record, partial(self._one, record=record)))
             except NoFeatures:

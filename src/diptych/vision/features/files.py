@@ -115,6 +115,13 @@ class FeatureFiles:
             f"{', '.join(list(self.exact)[:3]) or 'none'}"
         )
 
+    def expect(self, record: Record) -> None:
+        """Read a record's regions ahead, while others are used, if another process reads their format."""
+        with suppress(DataError):
+            place = self.of(record)
+            if isinstance(place.unit, vlp.ReleaseFiles):
+                place.unit.expect(place.name)
+
     def read(self, record: Record, use: Callable[[Raw], T]) -> T:
         """Return `use(regions)` for the first regions with the record's name for which `use` raises no DataError.
 

@@ -13,6 +13,7 @@ import os
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -40,6 +41,7 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self._ended = Counter[Path]()
+        self._ahead: dict[tuple[str, *tuple[Path, ...]], Future[Arrays]] = {}
 
     def names(self, path: Path) -> list[str]:
         """Return the names at the top level of a file. Raises DataError."""
@@ -61,10 +63,18 @@ class OpenFiles:
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
         """Return for each file what `find` returns, in one request: three requests cost as much as the reading."""
+        ahead = self._ahead.pop((name, *paths), None)
         try:
-            return self._ask("each", paths, name, where) if paths else {}
+            return ahead.result() if ahead is not None else self._ask("each", paths, name, where) if paths else {}
         except Ended:  # by one of several files, which is named where it is read by itself
             return {path: self.find(path, name, where) for path in paths}
+
+    def expect(self, paths: Sequence[Path], name: str, where: str) -> None:
+        """Request arrays now, for a call of `each` with the same arguments. Its errors are raised there."""
+        if len(self._ahead) > 1:  # of arrays that were not needed
+            self._ahead.clear()
+        if paths:
+            self._ahead[name, *paths] = _ahead().submit(self._ask, "each", paths, name, where)
 
     def _ask(self, what: str, paths: Sequence[Path], name: str, where: str) -> Arrays:
         path = paths[0]
@@ -89,6 +99,12 @@ def _readers() -> LimitedProcesses:
     readers = LimitedProcesses("diptych.vision.features.h5", {"DataError": DataError}, 1)
     atexit.register(readers.close)
     return readers
+
+
+@cache
+def _ahead() -> ThreadPoolExecutor:
+    """The thread that waits for requests sent ahead, in their order."""
+    return ThreadPoolExecutor(1, thread_name_prefix="h5")
 
 
 @contextmanager

@@ -56,11 +56,18 @@ class ReleaseFiles:
         parts = each_whole(self.features.values(), self.opened.names, self.problems)
         return [name for names in parts for name in names]
 
-    def read(self, name: str) -> Raw:
+    def expect(self, name: str) -> None:
+        """Request the arrays of an image now; `read` of the same name waits for them."""
+        self.opened.expect(*self._usual(name))
+
+    def _usual(self, name: str) -> tuple[list[Path], str, str]:
+        """Return the files that most likely contain an image's arrays, its name, and the place for errors."""
         own = name[-3:]
         usual = self.features.get(own), self.classes.get(own), next(iter(self.boxes.whole), self.boxes.parts.get(own))
-        where = f"{self.features.get(own, self.path)}, {name}"
-        read = self.opened.each([path for path in usual if path is not None], name, where)
+        return [path for path in usual if path is not None], name, f"{self.features.get(own, self.path)}, {name}"
+
+    def read(self, name: str) -> Raw:
+        own, read = name[-3:], self.opened.each(*self._usual(name))
         for part in dict.fromkeys((own, *self.features)):
             where = f"{self.features.get(part, self.path)}, {name}"
             features = self.opened.find(self.features[part], name, where, read) if part in self.features else None
