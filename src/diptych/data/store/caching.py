@@ -1,4 +1,4 @@
-"""Pickling of objects with caches: another process rebuilds the caches that it needs."""
+"""Pickle objects without their caches, which another process rebuilds when it needs them."""
 
 from functools import cached_property
 from typing import Any
