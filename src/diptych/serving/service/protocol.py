@@ -1,6 +1,6 @@
 """The HTTP/1.1 protocol of the service: strict parsing (RFC 9112), and limits on connections and slow clients.
 
-The parser, llhttp, is in its strict mode. It rejects bare LF, folded headers, and Content-Length with Transfer-Encoding.
+The parser llhttp is in its strict mode: it rejects bare LF, folded headers, and Content-Length with Transfer-Encoding.
 Other rules are checked here: a single Host header, a known HTTP version, and a limited size of the headers.
 """
 
