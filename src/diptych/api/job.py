@@ -218,9 +218,9 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
 
 
 def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Record]) -> None:
-    """Check data that is not a store yet.
+    """Check records of which no store was made yet.
 
-    Raises DataError if no record has what the task learns from or is scored on.
+    Raises DataError if no record of the split can be used for the task.
     """
     if isinstance(records, Store):
         return

@@ -72,10 +72,10 @@ def load(
 class Model(Mapped):
     """An opened model with its detector. Thread-safe, unless the model is being trained.
 
-    The first argument of a method is one image or several: a path, an http(s) URL, bytes, an open file, a Pillow image,
-    an array or tensor (H, W, 3) or (3, H, W) of uint8 or of floats from 0 to 1, or a dict {"bytes", "path"} of the
-    package `datasets`. One image gives one result, a list gives a list, and an iterator gives an iterator. An image
-    that cannot be read raises a DataError with its index.
+    The first argument of a method is one image or several. An image is a path, an http(s) URL, bytes, an open file, a
+    Pillow image, an array or tensor, or a dict {"bytes", "path"} of the package `datasets`. Arrays and tensors are (H,
+    W, 3) or (3, H, W), uint8 or floats from 0 to 1. One image gives one result, a list gives a list, and an iterator
+    gives an iterator. An image that cannot be read raises a DataError with its index.
     """
 
     def __repr__(self) -> str:

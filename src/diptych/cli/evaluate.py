@@ -1,4 +1,4 @@
-"""The verbs that score (`evaluate`, `rank`, `compare`, `score`), and `submit`, which writes files for their servers."""
+"""The verbs that compute scores (`evaluate`, `rank`, `compare`, `score`), and `submit`, for evaluation servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METRICS = Option(None, metavar="NAME", help="METEOR or SPICE as well (need Java)
 
 @dataclass(frozen=True)
 class ScoredOptions:
-    """The model, and the data that it is scored on."""
+    """Options for the model and the data on which it is scored."""
 
     model: Model
     data: Path = Option(..., help="Store to score on, or data of your own, whose regions are extracted first.")
@@ -46,9 +46,10 @@ class ScoredOptions:
     def opened(
         self, computing: ComputingOptions, check: Callable[[ModelFolder], TaskSpec | None]
     ) -> Iterator[tuple[ModelFolder, Store]]:
-        """Open the model and the data, whose regions are extracted into a temporary folder if it is not a store.
+        """Open the model and the data.
 
-        `check` of the model raises an error before any image is opened, and returns the task that is scored.
+        If the data is not a store, its regions are extracted into a temporary folder. `check` is called with the model
+        before any image is opened. It returns the task to score, or raises an error.
         """
         from diptych.api.job import Options
         from diptych.api.scoring import scored_store
@@ -60,7 +61,7 @@ class ScoredOptions:
             yield model, store
 
     def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
-        """Write the predictions to `out`, and print the scores."""
+        """Write the predictions to the file `out`, and print the scores."""
         if self.out is not None:
             write_atomically(self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
         of = {"weights": model.weights_checksum, "data": str(self.data), "split": self.split}
@@ -69,7 +70,7 @@ class ScoredOptions:
 
 @dataclass(frozen=True)
 class RetrievalOptions:
-    """Which part of retrieval to compute: queries, candidates, galleries."""
+    """Options for a part of the ranking: queries, candidates and galleries."""
 
     panel: ClassVar[str] = "Retrieval"
     direction: Literal["both", "text-to-image", "image-to-text"] = Option(
@@ -90,7 +91,7 @@ class RetrievalOptions:
 
 @dataclass(frozen=True)
 class SubmittedOptions(ScoredOptions):
-    """The model, the data that it predicts, and the file for the server."""
+    """Options for the model, the data, and the file for the server."""
 
     data: Path = Option(..., help="Store to predict on, or data of your own, whose regions are extracted first.")
     split: str = Option("test", help="Split whose records are predicted; a server wants all of them.")
@@ -98,7 +99,7 @@ class SubmittedOptions(ScoredOptions):
 
 
 class EvaluateVerb(Verb):
-    """The verb `evaluate`. For an option that moved to another verb, the error names that verb."""
+    """The command `evaluate`. If an option was moved to another verb, the error names that verb."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         if former := next((name for word in args if (name := word.partition("=")[0]) in FORMER), None):

@@ -1,4 +1,4 @@
-"""The group `import`: official checkpoints and detectors as folders of Diptych."""
+"""The group `import`: convert official checkpoints and detectors to folders of Diptych."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ SYSTEM = "SYSTEM"
 
 
 class Imports(TyperGroup):
-    """The commands of `import`: `detector`, and any other name is that of a system."""
+    """The commands of `import`: `detector`, or the name of a system, such as `tden`."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, SYSTEM)

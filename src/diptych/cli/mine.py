@@ -29,7 +29,7 @@ app.add_typer(mine, name="mine", rich_help_panel=DATA)
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of the run: engine, stages, rules."""
+    """Options for the run: engine, stages and rules."""
 
     base: str | None = Option(None, help="Base address of a folder of .html, such as https://example.org/.")
     engine: str = Option("local", help="Engine that runs the shards: local or ray, with the same result.")
@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """Options of the models that score pairs and images."""
+    """Options for the models that score pairs and images."""
 
     scorer: str = Option("none", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
     realism: str | None = Option(None, help="Judge of realism: folder, hub:ID or module:function; default: none.")
@@ -57,7 +57,10 @@ class JudgeOptions:
     )
 
     def judges(self) -> dict[str, str]:
-        """Return judges by what they judge. Raises DiptychError for neither --nsfw nor --skip-nsfw-check."""
+        """Return rule (`realism`, `nsfw`) -> judge.
+
+        Raises DiptychError if neither --nsfw nor --skip-nsfw-check was given.
+        """
         if self.nsfw is None and not self.skip_nsfw_check:
             way_out = "or pass --skip-nsfw-check, and the report calls all images «not judged»"
             raise DiptychError(f"no NSFW judge, and none comes with Diptych: pass one with --nsfw FOLDER, {way_out}")
@@ -85,14 +88,14 @@ class KeepOptions:
     max_pairs_per_host: int | None = Option(None, min=1, help="Most pairs of one host; default: no limit.")
 
     def settings(self) -> dict[str, Any]:
-        """Return these options as the section `keep` of the mining settings."""
+        """Return these options as the section `keep` of the settings in mine.json."""
         kinds = [one.strip() for one in self.texts.split(",")] if self.texts is not None else None
         return {"licence": self.license, "kinds": kinds, "host_pairs": self.max_pairs_per_host}
 
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """Options of fetching images."""
+    """Options for fetching images."""
 
     contact: str = Option("", help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
     connections_per_host: int = Option(2, min=1, help="Requests to one host at once.")
@@ -105,7 +108,7 @@ class FetchOptions:
     )
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the section `fetch`."""
+        """Return these options as the section `fetch` of the mining settings."""
         values = vars(self) | {"allow": self.allow or (), "resolve": self.resolve or ()}
         return values | {"ports": (80, 443, *(values.pop("port") or ()))}
 
@@ -134,8 +137,8 @@ def mine_run(
     judges = judging.judges()
     values = {"keep": keeping.settings(), "fetch": fetching.settings()}
     settings = checked(values | {"offline": running.offline, "seed": running.seed})
-    settings = changed(settings, running.assignments or [])  # last, as the options have defaults of their own
-    hold(out, "mined", temporary=running.engine == "local")  # Ray's sockets need a short path
+    settings = changed(settings, running.assignments or [])  # last, so that --set overrides the defaults of options
+    hold(out, "mined", temporary=running.engine == "local")  # the paths of Ray's sockets must be short
     with bar("shards") as progress:
 
         def started(stage: str, shards: int) -> Callable[[], None]:

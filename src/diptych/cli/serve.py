@@ -1,4 +1,4 @@
-"""The verb `serve`: models over HTTP."""
+"""The verb `serve`: serve models over HTTP."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def serve(
 
 
 def _prepare(service: Service) -> None:
-    """Run each model once and extract the gallery. Raises RecipeError for a gallery that no model can search."""
+    """Run each model once, and extract the gallery. Raises RecipeError for a gallery that no model can search."""
     if service.gallery is not None:
         folder = service.gallery.folder
         if not any("search" in tasks for tasks in service.tasks.values()):
@@ -94,7 +94,11 @@ def _token(file: Path | None) -> str | None:
 
 
 def _opened(models: list[str], features: Path | None, computing: ComputingOptions) -> dict[str, Predictor]:
-    """Open each model, under the last part of its path, numbered if taken. `features` go to models without detector."""
+    """Return name -> opened model.
+
+    The name is the last part of the path, with a number if it is taken. `features`: given features, for models without
+    a detector.
+    """
     from diptych.api.model import load
 
     opened: dict[str, Predictor] = {}
@@ -119,5 +123,5 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
 
 
 def _reads_given(predictor: Predictor) -> bool:
-    """True if the model reads given features, not those of its own detector."""
+    """Return True if the model reads given features, instead of features of its own detector."""
     return predictor.folder.contract.is_given or predictor.folder.detector is None
