@@ -143,7 +143,7 @@ def test_commands_in_an_error_stay_commands() -> None:
 COMMANDS = {  # a wrong request, with what its error names
     "evaluate --task vqa": "was not trained for vqa: diptych finetune vqa --data DATA --model sample ",
     "evaluate --precision fp17": "diptych: --precision: 'fp17' is unknown; did you mean fp32",
-    "evaluate --revision v1": "diptych: --revision: found 'v1', and sample is a folder, which has none; leave it out",
+    "evaluate --revision v1": "diptych: --revision: found 'v1', but sample is a folder, which has none; leave it out",
     "evaluate --task captoin": "no task 'captoin'; did you mean caption",
     "evaluate --task vqa --beams 2": "was not trained for vqa",
     "rank": "was not trained for retrieval",
@@ -182,9 +182,7 @@ def test_data_without_words_of_the_task_is_refused_before_an_image_is_opened(
     Path("photos").mkdir()
     Image.new("RGB", (8, 8)).save("photos/a.png")
     assert run_verb([*verb.split(), "--data", "photos", "--split", "train"], debug=False) == 1
-    wanted = (
-        "photos has no captions in split 'train', which caption learns from and is scored on: found 1 image with no"
-    )
+    wanted = "photos has no captions in split 'train', which caption is trained and scored on: found 1 image with no"
     assert wanted in capsys.readouterr().err
 
 

@@ -239,7 +239,7 @@ def test_what_a_call_lacks_is_named(world: Path, pretrained: Run) -> None:
         finetune("captions", world, pretrained.folder)
     with pytest.raises(RecipeError, match=r"found neither a recipe nor a model; pass model=\.\.\., or recipe='SYSTEM"):
         finetune("caption", world)
-    with pytest.raises(RecipeError, match="regions need to be found first"):
+    with pytest.raises(RecipeError, match="regions must be extracted first"):
         finetune("caption", world, recipe=CAPTION)
     with pytest.raises(RecipeError, match="no key 'stps'"):
         finetune("caption", world, pretrained.folder, settings={"training.stps": 1})

@@ -137,7 +137,7 @@ def test_ids_that_are_no_rows_are_refused(tmp_path: Path, number: int) -> None:
 
 
 def test_no_text_to_learn_from() -> None:
-    with pytest.raises(DataError, match="no text to learn"):
+    with pytest.raises(DataError, match="no text to train"):
         Tokens.train([])
 
 

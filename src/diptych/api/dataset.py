@@ -94,7 +94,7 @@ class Dataset(Sequence[Example]):
         if isinstance(which, slice):
             return Dataset(self.records[which], self.name)
         if not -len(self) <= which < len(self):
-            raise IndexError(f"{self.name} has {counted(self, 'images')}, and no image {which}")
+            raise IndexError(f"{self.name} has {counted(self, 'images')}, so there is no image {which}")
         return Example(self.records[which])
 
     def __add__(self, other: Dataset) -> Dataset:
@@ -203,12 +203,12 @@ class Dataset(Sequence[Example]):
         if isinstance(rows, Mapping):
             parts = {name: rows[name] for name in rows}
             if not all(hasattr(part, "column_names") for part in parts.values()):
-                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of dicts, the rows")
+                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of rows as dicts")
         else:
             parts = {None: rows}
         made = (record for name, part in parts.items() for record in columns.records(part, name, seed))
         if not (records := combined(made)):
-            raise DataError("found no rows, expected some with an image and words")
+            raise DataError("found no rows, expected rows with an image and a text")
         return cls(records, "rows")
 
 
@@ -239,7 +239,7 @@ class _Columns:
                 _texts(self._value(row, number, name, f"{name}s"), number) for name in ("question", "answer")
             )
             if questions and not answers:
-                raise DataError(f"row {number} ({key}) has a question and no answer; leave it out, or add the answer")
+                raise DataError(f"row {number} ({key}) has a question but no answer; leave it out, or add the answer")
             if not captions and not questions:
                 raise DataError(
                     f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, expected a caption, or a "

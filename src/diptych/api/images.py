@@ -147,7 +147,7 @@ def paired(images: Iterable[Any], texts: Iterable[Any]) -> Iterator[tuple[Any, A
         if not str(error).startswith("zip()"):
             raise
         raise DataError(
-            "the numbers of images and texts differ; pass as many images as texts, or one of either"
+            "the numbers of images and texts differ; pass as many images as texts, or a single image or text"
         ) from error
 
 

@@ -134,7 +134,7 @@ def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, o
     name = recipe or start.recipe_name(spec)
     chosen = find_recipe(name) if isinstance(name, str) else name
     if chosen.task != spec.name:
-        raise RecipeError(f"{chosen.name} trains {chosen.task}, and the task is {spec.name}; choose one of the two")
+        raise RecipeError(f"{chosen.name} is for {chosen.task}, but the task is {spec.name}; choose another recipe")
     chosen, lost = start.fit(chosen, named=recipe is not None)
     chosen = chosen.override(start.with_vocabulary(options.settings))
     chosen.check_begun()
@@ -168,7 +168,7 @@ def _job(
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
     folders = () if options.out is None else open_stages(begun, Path(options.out))  # raises errors before data is read
     if isinstance(data, Mapping) and not data:
-        raise DataError("data: found an empty dict, expected sets of data by name")
+        raise DataError("data: found an empty dict, expected data sets by name, such as {'cc': 'STORE'}")
     opened = {
         name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
     }
@@ -230,7 +230,7 @@ def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Re
         fields = sorted({name for record in chosen for name, items in record.words().items() if items})
         wanted = " or ".join(f"{name}{' with answers' * (name == 'questions')}" for name in (spec.field, *spec.also))
         raise DataError(
-            f"{path} has no {wanted} in split {split!r}, which {spec.name} learns from and is scored on: found "
+            f"{path} has no {wanted} in split {split!r}, which {spec.name} is trained and scored on: found "
             f"{counted(chosen, 'images')} with {', '.join(fields) or 'no words'}; add some, or choose another task or "
             "split"
         )

@@ -57,7 +57,7 @@ def load(
     load_plugins()
     path = packaged(Path(source))
     if revision is not None and path.exists():
-        raise RecipeError(f"revision: found {revision!r}, and {source} is a folder, which has none; leave it out")
+        raise RecipeError(f"revision: found {revision!r}, but {source} is a folder, which has none; leave it out")
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         from diptych.serving.hub import fetch
 
@@ -359,7 +359,7 @@ class Model(Mapped):
         name = self.predictor.folder.name
         if not can_search(self.predictor.folder.model):
             raise UnsupportedError(
-                f"{name} has not learnt to match images and texts; this makes a model that has: diptych "
+                f"{name} was not trained to match images and texts; this command trains it: diptych "
                 f"finetune retrieval --data DATA --model {name} --out RUN, or in Python "
                 f'diptych.finetune("retrieval", data, "{name}").model'
             )
@@ -370,6 +370,6 @@ class Model(Mapped):
             reads = "; it reads pairs: model.match(images, texts) scores them" * can_search(folder.model)
             raise UnsupportedError(
                 f"{folder.name} ({folder.architecture.system}) has no vectors of single images and texts"
-                f"{reads}; this makes a model that has: diptych finetune retrieval --from-scratch --recipe "
+                f"{reads}; this trains a model with vectors: diptych finetune retrieval --from-scratch --recipe "
                 "tden/small/retrieval --data STORE --out RUN"
             )

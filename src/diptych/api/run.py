@@ -64,7 +64,7 @@ class Run:
         self.folder = Path(folder)
         if not any(self.folder.glob(FILE)) and not any(self.folder.glob(f"stage-*/{FILE}")):
             raise CheckpointError(
-                f"{folder} is not the folder of a run: it has no {FILE}; pass the folder that a training wrote"
+                f"{folder} is not the folder of a run: it has no {FILE}; pass the folder of a finetune or pretrain run"
             )
 
     @property

@@ -265,7 +265,7 @@ def tokenizer_train(
 ) -> None:
     """Learn a vocabulary from the texts of a store, from text files, or from both."""
     if data is None and not text:
-        raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is learnt from texts")
+        raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is trained on texts")
     from diptych.data.store.corpus import Lines
     from diptych.data.store.store import Store
     from diptych.data.store.tokens import Tokens

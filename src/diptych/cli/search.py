@@ -50,7 +50,7 @@ def search(
         _ask(server, {"query": query, "top_k": top_k, "model": model}, as_json)
         return
     if model is None or images is None:
-        raise RecipeError(NO_MATCHER if model is None else "Missing --images FOLDER, whose images are searched")
+        raise RecipeError(NO_MATCHER if model is None else "Missing --images FOLDER: the images to search")
     from diptych.api.model import load
     from diptych.serving.contact_sheet import write_sheet
     from diptych.tasks.retrieval import SearchHit

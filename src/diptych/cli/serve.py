@@ -51,7 +51,7 @@ def serve(
 
     if token is None and not is_loopback(host):
         raise RecipeError(
-            f"--host {host} is open to other machines, and there is no token; set {TOKEN}, or pass --token-file FILE"
+            f"--host {host} is open to other machines, but there is no token; set {TOKEN}, or pass --token-file FILE"
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch_size, queue))
     with bind(host, port) as bound:
@@ -74,7 +74,7 @@ def _prepare(service: Service) -> None:
         folder = service.gallery.folder
         if not any("search" in tasks for tasks in service.tasks.values()):
             raise RecipeError(
-                f"--images {folder} needs a model that searches, and none of {', '.join(service.tasks)} does; train "
+                f"--images {folder} needs a model that can search, but none of {', '.join(service.tasks)} can; train "
                 "one: diptych finetune retrieval"
             )
         print(f"extracting regions of the images in {folder}", file=sys.stderr, flush=True)
@@ -116,7 +116,7 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
-            f"--features {features} needs a model trained on given features, and {', '.join(opened)} have their own "
+            f"--features {features} needs a model trained on given features, but {', '.join(opened)} have their own "
             "detectors; leave out --features"
         )
     return opened

@@ -73,8 +73,7 @@ def push(folder: ModelFolder, repository: str, card: str, private: bool = False)
     files = files_of(folder)
     if get_token() is None:
         raise RecipeError(
-            "pushing to the hub needs a write token: set HF_TOKEN, or run `hf auth login`; --dry-run writes "
-            "the folder without one"
+            "pushing to the hub needs a write token: set HF_TOKEN, or run `hf auth login`; --dry-run needs no token"
         )
     api = HfApi()
     with _hub_errors(repository, "--dry-run writes the folder"), without_retries():

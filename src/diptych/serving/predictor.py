@@ -62,8 +62,8 @@ class Predictor:
             return given
         if contract.is_given:
             raise ServingError(
-                f"{self.folder.folder} was trained on given features, which an image alone lacks; pass a file or "
-                "folder of them: --features PATH, or diptych.load(model, features=PATH)"
+                f"{self.folder.folder} was trained on given features and cannot compute them from images; pass a "
+                "file or folder of features: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
             raise ServingError(

@@ -90,7 +90,7 @@ def open_data(
     """Open `data` if it is a store; else read its records. Raises DataError and RecipeError."""
     if (data / INDEX).is_file():
         if features is not None:
-            raise RecipeError(f"{data} is a store and has regions already; leave out --features {features}")
+            raise RecipeError(f"{data} is a store and holds its regions already; leave out --features {features}")
         return Store(data)
     if not data.exists():
         raise DataError(
@@ -116,19 +116,19 @@ def store_of(
     records = opened
     if detector is None and features is None:
         raise RecipeError(
-            f"{data} is not a store, so its regions need to be found first: pass a detector (--model or --detector), "
+            f"{data} is not a store, so its regions must be extracted first: pass a detector (--model or --detector), "
             f"pass features that you have (--features PATH), or run diptych extract {data} --out STORE --detector ..."
         )
     if torchrun_processes() > 1:
         raise RecipeError(
-            f"several processes do not share the extraction; do it once: diptych extract {data} --out STORE "
+            f"several training processes cannot share the extraction; run it once: diptych extract {data} --out STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
             + ", then pass --data STORE"
         )
     finder = _detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:
         raise DataError(
-            f"{detector} finds no regions itself, as its own regions were made by {finder.contract.extractor}; "
+            f"{detector} cannot find regions: it was trained on regions of {finder.contract.extractor}; "
             + (f"pass them: --features PATH, or make a store: diptych extract {data} --out STORE --detector given ..."
                if isinstance(finder, GivenRegions)
                else f"pass such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
@@ -148,7 +148,7 @@ def _detector_or_features(detector: str | None, features: Path | None, records: 
         return open_detector(detector, records)
     form = open_detector(detector, records) if detector not in (None, GIVEN) else None
     if form is not None and not isinstance(form, GivenRegions):
-        raise RecipeError(f"--features {features} has regions, but {detector} would find its own; pass one of the two")
+        raise RecipeError(f"--features {features} has regions, but {detector} would find its own; pass only one")
     return open_detector(GIVEN, records, features, boxes="whole" if form is not None and form.whole_boxes else None)
 
 
@@ -160,7 +160,7 @@ def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
     for one in given:
         parts = NAMED_SET.fullmatch(one)
         if parts is None or parts[1] in named:
-            raise RecipeError(f"--data {one}: several sets need distinct names, such as --data a=STORE --data b=STORE")
+            raise RecipeError(f"--data {one}: data sets need distinct names, such as --data a=STORE --data b=STORE")
         named[parts[1]] = Path(parts[2])
     return named
 

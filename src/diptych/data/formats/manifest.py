@@ -172,6 +172,6 @@ def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record
     if records and not there:
         raise DataError(
             f"{path}: found none of its {len(records)} images (the first: {records[0].image}), expected them; fetch "
-            f"them, or name their folder under `{IMAGES}`"
+            f"them, or name their folder as `{IMAGES}`"
         )
     return there

@@ -414,8 +414,8 @@ def combined(*sources: Iterable[Record]) -> list[Record]:
         old = joined.get(record.key)
         if old is not None and old.split != record.split:
             raise DataError(
-                f"found the splits {old.split} and {record.split}, expected one split for each image: in all its lines "
-                "or rows, or leave out one of the files",
+                f"found the splits {old.split} and {record.split}, expected one split for each image; correct all its "
+                "lines or rows, or leave out one of the files",
                 key=record.key,
             )
         joined[record.key] = record if old is None else old.joined(record)

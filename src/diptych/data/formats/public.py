@@ -70,7 +70,7 @@ class PublicLayout:
     def of(cls, name: str, root: Path) -> PublicLayout:
         pieces = known(name).pieces()
         if not root.is_dir():
-            raise DataError(f"found no folder {root}, expected that of {name}; list its files: diptych data {name}")
+            raise DataError(f"no folder {root}, expected the folder of {name}; list its files: diptych data {name}")
         return cls(name, root, {p: path for p in pieces if (path := _path_of(p, root)) is not None})
 
     @property

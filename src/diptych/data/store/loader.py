@@ -76,8 +76,8 @@ class Loader(PickledWithoutCaches):
         self._items = np.array(items, dtype=np.int64).reshape(-1, 2)
         if not items and texts < batch_size:
             raise DataError(
-                f"nothing to train on: {len(records)} of {len(store)} records in {store.folder} were chosen, and none "
-                f"has words for this task; `diptych check {store.folder}` shows what is there"
+                f"nothing to train on: none of {len(records)} chosen records (of {len(store)} in {store.folder}) has "
+                f"texts for this task; `diptych check {store.folder}` shows the texts"
             )
         self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
 

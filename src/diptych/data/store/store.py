@@ -259,7 +259,7 @@ class _Shard(PickledWithoutCaches):
         """
         # A file that was deleted in the meantime stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("became shorter during reading; extract or copy it again", shard=self.path.name)
+            raise DataError("the file became shorter while it was read; extract or copy it again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property
@@ -309,7 +309,7 @@ class _Shard(PickledWithoutCaches):
         if not self._verified[row]:
             if shards.tensors_check(columns) != int(self._tables["checks"][row]):
                 raise DataError(
-                    "its regions are not what was written; extract again", key=self.words(row).key, shard=self.path.name
+                    "its regions have a wrong checksum; extract again", key=self.words(row).key, shard=self.path.name
                 )
             self._verified[row] = True
         return Regions(size=(width, height), **columns)

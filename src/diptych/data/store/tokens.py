@@ -115,7 +115,7 @@ class Tokens:
         """Read a `tokenizer.json`, or the one in a folder. Raises CheckpointError."""
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
-            raise CheckpointError(f"no tokeniser at {path}; a model folder holds {FILE}")
+            raise CheckpointError(f"no tokeniser at {path}; expected a {FILE}, as in a model folder")
         try:
             text = text_of(path)
             _check_parts(parse_json(text))

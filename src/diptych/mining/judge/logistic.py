@@ -39,7 +39,9 @@ class Logistic:
         equal.
         """
         if labels.all() or not labels.any():
-            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; label pairs of the other kind too")
+            raise DataError(
+                f"all {len(labels)} labels are {bool(labels.any())}; expected both True and False: label more"
+            )
         mean, spread = features.mean(0), features.std(0)
         spread = np.where(spread > 0, spread, 1.0)
         table = np.hstack([(features - mean) / spread, np.ones((len(features), 1))])

@@ -84,7 +84,7 @@ class Service:
             return request.model or able[0]
         which = "no model of this service" if request.model is None else f"the model {request.model!r} does not"
         if able:
-            advice = "those that do: " + ", ".join(able)
+            advice = "models that do: " + ", ".join(able)
         elif self.gallery is None and not interfaces()[task].pictured:
             advice = "the service was started without --images FOLDER, which can be searched"
         else:
