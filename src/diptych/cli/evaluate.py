@@ -122,7 +122,7 @@ def evaluate(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on a split: figures with intervals, a blind baseline and a ceiling."""
+    """Score a model on a split, with confidence intervals, a blind baseline and a human ceiling."""
     from diptych.runs.evaluation.evaluate import check_scored, score_model
 
     extra = extra_metrics or ()
@@ -170,7 +170,7 @@ def rank(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Score retrieval: rank the images and texts of a split against each other, or part of them."""
+    """Score retrieval: rank the images of a split for each text, and the texts for each image."""
     if retrieval.pairs is not None:
         hold(retrieval.pairs, "pairs")
     from diptych.runs.evaluation.evaluate import check_scored, score_model
@@ -231,7 +231,7 @@ def score(
     allow_missing: bool = Option(False, "--allow-missing", help="Score though some are missing; print how many."),
     as_json: AsJson = False,
 ) -> None:
-    """Score a file of captions or answers, in the formats of the evaluation servers."""
+    """Score a file of captions or answers in the format of an evaluation server."""
     if references is None and (questions is None or annotations is None):
         raise RecipeError("a file of results needs --references (captions), or --questions and --annotations (VQA)")
     from diptych.runs.evaluation.evaluate import score_file

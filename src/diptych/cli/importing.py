@@ -64,7 +64,10 @@ def import_model(
     any_detector: bool = Option(False, "--any-detector", help="Accept a --detector other than the released models'."),
     answers: Path | None = Option(None, help="For a model that answers: its answers, one a line, .json or .pkl."),
 ) -> None:
-    """Turn an official checkpoint into a model folder, as in `import vl-bert FILE`. A wrong SYSTEM lists all."""
+    """Turn an official checkpoint into a model folder, as in `import vl-bert FILE`.
+
+    An unknown SYSTEM prints the list of all.
+    """
     from diptych.runs.importing import import_checkpoint
 
     assert context.info_name is not None

@@ -1,4 +1,4 @@
-"""The verbs `mine ...` (from web pages to records) and `storybook web`."""
+"""The verbs `mine ...`, which make records from web pages, and `storybook web`."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def mine_run(
     keeping: KeepOptions,
     fetching: FetchOptions,
 ) -> None:
-    """Make records from web pages: texts, images, scores, and the best pair of each image."""
+    """Make records from web pages: find images and texts, score the pairs, and keep the best pair of each image."""
     from diptych.mining.report import summary, write_page
     from diptych.mining.run import Mine
     from diptych.mining.settings import changed, checked
@@ -163,7 +163,7 @@ def mine_run(
 def mine_report(
     out: Annotated[Path, OutFolder("mined")] = Argument(help="Folder of a finished run."), as_json: AsJson = False
 ) -> None:
-    """Print the funnel of a run again, from its decisions on disk."""
+    """Print the funnel of a run again: how many images and texts each rule dropped."""
     from diptych.mining import funnel
     from diptych.mining.layout import RunLayout
     from diptych.mining.report import summary, write_page
@@ -225,7 +225,7 @@ def mine_scorer(
     detector: str | None = Option(None, help="Detector of the objects that texts name; default: no such feature."),
     precision: float = Option(0.9, min=0, max=1, help="Wanted share of true pairs among the kept, on held-out labels."),
 ) -> None:
-    """Train the weak semantic model, which scores how well texts match their images, on a few labels."""
+    """Train a scorer of how well texts match their images, on a few labels."""
     from diptych.mining.scorer import train_scorer
 
     hold(out, "scorer")
@@ -271,7 +271,7 @@ def mine_label(
     ),
     seed: int = Option(0, min=0, max=LARGEST_SEED, help="Seed of the pairs that are drawn."),
 ) -> None:
-    """Draw pairs for people to judge, evenly over scores: set `true` of each line; OUT.html shows the images."""
+    """Draw pairs of image and text to label, evenly over scores. Set `true` in each line; OUT.html shows the images."""
     from diptych.mining.judge.labelling import sample as draw
     from diptych.mining.report import write_sheet
 
@@ -287,7 +287,7 @@ def mine_forget(
     addresses: list[Path] | None = Option(None, help="File of addresses of images or pages."),
     images: list[Path] | None = Option(None, help="File of images as sha256 or dHash."),
 ) -> None:
-    """Remove images from a run, with their lines and verdicts; later runs into OUT never bring them back."""
+    """Remove images from a run, with their records and verdicts. Later runs into OUT refuse them."""
     from diptych.mining.forgetting import forget
 
     lists = [*(hosts or []), *(addresses or []), *(images or [])]

@@ -28,7 +28,7 @@ def recipes(
     table: int | None = Option(None, min=1, help="List rows of the papers' tables of this number, with commands."),
     as_json: bool = Option(False, "--json", help="Print the list as one JSON array."),
 ) -> None:
-    """List the recipes or rows of the papers' tables, or show one recipe with all its keys as `--set` takes them."""
+    """List recipes or rows of the papers' tables, or show a recipe with all keys that `--set` can change."""
     from diptych.systems import RECIPES, STAGED
     from diptych.systems.catalogue import entries, row_to_json, rows, settings
 
@@ -53,7 +53,7 @@ def recipes(
 
 @app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: it reports errors of plugins itself
 def plugins(as_json: AsJson = False) -> None:
-    """List the installed packages that add to Diptych, and the systems, tasks and so on that each adds."""
+    """List the installed packages that extend Diptych, and what each adds, such as systems and tasks."""
     from diptych.runtime.plugins import PluginError
     from diptych.runtime.plugins import plugins as installed
 

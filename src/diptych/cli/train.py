@@ -176,7 +176,7 @@ def augment(
     writing: WritingOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Write new captions for a training set, sampled (by default with top_p 0.9), or with --beams the likeliest."""
+    """Add generated captions to a training set: sampled (top_p 0.9 by default), or the most probable ones with --beams."""
     from diptych.data.store.store import Store
     from diptych.models.decoding.chosen import chosen_decoding
     from diptych.runs.evaluation.augment import SPARE

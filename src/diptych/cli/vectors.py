@@ -47,7 +47,7 @@ def encode(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Write the vectors of images by a two-tower model; each image is printed in the order of the rows."""
+    """Write the vectors of images, computed by a two-tower model. The images are printed in the order of the rows."""
     model = _named(model, server, "encode")
     failures = Failures(image)
     paths = find_images(image, failures)
@@ -79,9 +79,9 @@ def match(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Print how well each text fits each image: the probability of a match, or the cosine of two-tower vectors."""
+    """Print how well each text matches each image: the probability of a match, or the cosine of two-tower vectors."""
     model = _named(model, server, "match")
-    "".join(texts).encode()  # raises UnicodeEncodeError, which main names
+    "".join(texts).encode()  # UnicodeEncodeError: `main` reports it
     failures = Failures([image])
     paths = find_images([image], failures)
     from diptych.api.model import load

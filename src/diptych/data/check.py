@@ -139,7 +139,7 @@ class _Checker:
                 self.add("near copy in two splits", f"{key} ({split}) is like {copy} ({other})")
 
     def compare_model(self, seen: SeenImages | None) -> Leakage:
-        """Report the images of val and test splits that a model was trained on."""
+        """Count the images of val and test splits that the model was trained on, and report them."""
         scored = [one for split, prints in self.prints.items() if split.startswith(SCORED) for one in prints.values()]
         tested = sum(count for split, count in self.splits.items() if split.startswith(SCORED))
         trained_on = UNKNOWN if seen is None else seen.leakage(Fingerprints.of(scored, tested - len(scored)))

@@ -62,7 +62,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
 
 @dataclass
 class CheckFinding:
-    """One kind of problem, with the number of cases and the first EXAMPLES of them."""
+    """A kind of problem, with the number of cases and the first EXAMPLES cases."""
 
     kind: str
     severity: Severity

@@ -74,7 +74,7 @@ def forget_records(layout: RunLayout, gone: set[str]) -> None:
 
 
 def _bodies(layout: RunLayout, gone: set[str]) -> None:
-    """Overwrite the fetched bytes in place, so that `work` stays otherwise as it is."""
+    """Overwrite the bytes of removed images in place. Other bytes of the folder `work` are not changed."""
     for path in layout.work("measured").glob("*.parquet"):
         index = read_json(layout.plan(path.stem), Measured).index
         blob = layout.blob(index)

@@ -140,7 +140,7 @@ class Source:
         try:
             return self.json.value
         except DataError:
-            if self.is_lines:  # the reader of lines raises a better error
+            if self.is_lines:  # the reader of JSON lines will raise a better error
                 return None
             raise
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class PickledWithoutCaches:
-    """Base of classes whose cached properties (open files, memory maps, LRU caches) are left out of a pickle."""
+    """Base class that leaves cached properties (open files, memory maps, LRU caches) out of a pickle."""
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)

@@ -2,12 +2,12 @@
 
     STORE/
       store.json                 the feature contract, the list of shards, and its own CRC-32
-      shard-00000.safetensors    boxes, scores, classes, features, whole: one row per region (whole: per record), all
-                                 records concatenated; ends: the row at which each record ends; words: records as JSON;
+      shard-00000.safetensors    boxes, scores, classes, features: a row per region; whole: a row per record;
+                                 ends: the end of each record's rows; words: records as JSON;
                                  checks, word_checks: a CRC-32 per record. The CRC-32 of these tables is in store.json
       failures.jsonl             images that could not be extracted, with reasons
 
-A shard is written completely or not at all; it is the unit of resuming.
+A shard is written completely or not at all. An interrupted extraction resumes after the last shard.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Tokens:
 
     @classmethod
     def load(cls, path: Path) -> Tokens:
-        """Read a `tokenizer.json`, or the one in a folder. Raises CheckpointError."""
+        """Read a `tokenizer.json`, or the `tokenizer.json` in a folder. Raises CheckpointError."""
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
             raise CheckpointError(f"no tokeniser at {path}; expected a {FILE}, as in a model folder")

@@ -166,7 +166,7 @@ class Fetcher:
         return answer
 
     async def _followed(self, wanted: WantedAddress) -> FetchedBody:
-        """Follow redirects within the host. A redirect to another host is returned, for the worker of that host."""
+        """Fetch a URL and follow its redirects within the host. A redirect to another host is returned in `moved`."""
         address, hops = wanted.address, wanted.hops
         seen = {address}
         while True:

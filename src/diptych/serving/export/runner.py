@@ -189,7 +189,7 @@ def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
 
 
 def resized(picture: Array, height: int, width: int) -> Array:
-    """Resize bilinearly with antialiasing, as torch's `interpolate(mode="bilinear", antialias=True)`."""
+    """Resize an image (H, W, 3) like torch's `interpolate(mode="bilinear", antialias=True)`."""
     across = triangles(picture.shape[1], width)
     down = triangles(picture.shape[0], height)
     wide = np.einsum("xw,hwc->hxc", across, picture, optimize=True)

@@ -1,4 +1,4 @@
-"""Checks on every request (host, origin, token), security headers on every response, and the request log."""
+"""Check the host, origin and token of each request, add security headers to each response, and log requests."""
 
 import base64
 import binascii
