@@ -176,7 +176,7 @@ def augment(
     writing: WritingOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Add generated captions to a training set: sampled (top_p 0.9 by default), or the most probable ones with --beams."""
+    """Add generated captions to a training set: sampled (top_p 0.9 by default), or with --beams the most probable."""
     from diptych.data.store.store import Store
     from diptych.models.decoding.chosen import chosen_decoding
     from diptych.runs.evaluation.augment import SPARE

@@ -1,7 +1,4 @@
-"""Read files that other programs wrote.
-
-For every fault, raise a DataError with what was found, where, and how to correct it.
-"""
+"""Read files that other programs wrote. Errors state what was found, where, and how to correct it."""
 
 import gc
 import json
@@ -31,10 +28,7 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 @dataclass
 class Skips:
-    """Counts of the entries that were left out, by reason, with the first places of each reason.
-
-    With `allowed` (--skip-bad), any number of invalid entries is accepted.
-    """
+    """Counts of the entries that were left out, by reason. `allowed` (--skip-bad): accept any number."""
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
@@ -74,10 +68,7 @@ class Skips:
         return kept
 
     def each(self, value: JsonValue, kind: type[V], take: Callable[[V, JsonValue], T]) -> list[T]:
-        """Return `take(entry, value)` for each entry of a JSON list.
-
-        `entry` is the value converted to `kind`. Invalid entries are skipped as in `every`.
-        """
+        """Return `take(entry, value)` for each entry of a JSON list, converted to `kind`; see `every`."""
 
         def one(at: int) -> T:
             entry = value.inner(at)
@@ -104,10 +95,7 @@ class Skips:
     def captions(
         self, entries: JsonValue, kind: type[V], of: Callable[[V], tuple[str, Any]], what: str
     ) -> dict[str, Any]:
-        """Return the texts that are not empty, with their ids, as fields of `Record`.
-
-        `of` returns the text and id of an entry. Empty texts are counted under the reason `what`.
-        """
+        """Return texts and ids as fields of `Record`. `of`: entry -> (text, id). Empty texts are counted as `what`."""
 
         def one(entry: V, value: JsonValue) -> tuple[str, Any]:
             text, name = of(entry)
@@ -145,10 +133,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=Ambiguous.unless_once)
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Turn off garbage collection in a `with` block.
-
-    It would take most of the time when millions of small objects are created.
-    """
+    """Turn off garbage collection in a `with` block: it is slow while millions of objects are created."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -234,10 +219,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take(value)` for each JSON line.
-
-    If a crash left a cut line with the next line joined to it, the next line is read.
-    """
+    """Return `take(value)` for each JSON line. If a crash joined a cut line to the next, the next is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -257,10 +239,7 @@ def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> 
 def read_items(
     path: Path, skips: Skips, kind: type[T], field: str, what: str, take: Callable[[T, JsonValue], object]
 ) -> None:
-    """Call `take(struct, value)` for each JSON line, where the struct is of type `kind`.
-
-    A value of `field` may occur only once in the file; `what` names this field in errors.
-    """
+    """Call `take(struct, value)` for each JSON line. `field` must be unique; errors call its values `what`."""
     once = Once(what)
 
     def one(value: JsonValue) -> None:
@@ -355,10 +334,7 @@ class Once:
 
     @contextmanager
     def of(self, value: object, where: str) -> Iterator[None]:
-        """Check a value, then read its entry in the `with` block.
-
-        If the entry is invalid, the value may occur again.
-        """
+        """Check a value, then read its entry in the `with` block. If that fails, the value may occur again."""
         self.check(value, where)
         try:
             yield

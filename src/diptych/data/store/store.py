@@ -136,10 +136,7 @@ class Store:
 
 
 class StoreWriter:
-    """Adds records to a new or existing store, one shard at a time.
-
-    Raises DataError if the existing store has another feature contract.
-    """
+    """Adds records to a new or existing store. Raises DataError if the store has another feature contract."""
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
@@ -171,18 +168,12 @@ class StoreWriter:
             self._hand_over()
 
     def flush(self) -> None:
-        """Write the pending records as a shard, then the index.
-
-        If the store has no record at all, nothing is written.
-        """
+        """Write the pending records as a shard, then the index. An empty store is not written."""
         self._hand_over()
         self._wait()
 
     def _hand_over(self) -> None:
-        """Pass the pending records to the writing thread.
-
-        An error that occurred with the previous shard is raised here.
-        """
+        """Pass the pending records to the writing thread. Raises an error of the previous shard."""
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
@@ -253,10 +244,7 @@ class _Shard(PickledWithoutCaches):
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Return a table.
-
-        The file's size is checked first, as reading a truncated memory-mapped file would kill the process (SIGBUS).
-        """
+        """Return a table. Its size is checked first, as reading a truncated memory map kills the process (SIGBUS)."""
         # A file that was deleted in the meantime stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
             raise DataError("the file became shorter while it was read; extract or copy it again", shard=self.path.name)
@@ -264,10 +252,7 @@ class _Shard(PickledWithoutCaches):
 
     @cached_property
     def _columns(self) -> dict[str, Tensor]:
-        """Memory-mapped tensors with a row per region.
-
-        They are sliced here, because slices by safetensors leak about 300 bytes per record.
-        """
+        """Memory-mapped tensors with a row per region. Slices by safetensors would leak 300 bytes per record."""
         there = {*PER_REGION, "whole"} & set(self._reader.keys())
         columns: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in sorted(there)}
         shards.check_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
@@ -331,7 +316,7 @@ def _words(record: Record) -> bytes:
 
 
 def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, list[Tensor]]:
-    """Return tensor name -> its pieces, one for each record of a shard, to be concatenated."""
+    """Memory-mapped tensors with a row per region. Slices by safetensors would leak 300 bytes per record."""
     rows = [cast(Regions, record.regions).tensors() for record in records]
     columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
