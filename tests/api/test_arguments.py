@@ -69,7 +69,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: there is nothing at none.h5"),
     (lambda _: diptych.load("sample", precision="fp17"), RecipeError, "precision: 'fp17' is unknown; did you mean"),
-    (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', and sample is a folder"),
+    (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', but sample is a folder"),
     (lambda _: diptych.finetune("caption", _, "sample", without_images="no"), RecipeError, "without_images: found"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset([1]), DataError, "records: found int '1', expected records or examples"),  # type: ignore[list-item]
     (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "None is not a name on the hub; expected user"),  # type: ignore[arg-type]
