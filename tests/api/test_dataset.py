@@ -181,7 +181,7 @@ def test_what_is_no_rows_is_refused(images: list[Path]) -> None:
         ([], "found no rows"),
         ("a.png", "found str, expected a list of dicts"),
         ([1], "row 0 is of type int"),
-        ({"image": ["a.png"], "caption": ["a"]}, "found a mapping with image, caption, expected a list of rows as dicts"),
+        ({"image": ["a.png"], "caption": ["a"]}, "found a mapping with image, caption, expected a list of rows"),
     ):
         with pytest.raises(DataError, match=error):
             Dataset.from_rows(wrong)

@@ -61,7 +61,7 @@ class PerText(Protocol[R]):
 
 
 class _Bound(Protocol[R_co]):
-    """The method as an attribute of the class."""
+    """A decorated method. Like a function, it binds to an instance on access."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> R_co: ...
 

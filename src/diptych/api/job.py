@@ -43,7 +43,7 @@ from diptych.training.trainer import OnLog
 AnyPath = str | os.PathLike[str]
 Data = AnyPath | Dataset | Store
 FINISHED = "finished.json"  # in a finished run's folder: a digest of its recipe, data and initial weights
-MOST_STEPS = 10**9  # number of steps while only the steps of an epoch are counted
+MOST_STEPS = 10**9  # placeholder until the steps of an epoch are known
 
 
 @dataclass(frozen=True)

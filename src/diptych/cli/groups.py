@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from diptych.runs.folder import ModelFolder
 
 DECODING = "Decoding"  # heading of the options in the help
-SETTING = re.compile(rf"\b({'|'.join((*SETTINGS, 'captions', 'sample'))})\b(?:=true|=([^\s,;]+))?")  # in a message
+SETTING = re.compile(rf"\b({'|'.join((*SETTINGS, 'captions', 'sample'))})\b(?:=true|=([^\s,;]+))?")  # in errors
 DECODED = re.compile(r"^decoding(?:: |\.)")
 
 

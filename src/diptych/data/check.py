@@ -149,10 +149,7 @@ class _Checker:
         return trained_on
 
     def _compare(self, record: Record, content: str) -> None:
-        """Report the record's image if an earlier record has a file with the same bytes.
-
-        `content`: the sha256 of the file.
-        """
+        """Report the record's image if an earlier record has the same file. `content`: the sha256 of the file."""
         self.files[record.key] = content
         key, split = self.contents.setdefault(content, (record.key, record.split))
         if split != record.split:

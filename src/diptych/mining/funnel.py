@@ -21,8 +21,8 @@ class FunnelLine:
     """Counts of the items (images or texts) for one rule.
 
     `alone`: items that break the rule. `first`: items that break no earlier rule, so this rule dropped them. `only`:
-    items that break no other rule. `seen`: items that the rule was applied to. For instance, an image that was not
-    fetched has no size.
+    items that break no other rule. `seen`: items that the rule was applied to. For instance, rules about sizes are not
+    applied to an image that was not fetched.
     """
 
     seen: int = 0

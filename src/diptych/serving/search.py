@@ -171,7 +171,7 @@ class RegionCache:
                 self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
             except DataError:
                 self.failed |= _failures(self.folder)
-                if not set(contents) <= self.failed.keys():  # the error has another cause
+                if not set(contents) <= self.failed.keys():  # another error than unreadable images
                     raise
                 return CachedRecords(None, {}, model)
         return CachedRecords(shown_to(model.recipe, Store(self.folder)), paths, model)

@@ -1,4 +1,4 @@
-"""Read an ImageFolder of the Hugging Face hub: images, and a metadata.jsonl or .csv with their captions."""
+"""Read an ImageFolder of the Hugging Face hub: images, and a metadata.jsonl or metadata.csv with captions."""
 
 import csv
 from collections.abc import Callable, Iterator

@@ -21,11 +21,10 @@ MOST_JOINED = 256  # limit of lines per sample, reached only if almost all lines
 
 @dataclass(frozen=True)
 class Corpus(PickledWithoutCaches):
-    """A sequence of samples without regions, one for each non-empty line.
+    """A sequence of samples without regions, one for each non-empty line. The file stays on disk.
 
-    The file stays on disk. joined True: a sample also has the following lines, until it has `words` tokens, and no
-    special tokens. After the last line comes the first (VL-BERT's general_corpus.py). False: a sample is one line and
-    [SEP].
+    joined  True: a sample is a line and the following lines, up to `words` tokens, without special tokens.
+            The last line is followed by the first (VL-BERT's general_corpus.py). False: a sample is one line and [SEP].
     """
 
     path: Path

@@ -140,7 +140,7 @@ class StoreWriter:
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
-        self._pending: list[tuple[Record, bytes]] = []  # records, each with its JSON
+        self._pending: list[tuple[Record, bytes]] = []  # records to be written, with their JSON
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
         self._made_by: str | None = version("diptych")  # oldest version that wrote to this store; None: before 0.1

@@ -20,7 +20,7 @@ NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "64:ff9b:1::/48", ":
 
 
 class PrivateAddress(OSError):
-    """The IP address is private, loopback, link-local, shared (CGNAT) or otherwise not public."""
+    """Raised for an IP address that is private, loopback, link-local, shared (CGNAT) or otherwise not public."""
 
 
 class AddressGuard:

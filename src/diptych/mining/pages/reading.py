@@ -151,7 +151,7 @@ class _Shard:
                 self._page(address, bytes_of(path), None, ())
 
     def _fetched(self, spec: dict[str, Any]) -> None:
-        """Read the pages in a shard of `index`, which were fetched."""
+        """Read the fetched pages in a shard of `index`."""
         index = spec["index"]
         for row in read_rows(self.layout.table("index", index), "index"):
             self.counts["records"] += 1

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diptych.serving.service.problems import RequestRefused
 
-OPEN = ("/healthz", "/readyz")  # open to health checks, which have no token
+OPEN = ("/healthz", "/readyz")  # paths of health checks, which need no token
 POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",

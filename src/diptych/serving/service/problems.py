@@ -21,7 +21,7 @@ class Problem(BaseModel):
 
 
 class RequestRefused(Exception):
-    """The request is rejected with a status and a detail for the client.
+    """Rejects a request, with a status and a detail for the client.
 
     `where`: the part of the request that is wrong. `retry`: seconds after which the client may retry. `close`: end the
     connection.
