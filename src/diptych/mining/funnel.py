@@ -32,7 +32,10 @@ class FunnelLine:
     examples: list[Row] = field(default_factory=list)
 
     def add(self, first: bool, only: bool, example: Row) -> None:
-        """Count an image or text that breaks the rule. `first` and `only`: as in the counts."""
+        """Count an image or text that breaks the rule.
+
+        `first`: it breaks no earlier rule. `only`: it breaks no other rule.
+        """
         self.alone, self.only, self.first = self.alone + 1, self.only + only, self.first + first
         if first and len(self.examples) < EXAMPLES:
             self.examples.append(example)

@@ -1,7 +1,7 @@
 """The second stage: copy images from the inputs, or fetch them.
 
-URLs are divided into buckets by host. So one worker has all URLs of a host, and can respect the host's rate alone. A
-redirect to another host is fetched in the next round, by the worker of that host.
+URLs are divided into buckets by host. So one worker has all URLs of a host, and can limit the host's rate without other
+workers. A redirect to another host is fetched in the next round, by the worker of that host.
 """
 
 import asyncio
@@ -44,7 +44,10 @@ class FetchStage:
     retry_failed: bool
 
     def run(self, pages: Sequence[str]) -> list[str]:
-        """Return the names of the shards of `index`. If two have the same URL, the later one counts."""
+        """Return the names of the shards of `index`, the table of URLs.
+
+        If two shards have a URL, the later one is used.
+        """
         job = self.job
         wanted = {
             row["address"]
@@ -66,7 +69,7 @@ class FetchStage:
         """Fetch URLs and their redirects.
 
         Temporary failures are then retried once for each --retry-failed so far. Returns the names of the shards of
-        `index`.
+        `index`, the table of URLs.
         """
         job, retries, names = self.job, self._retries, list[str]()
         hops = dict.fromkeys(wanted, 0)  # URL -> number of redirects that led to it

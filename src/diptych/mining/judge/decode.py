@@ -101,7 +101,7 @@ def _measure(
 def judge_all(
     images: Sequence[Image.Image], judges: Mapping[str, str], rules: PictureRules
 ) -> list[tuple[dict[str, float], list[str]]]:
-    """Return for each image (rule -> score of the rule's judge), and the rules that it breaks."""
+    """Return for each image a dict rule -> score of the rule's judge, and a list of the rules that it breaks."""
     verdicts: list[tuple[dict[str, float], list[str]]] = [({}, []) for _ in images]
     for place, name in judges.items():
         judge, rule = load_judge(name), getattr(rules, place)

@@ -39,9 +39,7 @@ class Logistic:
         equal.
         """
         if labels.all() or not labels.any():
-            raise DataError(
-                f"all {len(labels)} labels are {bool(labels.any())}; expected both True and False: label more"
-            )
+            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; label some pairs of the other kind")
         mean, spread = features.mean(0), features.std(0)
         spread = np.where(spread > 0, spread, 1.0)
         table = np.hstack([(features - mean) / spread, np.ones((len(features), 1))])
@@ -72,7 +70,7 @@ class Logistic:
     def load(cls, folder: Path, features: int) -> Logistic:
         """Read a model from a folder.
 
-        Raises CheckpointError if the file is missing or damaged, or has not `features` finite weights.
+        Raises CheckpointError if the file is missing or damaged, or does not have `features` finite weights.
         """
         path = folder / WEIGHTS
         try:

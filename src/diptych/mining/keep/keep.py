@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts; HOST: too many pairs of its host
+KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts; HOST: above the limit per host
 BAND_MARGIN = 3  # number of bands that two near hashes share at least
 
 U64 = NDArray[np.uint64]
