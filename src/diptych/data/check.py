@@ -34,7 +34,7 @@ from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import image_fingerprint
 
 SCORED = ("val", "dev", "test")  # prefixes of the names of held-out splits
-HALF, SHOWN = 0.5, 0.3  # least IoU of a region with the box of an expression; with that of an object in a text
+HALF, SHOWN = 0.5, 0.3  # least IoU with a region: of an expression's box, of an object's box
 SLACK = 1e-3  # share of an image's side by which rounding may put a box outside the image
 
 

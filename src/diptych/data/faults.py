@@ -1,7 +1,7 @@
 """Known faults in the outputs of earlier versions of Diptych.
 
 `diptych check` reports each fault with the command that repairs it. Stores, models and score files contain the version
-that made them, under the name `diptych`. Files without it were made before 0.1.
+that made them, under the name `diptych`. Files without a version were made before 0.1.
 """
 
 import re

@@ -58,7 +58,7 @@ class RunLayout:
         return self._shard("index", name, "blob")
 
     def times(self, name: str) -> Path:
-        """Return the path of the times at which the URLs of a shard of `index` were fetched."""
+        """Return the path of the file with the fetch times of a shard of `index`."""
         return self._shard("index", name, "times.json")
 
     def picture(self, sha256: str, ending: str) -> Path:

@@ -18,8 +18,8 @@ WANTED = "expected a sha256, a dHash (16 hex digits), an address or a host a lin
 class Hashes:
     """A set of images, by their hashes.
 
-    An image is in the set if its SHA-256 is, or if its difference hash (64 bits) differs from one of the set in at most
-    `near` bits.
+    An image is in the set if the set has its SHA-256, or a difference hash (64 bits) that differs from the image's in
+    at most `near` bits.
     """
 
     sha256: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ def _kind(entry: str, path: Path) -> str:
 
 
 def lists_of(refuse: Iterable[Path], near: int | None, excluded: Iterable[tuple[str, int | None]] = ()) -> Lists:
-    """Read the files `refuse`, and return the lists of a run.
+    """Read the list files in `refuse`, and return the lists of a run.
 
     `excluded`: SHA-256 and difference hash of images to exclude. `near`: the number of bits in which the difference
     hashes of the same image may differ. None: only equal files are the same image.

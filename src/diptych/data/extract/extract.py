@@ -133,7 +133,7 @@ def _add(store: StoreWriter, extracted: list[tuple[Record, Regions]]) -> Failed:
 def _settle(writing: Future[Failed], result: Extraction) -> None:
     """Wait until the writing thread is done.
 
-    Then count the records that the store rejected as failed, not as written.
+    Then move the records that the store rejected from the written to the failed ones.
     """
     refused = writing.result()
     result.written -= len(refused)
@@ -331,7 +331,7 @@ def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iter
 def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
     """Cut records into windows of at most `most` records.
 
-    A window ends early when its images exceed MOST_BYTES; one also ends after every `most` records of the input.
+    A window ends early when its images exceed MOST_BYTES. After every `most` records of the input a new window begins.
     """
     window: list[Opened] = []
     waiting = 0

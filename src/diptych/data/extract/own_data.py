@@ -38,8 +38,8 @@ def extract_regions(
 ) -> Extraction:  # fmt: skip
     """Detect the regions of every image, and save regions and detector in a store.
 
-    Models trained on this store include a copy of the detector. `processes` defaults to the number of cores from MANY
-    images on, else to 1. If there is a `console`, it shows a progress bar and the first failures.
+    Models trained on this store include a copy of the detector. `processes` is by default the number of cores for MANY
+    images or more, else 1. If there is a `console`, it shows a progress bar and the first failures.
     """
     console = console or Console(quiet=True)
     claim(folder, "store")
@@ -187,7 +187,7 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
             known = replace(known, image=there.image)  # the image may have moved
         if known is not None and there.image_id is None:  # stores made by earlier versions have no image ids
             known = replace(known, image_id=None)
-        if known is not None and not there.caption_ids:  # nor caption ids
+        if known is not None and not there.caption_ids:  # stores made by earlier versions have no caption ids
             known = replace(known, caption_ids=())
         if known is not None:  # extraction adds these fields
             known = replace(known, size=there.size, fingerprint=there.fingerprint)

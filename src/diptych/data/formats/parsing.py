@@ -239,7 +239,7 @@ def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> 
 def read_items(
     path: Path, skips: Skips, kind: type[T], field: str, what: str, take: Callable[[T, JsonValue], object]
 ) -> None:
-    """Call `take(struct, value)` for each JSON line. `field` must be unique; errors call its values `what`."""
+    """Call `take(struct, value)` for each JSON line. Values of `field` must be unique; errors call them `what`."""
     once = Once(what)
 
     def one(value: JsonValue) -> None:
@@ -262,7 +262,7 @@ def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
 
 
 def parsed_line(path: Path, *names: str) -> JsonValue:
-    """Return the first of the file's first LOOKED_AT JSON lines that has all these names, else the first line."""
+    """Return the first JSON line that has all these names (LOOKED_AT lines are read), else the first line."""
     for line in first_lines(path) if names else ():
         with suppress(DataError):
             value = _parse(line, path.name, whole=False)

@@ -1,4 +1,7 @@
-"""Read SNLI-VE: sentences that an image of Flickr30k entails, contradicts, or neither (github.com/necla-ml/SNLI-VE)."""
+"""Read SNLI-VE: images of Flickr30k, each with sentences that have a label (github.com/necla-ml/SNLI-VE).
+
+Labels are entailment, neutral and contradiction.
+"""
 
 from msgspec import Struct, field
 

@@ -316,7 +316,7 @@ def _words(record: Record) -> bytes:
 
 
 def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, list[Tensor]]:
-    """Memory-mapped tensors with a row per region. Slices by safetensors would leak 300 bytes per record."""
+    """Return tensor name -> its pieces, one for each record of a shard, to be concatenated."""
     rows = [cast(Regions, record.regions).tensors() for record in records]
     columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:

@@ -15,12 +15,12 @@ from diptych.runtime.files import text_of
 
 WEIGHTS = {
     "large": 2.0,  # width and height attributes are both 300 pixels or more
-    "small": -4.0,  # one of them is below 100
-    "medium": -1.0,  # one of them is below 200
+    "small": -4.0,  # width or height attribute is below 100 pixels
+    "medium": -1.0,  # width or height attribute is below 200 pixels
     "article": 1.5,  # in <article> or <main>, or role=main
     "figure": 1.5,
     "figcaption": 0.5,
-    "shared": 3.0,  # og:image, twitter:image, schema.org's image
+    "shared": 3.0,  # also in og:image, twitter:image or schema.org's image
     "aside": -3.0,  # in <header>, <nav>, <footer> or <aside>, or in a tag with such a class
     "link": -1.0,  # inside an <a> that does not link to an image
     "zoom": 0.5,  # inside an <a> that links to an image

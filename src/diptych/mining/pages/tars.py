@@ -18,7 +18,7 @@ from diptych.vision.image_files import is_named_image
 
 HERE = "file:"  # prefix of the URLs of images on this disk or in a tar
 MOST_MEMBERS = 300_000  # limit of files per tar; img2dataset writes 30,000
-GZIP, BZIP = b"\x1f\x8b", b"BZh"  # first bytes of such files
+GZIP, BZIP = b"\x1f\x8b", b"BZh"  # first bytes of compressed tars
 NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of error classes that tarfile does not export
 NAMED = 3  # number of damaged places that are reported per tar
 DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
