@@ -237,7 +237,7 @@ def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Re
 
 
 def _contents(opened: Store | list[Record]) -> Iterator[str]:
-    """Yield the texts of which a digest identifies the data: the indices of stores, or each record."""
+    """Yield texts whose digest identifies the data: the indices of stores, or each record as text."""
     if isinstance(opened, Store):
         yield from (str(bytes_of(one.folder / INDEX)) for one in getattr(opened, "stores", {"": opened}).values())
     else:

@@ -34,7 +34,7 @@ def evaluate(
 ) -> Scores:  # fmt: skip
     """Score a model on a split.
 
-    Return values times 100 with 95% intervals, a blind baseline and a human ceiling if there are any.
+    Return scores times 100 with 95% intervals, and a blind baseline and a human ceiling if they exist.
 
     Args:
         model: folder, name on the hub, a loaded model or a run.

@@ -143,10 +143,10 @@ class Predictor:
     ) -> Searched:
         """Rank all images below a folder by how well they match the query. Unreadable images are reported.
 
-        `cache`: the folder where regions are stored (default: in the user's cache folder). `shortlist`: only this
-        number of images, which the two-tower model `by` ranks best, are ranked. `gallery`: URL of a database for the
-        vectors (postgresql://...); by default they are in `cache`. `most`: limit of hits. `keep`: the folder is scanned
-        again only after `keep` times the duration of the last scan; by default at each call.
+        `cache`: the folder where regions are stored (default: in the user's cache folder). `shortlist`: the number of
+        images that are ranked; the two-tower model `by` selects them. `gallery`: URL of a database for the vectors
+        (postgresql://...); by default they are in `cache`. `most`: limit of hits. `keep`: the folder is scanned again
+        only after `keep` times the duration of the last scan; by default at each call.
 
         Raises ServingError if the model cannot match images and texts, DataError if no image can be read.
         """

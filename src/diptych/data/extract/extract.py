@@ -75,12 +75,12 @@ def extract(
     """Extract the regions of records into a store. Records in the store are skipped, so the same command resumes.
 
     - progress: called with the number of records that were written or failed since the last call. If it returns False,
-    extraction stops.
+      extraction stops.
     - threads: the number of threads that open images in advance, in this process.
     - processes: on the CPU, each process runs its own detector with one thread; the store does not depend on their
-    number. On another `device` the detector runs in this process, and the other processes only open images.
+      number. On another `device` the detector runs in this process, and the other processes only open images.
     - engine: `ray` distributes groups of records to `processes` workers of a Ray cluster. All machines must have the
-    images at the same paths. If a worker is lost, its unfinished groups are repeated.
+      images at the same paths. If a worker is lost, its unfinished groups are repeated.
 
     After Ctrl-C the store has all records that were extracted. Raises RecipeError for an engine that cannot be used,
     and DataError if no record could be extracted.

@@ -147,10 +147,10 @@ def read(
     """Read all records of a file or folder. Raises DataError for a path that no format fits, and for faulty files.
 
     - pictures: the folder of the images, by default the folder of the file. Images must exist, unless `need_pictures`
-    is False and no folder is given; then records may lack an image.
+      is False and no folder is given; then records may lack an image.
     - split: the split of records whose files name none. By default it is drawn for each image with `seed`.
     - skips: counts the entries that are left out (invalid, without any text, or with a missing image in a manifest). It
-    is an error if more than 10 entries and more than 1% of all are invalid.
+      is an error if more than 10 entries and more than 1% of all are invalid.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; expected a file or folder of a known format; {LIST_THEM}")

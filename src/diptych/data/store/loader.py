@@ -36,7 +36,7 @@ class Loader(PickledWithoutCaches):
     - corpus, alone: a share `alone` of each batch is text from `corpus`, without images. If it is 1, no record is read.
     - mirror: the share of samples whose image is flipped horizontally, with "left" and "right" swapped in the text.
     - most_regions: a function from a sample's number of words to its largest number of regions. Further regions are
-    left out before masking.
+      left out before masking.
 
     Raises DataError if no record has words for the task.
     """
