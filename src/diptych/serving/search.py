@@ -87,9 +87,9 @@ def search(
 
     For the arguments see `Predictor.search`. Each image is read once: its regions are cached by the content of its
     file. If the model is a two-tower model, its vectors are cached too, in the same folder or in the database at
-    `gallery`. Such a model scans the folder again only after `keep` times the duration of the last scan; other models
-    do so at each search. Raises ServingError for a model that cannot match images and texts, DataError if no image can
-    be read.
+    `gallery`. With such a model, the folder is scanned again only after `keep` times the duration of the last scan.
+    With other models, it is scanned at each search. Raises ServingError for a model that cannot match images and texts,
+    DataError if no image can be read.
     """
     check_search(predictor, query, shortlist, by, gallery)
     folder = cache if cache is not None else _cache(pictures, predictor.detector)

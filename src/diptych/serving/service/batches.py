@@ -100,7 +100,7 @@ class RequestBatches:
         try:
             where: Any = {"pictures": self.gallery.folder, "gallery": self.gallery.address}
             searched = predictor.search(job.request.query, **where, most=job.request.top_k, keep=KEPT)
-        except GalleryError as error:  # its text has the address of the database, which is not for clients
+        except GalleryError as error:  # its text has the database's address, which clients must not see
             log.error(str(error))
             reason = "the database of this service's gallery does not answer; its log has the reason"
             raise RequestRefused(503, reason) from error

@@ -21,7 +21,7 @@ class Problem(BaseModel):
 
 
 class RequestRefused(Exception):
-    """Rejects a request, with a status and a detail for the client.
+    """Rejects a request, with an HTTP status and a message for the client.
 
     `where`: the part of the request that is wrong. `retry`: seconds after which the client may retry. `close`: end the
     connection.
