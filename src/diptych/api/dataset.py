@@ -111,11 +111,12 @@ class Dataset(Sequence[Example]):
         self, out: str | os.PathLike[str], *, detector: str | os.PathLike[str] | None = None,
         features: str | os.PathLike[str] | None = None, skip_bad: bool = False,
     ) -> Dataset:  # fmt: skip
-        """Extract the regions of all images to the store `out`, and return the data set with them. A repeat resumes.
+        """Extract the regions of all images to the store `out`, and return the data set with regions.
 
-        `finetune`, `pretrain` and `evaluate` read these regions; without them, each call extracts its own.
-        `detector`: name of a detector, or folder of a detector, model or run. `features`: file or folder of region
-        features, in place of a detector. Raises DataError and RecipeError.
+        A second call resumes. `finetune`, `pretrain` and `evaluate` read these regions. For a data set without regions,
+        each call extracts them again. `detector`: name of a detector, or folder of a detector, model or run.
+        `features`: file or folder of region features, to be used in place of a detector. Raises DataError and
+        RecipeError.
         """
         check_path("out", out, "a folder for the store", DataError)
         check_type("detector", detector, (str, os.PathLike, type(None)), "a folder or name of a detector", RecipeError)
@@ -290,7 +291,7 @@ def _texts(value: Any, row: int) -> tuple[str, ...]:
     if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
         number = float(value)
         return (str(int(number) if number.is_integer() else number),)
-    if value is None or not isinstance(value, Iterable):  # another mark of a missing value
+    if value is None or not isinstance(value, Iterable):  # other marks of missing values
         return ()
     return tuple(text for one in value for text in _texts(one, row))
 

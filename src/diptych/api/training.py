@@ -141,7 +141,10 @@ def register(
 def _assignments(
     settings: Settings, steps: int | None, batch: int | None, lr: float | None, patience: int | None, seed: int | None
 ) -> list[str]:
-    """Return the keys that are set, as KEY=VALUE. Raises RecipeError for a key that is set twice."""
+    """Return the given arguments as KEY=VALUE of the recipe, then `settings`.
+
+    Raises RecipeError for a duplicate key.
+    """
     training = {"steps": steps, "batch": batch, "patience": patience, "seed": seed}
     whole = {name: value if value is None else operator.index(value) for name, value in training.items()}
     rate = lr if lr is None else float(lr)  # JSON cannot encode numpy's numbers

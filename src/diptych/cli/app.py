@@ -77,7 +77,7 @@ class Verb(TyperCommand):
         except typer.BadParameter as error:
             from pydantic import ValidationError
 
-            error.message = error.message.removeprefix("Value error, ")  # of pydantic, with which typer validates
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's prefix, as typer uses pydantic
             before, wanted, after = error.message.partition("Input should be")
             if wanted and not before and isinstance(error.__cause__, ValidationError):
                 value = str(error.__cause__.errors()[0]["input"])[:60]
