@@ -1,4 +1,4 @@
-"""Diptych: train and use vision-language models; five published systems in one code base.
+"""Diptych: train and use vision-language models. It has five published systems in one code base.
 
 model = diptych.load("my-model")
 print(model.caption("photo.jpg"))
@@ -51,7 +51,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when first used: `diptych --help` need not wait for torch."""
+    """Import a public name on first use, so that `diptych --help` need not wait for torch."""
     for place, names in _PLACES.items():
         if name in names:
             return getattr(import_module(f"diptych.{place}"), name)

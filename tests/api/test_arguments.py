@@ -69,7 +69,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: there is nothing at none.h5"),
     (lambda _: diptych.load("sample", precision="fp17"), RecipeError, "precision: 'fp17' is unknown; did you mean"),
-    (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', and sample is a folder"),
+    (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', but sample is a folder"),
     (lambda _: diptych.finetune("caption", _, "sample", without_images="no"), RecipeError, "without_images: found"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset([1]), DataError, "records: found int '1', expected records or examples"),  # type: ignore[list-item]
     (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "None is not a name on the hub; expected user"),  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_commands_in_an_error_stay_commands() -> None:
 COMMANDS = {  # a wrong request, with what its error names
     "evaluate --task vqa": "was not trained for vqa: diptych finetune vqa --data DATA --model sample ",
     "evaluate --precision fp17": "diptych: --precision: 'fp17' is unknown; did you mean fp32",
-    "evaluate --revision v1": "diptych: --revision: found 'v1', and sample is a folder, which has none; leave it out",
+    "evaluate --revision v1": "diptych: --revision: found 'v1', but sample is a folder, which has none; leave it out",
     "evaluate --task captoin": "no task 'captoin'; did you mean caption",
     "evaluate --task vqa --beams 2": "was not trained for vqa",
     "rank": "was not trained for retrieval",
@@ -182,9 +182,7 @@ def test_data_without_words_of_the_task_is_refused_before_an_image_is_opened(
     Path("photos").mkdir()
     Image.new("RGB", (8, 8)).save("photos/a.png")
     assert run_verb([*verb.split(), "--data", "photos", "--split", "train"], debug=False) == 1
-    wanted = (
-        "photos has no captions in split 'train', which caption learns from and is scored on: found 1 image with no"
-    )
+    wanted = "photos has no captions in split 'train', which caption is trained and scored on: found 1 image with no"
     assert wanted in capsys.readouterr().err
 
 

@@ -54,7 +54,7 @@ def test_an_item_is_an_example_and_splits_and_slices_are_data_sets(images: list[
 
 def test_what_a_data_set_does_not_have_is_named(images: list[Path]) -> None:
     data = Dataset.from_rows(rows_of(images))
-    with pytest.raises(IndexError, match="rows has 3 images, and no image 3"):
+    with pytest.raises(IndexError, match="rows has 3 images, so there is no image 3"):
         data[3]
     assert (data[-3].record, len(list(data))) == (data[0].record, 3)
     assert Dataset(one for one in data if "dog" in one.captions[0]).records == data[:1].records
@@ -158,12 +158,12 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
     [
         ({"caption": None}, r"row 1 .* has no words: found image, caption, split, expected a caption"),
         ({"caption": float("nan")}, "row 1 .* has no words"),
-        ({"question": "what is it"}, "row 1 .* has a question and no answer"),
+        ({"question": "what is it"}, "row 1 .* has a question but no answer"),
         ({"image": "missing.png"}, "row 1: found no image missing.png"),
         ({"image": 7}, "row 1: found int; expected a path"),
         ({"split": 3}, "row 1 has the split 3, expected a name such as 'train'"),
         ({"image": b"no image"}, "row 1: the content is not an image"),
-        ({"image": "images/0.png", "split": "val"}, "found the splits train and val, .*: in all its lines or rows"),
+        ({"image": "images/0.png", "split": "val"}, "found the splits train and val, .*; correct all its lines"),
     ],
 )  # fmt: skip
 def test_a_faulty_row_is_refused_by_number(
@@ -181,7 +181,7 @@ def test_what_is_no_rows_is_refused(images: list[Path]) -> None:
         ([], "found no rows"),
         ("a.png", "found str, expected a list of dicts"),
         ([1], "row 0 is of type int"),
-        ({"image": ["a.png"], "caption": ["a"]}, "found a mapping with image, caption, expected a list of dicts"),
+        ({"image": ["a.png"], "caption": ["a"]}, "found a mapping with image, caption, expected a list of rows"),
     ):
         with pytest.raises(DataError, match=error):
             Dataset.from_rows(wrong)

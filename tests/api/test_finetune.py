@@ -192,7 +192,7 @@ def test_data_without_what_the_task_learns_from_is_refused_before_anything_is_wr
 ) -> None:
     images = sorted(world.rglob("*.png"))[:3]
     data = Dataset.from_rows([{"image": path, "caption": "a dog", "split": "train"} for path in images])
-    with pytest.raises(DataError, match="rows has no questions with answers in split 'train', which vqa learns from"):
+    with pytest.raises(DataError, match="rows has no questions with answers in split 'train', which vqa is trained"):
         finetune("vqa", data, pretrained.folder, out="run")
     with pytest.raises(DataError, match=r"world\[val\] has no records in split 'train'; it has val \(4\)"):
         finetune("caption", Dataset.read(world)["val"], pretrained.folder, out="run")
@@ -239,7 +239,7 @@ def test_what_a_call_lacks_is_named(world: Path, pretrained: Run) -> None:
         finetune("captions", world, pretrained.folder)
     with pytest.raises(RecipeError, match=r"found neither a recipe nor a model; pass model=\.\.\., or recipe='SYSTEM"):
         finetune("caption", world)
-    with pytest.raises(RecipeError, match="regions need to be found first"):
+    with pytest.raises(RecipeError, match="regions must be extracted first"):
         finetune("caption", world, recipe=CAPTION)
     with pytest.raises(RecipeError, match="no key 'stps'"):
         finetune("caption", world, pretrained.folder, settings={"training.stps": 1})

@@ -83,7 +83,7 @@ def test_features_are_found_by_the_path_of_a_picture(own: Path, run: Callable[..
 def test_a_detector_and_features_exclude_each_other(own: Path, with_detector: Path, run: Callable[..., Result]) -> None:
     ended = run("finetune", "caption", "--data", "mine.jsonl", "--model", with_detector, "--out", "none",
                 "--features", "features")  # fmt: skip
-    assert (ended.code, "pass one of the two" in ended.error) == (2, True), ended.error
+    assert (ended.code, "pass only one" in ended.error) == (2, True), ended.error
 
 
 @pytest.mark.parametrize("system", ["image-bert", "tden", "vl-bert"])

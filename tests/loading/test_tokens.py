@@ -71,7 +71,7 @@ def test_case_is_kept_where_asked(tmp_path: Path) -> None:
     ("content", "wanted"),
     [
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks \[MASK\]"),
-        (b"dog\ndog", "1 duplicate tokens; expected each token once"),
+        (b"dog\ndog", "1 duplicate tokens; expected each once"),
         (b"\xff\xfe\x00", "not a readable vocabulary"),
         (None, "not a readable vocabulary"),
     ],
@@ -137,7 +137,7 @@ def test_ids_that_are_no_rows_are_refused(tmp_path: Path, number: int) -> None:
 
 
 def test_no_text_to_learn_from() -> None:
-    with pytest.raises(DataError, match="no text to learn"):
+    with pytest.raises(DataError, match="no text to train"):
         Tokens.train([])
 
 

@@ -157,7 +157,7 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
     client = Client(f"http://127.0.0.1:{address[1]}")
     with pytest.raises(DataError, match="cannot read the image"):
         client.ask(CAPTION.required_interface, tmp_path / "none.png", CaptionRequest())
-    with pytest.raises(DataError, match="the model 'other' does not answer caption; those that do: toy"):
+    with pytest.raises(DataError, match="the model 'other' does not answer caption; models that do: toy"):
         client.ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest(model="other"))
     with pytest.raises(RecipeError, match=r"--model FOLDER \(or --server URL"):
         app(["caption", str(tmp_path)], standalone_mode=False)
@@ -227,7 +227,7 @@ def test_what_was_begun_is_ended_when_the_process_is_told_to_stop(model):
 def test_a_service_for_other_machines_wants_a_token(model, tmp_path, monkeypatch):
     monkeypatch.delenv("DIPTYCH_TOKEN", raising=False)
     folder = str(model.folder.folder)
-    with pytest.raises(RecipeError, match=r"--host 0.0.0.0 is open to other machines, and there is no token"):
+    with pytest.raises(RecipeError, match=r"--host 0.0.0.0 is open to other machines, but there is no token"):
         app(["serve", folder, "--host", "0.0.0.0"], standalone_mode=False)
     (tmp_path / "token").write_text("\n")
     with pytest.raises(RecipeError, match="is empty; write the token"):
@@ -247,7 +247,7 @@ def test_a_port_that_is_taken_is_told(model):
 
 def test_pictures_want_a_model_that_searches(tmp_path):
     make_model(tmp_path, ["word"])
-    with pytest.raises(RecipeError, match=r"--images .* needs a model that searches, and none of .* does; train one"):
+    with pytest.raises(RecipeError, match=r"--images .* needs a model that can search, but none of .* can; train one"):
         app(["serve", str(tmp_path / "model"), "--images", str(tmp_path), "--port", "0"], standalone_mode=False)
 
 

@@ -164,7 +164,7 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     assert told["writer"]["sees"] == ["dog", "bird"]
     refused = problem(local.post("/v1/ask", picture(), data={"question": "what", "model": "writer"}))
     assert refused["status"] == 422
-    assert "'writer' does not answer ask; those that do: toy" in refused["detail"]
+    assert "'writer' does not answer ask; models that do: toy" in refused["detail"]
     assert "started without --images" in problem(local.post("/v1/search", json={"query": "a kite"}))["detail"]
     both = [local.post("/v1/caption", picture(), data={"model": name}).json()["score"] for name in ("toy", "writer")]
     assert len(both) == 2

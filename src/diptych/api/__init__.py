@@ -4,5 +4,5 @@ import sys
 
 from diptych.runtime.memory import wait_briefly
 
-if "torch" not in sys.modules:  # later it has no effect: OpenMP reads its settings once
+if "torch" not in sys.modules:  # OpenMP reads it only once, when torch is loaded
     wait_briefly()

@@ -1,4 +1,4 @@
-"""Check arguments before an image is opened or a tensor computed. Errors name the argument as in Python."""
+"""Check the arguments of the Python API before any work is done. Errors name the Python argument."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from diptych.runtime.errors import DiptychError, RecipeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # the least value of each argument
+WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # integer argument -> its smallest allowed value
 ABOVE_ZERO = ("epochs", "lr")
-# Of a message for the command line: a command, which stays as it is; settings; an option.
+# Parts of a message for the command line: a command (kept), --set KEY=VALUE, or an option.
 _SET = r"--set [^\s=]+?(?:=\S*?)?(?=[:;,.)]*(?:\s|$))"
 OPTION = re.compile(
     rf"\bdiptych [a-z]+(?: [^;,()`]*)?|(?<![^\s(])(?P<set>{_SET}(?: {_SET})*)"
@@ -30,20 +30,26 @@ OPTION = re.compile(
 def check_type(
     name: str, value: object, kinds: type | tuple[type, ...], wanted: str, error: type[DiptychError]
 ) -> None:
-    """Raise `error`, with the argument's name, unless the value is of one of the types."""
+    """Raise `error` unless the value of the argument `name` has one of the types.
+
+    `wanted`: what is expected, in words.
+    """
     if not isinstance(value, kinds):
         raise error(f"{name}: found {_shown(value)}, expected {wanted}")
 
 
 def check_path(name: str, value: object, wanted: str, error: type[DiptychError], there: bool = False) -> None:
-    """Raise `error` unless the value is a path, and with `there` one that exists."""
+    """Raise `error` unless the value is a path. With `there`, the path must also exist."""
     check_type(name, value, (str, os.PathLike), wanted, error)
     if there and not Path(value).exists():  # type: ignore[arg-type]  # checked above
         raise error(f"{name}: there is nothing at {value}, expected {wanted}")
 
 
 def check_training(given: Mapping[str, Any]) -> None:
-    """Check the arguments that `finetune` and `pretrain` share, by name, among those of a call. Raises RecipeError."""
+    """Check the arguments that `finetune` and `pretrain` share.
+
+    `given`: name -> value of all arguments. Raises RecipeError.
+    """
     values = {name: value for name, value in given.items() if value is not None}
     for name in WHOLE.keys() & values.keys():
         check_whole(name, values[name], WHOLE[name])
@@ -59,14 +65,14 @@ def check_training(given: Mapping[str, Any]) -> None:
     if "features" in values:
         check_features(values["features"])
     settings = values.get("settings", ())
-    kinds = (Mapping, type(None) if isinstance(settings, str) else Sequence)  # a text is a sequence of letters
+    kinds = (Mapping, type(None) if isinstance(settings, str) else Sequence)  # excludes texts, which are sequences too
     check_type("settings", settings, kinds, "a dict such as {'optimizer.lr': 1e-3}", RecipeError)
     for one in settings:
         check_type("settings", one, str, "keys of the recipe as text", RecipeError)
 
 
 def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise RecipeError unless the argument is a whole number of at least `least`."""
+    """Raise RecipeError unless the value of the argument `name` is an integer of at least `least`."""
     wanted = f"a whole number from {least}"
     check_type(name, value, Integral, wanted, RecipeError)
     if isinstance(value, bool) or value < least:
@@ -74,7 +80,10 @@ def check_whole(name: str, value: Any, least: int) -> None:
 
 
 def texts_of(name: str, value: object) -> list[str]:
-    """Return an argument that is a text, or several, as a list. Raises RecipeError for anything else."""
+    """Return the value of an argument, which is a text or several texts, as a list.
+
+    Raises RecipeError for other types.
+    """
     check_type(name, value, (str, Iterable), "a text or a list of texts", RecipeError)
     texts = [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]  # checked above
     for text in texts:
@@ -83,13 +92,13 @@ def texts_of(name: str, value: object) -> list[str]:
 
 
 def check_features(features: object) -> None:
-    """Raise RecipeError unless the argument `features` is None or a path that exists."""
+    """Raise RecipeError unless the argument `features` is None or an existing path."""
     if features is not None:
         check_path("features", features, "a file or folder of region features", RecipeError, there=True)
 
 
 def python_errors(call: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a public function so that its errors name its arguments instead of command-line options."""
+    """Decorate a public function so that its errors name Python arguments instead of command-line options."""
     own = {name.replace("_", "-"): name for name in inspect.signature(call).parameters}
 
     @wraps(call)
@@ -105,9 +114,9 @@ def python_errors(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def as_python(message: str, own: Mapping[str, str]) -> str:
-    """Return a message with `--name` as the argument, and `--set KEY=VALUE` as `settings`, if `own` has it.
+    """Return a message with options replaced by arguments: `--name` by the argument, `--set KEY=VALUE` by `settings`.
 
-    Commands stay as they are, and so do options that are no argument. `own`: arguments by the names of their options.
+    `own`: name of an option -> argument. Commands, and options without an argument, are not changed.
     """
 
     def shown(matched: re.Match[str]) -> str:
@@ -120,7 +129,10 @@ def as_python(message: str, own: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Return a setting's value as Python writes it. A value that is not JSON is a text; an empty one becomes `...`."""
+    """Return the value of a setting in Python's notation.
+
+    A value that is not JSON is a text. An empty value becomes `...`.
+    """
     if not value:
         return "..."
     try:

@@ -1,4 +1,4 @@
-"""Images with their texts: read from files of any known format, from COCO's files, or from rows."""
+"""Data sets of images with texts, read from files of any known format, or made from rows."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import taken
 from diptych.runtime.terminal import make_console
 
-SHOWN = 4  # splits and words that a repr lists
+SHOWN = 4  # number of splits and of kinds of texts in a repr
 
 
 @dataclass(frozen=True, repr=False)
 class Example:
-    """One image of a `Dataset` with its texts; `record` has all annotations."""
+    """An image of a `Dataset` with its texts. `record` has all annotations."""
 
     record: Record
 
     @property
     def image(self) -> Any:
-        """The image as a PIL image, RGB and upright."""
+        """The image as a PIL image in RGB, rotated to be upright."""
         from PIL import Image
 
         from diptych.vision.pictures import open_picture
@@ -66,10 +66,10 @@ class Example:
 
 
 class Dataset(Sequence[Example]):
-    """Images with their texts, in order. `ds[0]` is an `Example`; `ds["val"]` and `ds[:100]` are smaller data sets.
+    """A sequence of images with texts. `ds[0]` is an `Example`; `ds["val"]` and `ds[:100]` are smaller data sets.
 
-    records: one record or example per image, as in `Dataset(one for one in ds if one.captions)`; name: shown in a repr
-    and in messages; source: the store that holds exactly these records, whose regions training then reads.
+    records: one record or example per image, as in `Dataset(one for one in ds if one.captions)`. name: shown in a repr
+    and in messages. source: a store with exactly these records, from which training reads the regions.
     """
 
     def __init__(self, records: Iterable[Record | Example], name: str = "data", source: Path | None = None) -> None:
@@ -94,13 +94,13 @@ class Dataset(Sequence[Example]):
         if isinstance(which, slice):
             return Dataset(self.records[which], self.name)
         if not -len(self) <= which < len(self):
-            raise IndexError(f"{self.name} has {counted(self, 'images')}, and no image {which}")
+            raise IndexError(f"{self.name} has {counted(self, 'images')}, so there is no image {which}")
         return Example(self.records[which])
 
     def __add__(self, other: Dataset) -> Dataset:
-        """Return both data sets as one; the texts of an image that both have are joined.
+        """Return a data set with the images of both.
 
-        Raises DataError for an image that is in two splits.
+        If both have the same image, its texts are joined. Raises DataError for an image in two splits.
         """
         if not isinstance(other, Dataset):
             return NotImplemented
@@ -111,11 +111,12 @@ class Dataset(Sequence[Example]):
         self, out: str | os.PathLike[str], *, detector: str | os.PathLike[str] | None = None,
         features: str | os.PathLike[str] | None = None, skip_bad: bool = False,
     ) -> Dataset:  # fmt: skip
-        """Extract the regions of all images to the store `out`, and return the data set with them. A repeat resumes.
+        """Extract the regions of all images to the store `out`, and return the data set with regions.
 
-        `finetune`, `pretrain` and `evaluate` read these regions; without them, each call extracts its own.
-        `detector`: name of a detector, or folder of a detector, model or run. `features`: file or folder of region
-        features, in place of a detector. Raises DataError and RecipeError.
+        A second call resumes. `finetune`, `pretrain` and `evaluate` read these regions. For a data set without regions,
+        each call extracts them again. `detector`: name of a detector, or folder of a detector, model or run.
+        `features`: file or folder of region features, to be used in place of a detector. Raises DataError and
+        RecipeError.
         """
         check_path("out", out, "a folder for the store", DataError)
         check_type("detector", detector, (str, os.PathLike, type(None)), "a folder or name of a detector", RecipeError)
@@ -130,7 +131,7 @@ class Dataset(Sequence[Example]):
 
     @property
     def splits(self) -> dict[str, int]:
-        """The number of images of each split."""
+        """Split -> number of images."""
         return dict(Counter(record.split for record in self.records))
 
     def __repr__(self) -> str:
@@ -148,10 +149,10 @@ class Dataset(Sequence[Example]):
     ) -> Dataset:  # fmt: skip
         """Read a store, or a file or folder of any format that `diptych extract` reads.
 
-        images: the folder that image names start from, by default that of the data. split: the split of records whose
-        files name none. By default the image's name and `seed` decide: 80% train, 10% val, 10% test. `data["val"]`
-        selects a split. Invalid entries are skipped with a warning. If they are more than 10 and more than 1% of all,
-        this is an error, unless `skip_bad` is set. Raises DataError.
+        images: the folder of the images, by default the folder of the data. split: the split of records whose files
+        name none. By default the image's name and `seed` decide: 80% train, 10% val, 10% test. `data["val"]` selects a
+        split. Invalid entries are skipped with a warning. If they are more than 10 and more than 1% of all, this is an
+        error, unless `skip_bad` is set. Raises DataError.
         """
         check_path("path", path, "a store, or a file or folder of a known format", DataError)
         if images is not None:
@@ -174,9 +175,10 @@ class Dataset(Sequence[Example]):
     def from_coco(
         cls, captions: str | os.PathLike[str], images: str | os.PathLike[str], *, split: str, skip_bad: bool = False
     ) -> Dataset:
-        """Read COCO's `captions_*.json`, which names no split, with its folder of images; `skip_bad` as in `read`.
+        """Read COCO's `captions_*.json` and its folder of images.
 
-        `Dataset.from_coco(A, B, split="train") + Dataset.from_coco(C, D, split="val")` is a data set of two splits.
+        `split`: the split of all images. `skip_bad`: as in `read`. `Dataset.from_coco(A, B, split="train") +
+        Dataset.from_coco(C, D, split="val")` is a data set with two splits.
         """
         check_path("captions", captions, "COCO's file captions_*.json", DataError)
         check_path("images", images, "the folder of the images", DataError)
@@ -190,39 +192,39 @@ class Dataset(Sequence[Example]):
         cls, rows: Any, *, image: str | None = None, caption: str | None = None, question: str | None = None,
         answer: str | None = None, split: str | None = None, seed: int = 0,
     ) -> Dataset:  # fmt: skip
-        """Make a data set of rows: dicts, a pandas DataFrame, or a `Dataset` or `DatasetDict` of `datasets`.
+        """Make a data set from rows: dicts, a DataFrame, or a `Dataset` or `DatasetDict` of the package `datasets`.
 
-        The other parameters name columns; by default image, caption (or captions), question, answer (or answers) and
-        split are used if they exist. An image has any form that `Model.caption` takes; one that is not a file is
-        kept in the cache. A caption or answer is a text or a list of texts. Rows without a split
-        get one as in `read`; those of a `DatasetDict` have its splits. Rows of one image are joined. Raises DataError,
-        with the row's index, for a row without words or without an image.
+        The other parameters name columns. By default, the columns image, caption (or captions), question, answer (or
+        answers) and split are used if they exist. An image may have any form that `Model.caption` takes. If it is not a
+        file, a copy is stored in the cache. A caption or answer is a text or a list of texts. Rows of a `DatasetDict`
+        keep its splits; other rows without a split get one as in `read`. Rows with the same image are joined. Raises
+        DataError, with the row's index, for a row without texts or without an image.
         """
         columns = _Columns(image, caption, question, answer, split)
         if isinstance(rows, Mapping):
             parts = {name: rows[name] for name in rows}
             if not all(hasattr(part, "column_names") for part in parts.values()):
-                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of dicts, the rows")
+                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of rows as dicts")
         else:
             parts = {None: rows}
         made = (record for name, part in parts.items() for record in columns.records(part, name, seed))
         if not (records := combined(made)):
-            raise DataError("found no rows, expected some with an image and words")
+            raise DataError("found no rows, expected rows with an image and a text")
         return cls(records, "rows")
 
 
 @contextmanager
 def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
-    """Warn of the entries that were skipped inside the `with` block; raise DataError if there are too many."""
+    """Warn about entries that were skipped inside the `with` block. Raise DataError if there are too many."""
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
-        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # the caller's line
+        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # shown at the caller's line
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of rows; None if the caller named none."""
+    """The names of the columns; None if the caller did not name one."""
 
     image: str | None
     caption: str | None
@@ -238,14 +240,14 @@ class _Columns:
                 _texts(self._value(row, number, name, f"{name}s"), number) for name in ("question", "answer")
             )
             if questions and not answers:
-                raise DataError(f"row {number} ({key}) has a question and no answer; leave it out, or add the answer")
+                raise DataError(f"row {number} ({key}) has a question but no answer; leave it out, or add the answer")
             if not captions and not questions:
                 raise DataError(
                     f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, expected a caption, or a "
                     "question and an answer; leave such rows out, or name the columns (caption=, question=, answer=)"
                 )
             named = self._value(row, number, "split")
-            if isinstance(named, Integral):  # a float is pandas' mark of a missing value
+            if isinstance(named, Integral):  # pandas marks missing values with a float
                 raise DataError(f"row {number} has the split {named!r}, expected a name such as 'train'")
             of = split or next(iter(_texts(named, number)), None) or drawn_split(key, seed)
             items = tuple(Question(f"{key}/{number}/{n}", text, answers, answer_kind(answers))
@@ -253,7 +255,7 @@ class _Columns:
             yield Record(key, of, path, captions=captions, questions=items)
 
     def _value(self, row: Any, number: int, *names: str) -> Any:
-        """Return the value of the column that the caller named, or of the first usual name; None without one."""
+        """Return the value in the column that the caller named, else in the first usual column, else None."""
         named = getattr(self, names[0])
         if not isinstance(row, Mapping):
             raise DataError(f"row {number} is of type {type(row).__name__}, expected a dict of columns")
@@ -265,7 +267,7 @@ class _Columns:
 
 
 def _rows(rows: Any, image: str) -> Iterable[Any]:
-    """Return rows as dicts. Images of `datasets` stay the bytes of their files, instead of being decoded."""
+    """Return the rows as dicts. Images of the package `datasets` are not decoded."""
     if hasattr(rows, "itertuples"):  # pandas
         return rows.to_dict("records")  # type: ignore[no-any-return]
     if hasattr(rows, "cast_column") and type((rows.features or {}).get(image)).__name__ == "Image":
@@ -289,13 +291,13 @@ def _texts(value: Any, row: int) -> tuple[str, ...]:
     if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
         number = float(value)
         return (str(int(number) if number.is_integer() else number),)
-    if value is None or not isinstance(value, Iterable):  # another mark of a missing value
+    if value is None or not isinstance(value, Iterable):  # other marks of missing values
         return ()
     return tuple(text for one in value for text in _texts(one, row))
 
 
 def _placed(value: Any, number: int) -> tuple[str, Path]:
-    """Return the key of a row's image, and its file. An image without a file is copied to the cache."""
+    """Return the key and the path of a row's image. An image that is not a file is copied to the cache."""
     from PIL import Image
 
     from diptych.vision.pictures import read_picture

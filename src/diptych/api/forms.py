@@ -1,6 +1,6 @@
-"""Types of `Model`'s methods: one image gives one result, several give a list, an iterator gives an iterator.
+"""Types of the methods of `Model`: an image gives a result, a list gives a list, an iterator gives an iterator.
 
-The decorators take the type of a result and return the method itself; type checkers and editors see the overloads.
+The decorators take the type of a result and return the method unchanged. Type checkers and editors see the overloads.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Vectors = NDArray[np.float32]
-# An array (N, H, W, 3) is several images, which its type does not show.
+# The type of an array does not show if it is one image or several, (N, H, W, 3).
 OneImage: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Image.Image | NDArray[Any] | Tensor | "
     "Mapping[str, Any] | Record | Example"
 )
 
 
-# A path is an iterable of strings too: the overload of one image comes first.
+# A path (str) is an iterable too, so the overload for one image comes first.
 class PerImage(Protocol[P, R]):
-    """A method whose result has the form of its images: one, a list or an iterator."""
+    """A method that returns one result, a list or an iterator, like its images."""
 
     @overload
     def __call__(self, images: OneImage, /, *args: P.args, **options: P.kwargs) -> R: ...  # type: ignore[overload-overlap]
@@ -43,7 +43,10 @@ class PerImage(Protocol[P, R]):
 
 
 class PerText(Protocol[R]):
-    """A method whose result has the form of its images and texts: one of each gives one result."""
+    """A method on images and texts.
+
+    One image and one text give one result; otherwise it returns a list or an iterator.
+    """
 
     @overload
     def __call__(self, images: OneImage, texts: str, /) -> R: ...  # type: ignore[overload-overlap]
@@ -58,7 +61,7 @@ class PerText(Protocol[R]):
 
 
 class _Bound(Protocol[R_co]):
-    """A method as a class holds it."""
+    """A decorated method. Like a function, it binds to an instance on access."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> R_co: ...
 

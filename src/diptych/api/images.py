@@ -1,4 +1,4 @@
-"""Every form of an image that the Python API takes."""
+"""Convert images in any form that the Python API accepts."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ WANTED = (
     "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "
     "of shape (H, W, 3) or (3, H, W), uint8 or floats from 0 to 1"
 )
-SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # start of a URL that is not fetched
-MOST_BYTES = 64 * 2**20  # of a fetched image
-BATCH = 16  # images that are read and computed together
-SECONDS = 20  # without an answer, until a fetch is given up
-Readable = Path | Picture | Record  # what a `Predictor` reads
+SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # beginning of a URL that cannot be fetched
+MOST_BYTES = 64 * 2**20  # size limit of a fetched image
+BATCH = 16  # number of images in a batch
+SECONDS = 20  # seconds without an answer until a fetch fails
+Readable = Path | Picture | Record  # the forms that a `Predictor` accepts
 T = TypeVar("T")
 
 
 def is_one(images: object) -> bool:
-    """Return True for one image, False for several (a list, an iterator, a column of a table, an array (N, ...))."""
+    """Return True for one image, False for several: a list, an iterator, a column of a table, or an array (N, ...)."""
     if isinstance(images, np.ndarray | torch.Tensor):
         return images.ndim in (2, 3)
     single = isinstance(images, str | os.PathLike | bytes | bytearray | memoryview | Mapping | Image.Image | Record)
-    opened = hasattr(images, "read") and not hasattr(images, "records")  # which `Dataset` has, whose `read` opens data
+    opened = hasattr(images, "read") and not hasattr(images, "records")  # `Dataset` has both
     return single or opened or not hasattr(images, "__iter__")
 
 
 def readable(image: Any) -> Readable:
-    """Return an image in any form as a path, a record, or RGB uint8 (3, H, W). Raises DataError."""
+    """Convert an image in any form to a path, a record, or an RGB uint8 tensor (3, H, W). Raises DataError."""
     made: Readable
     match image:
         case Record():
@@ -62,7 +62,7 @@ def readable(image: Any) -> Readable:
             made = _from_array(image.detach().cpu().numpy(), "a tensor")
         case np.ndarray():
             made = _from_array(image, "an array")
-        case _ if isinstance(record := getattr(image, "record", None), Record):  # an example of a data set
+        case _ if isinstance(record := getattr(image, "record", None), Record):  # such as `Example`
             made = record
         case _ if hasattr(image, "read"):
             made = read_picture(_content(image), str(getattr(image, "name", "an open file")))
@@ -75,7 +75,7 @@ def readable(image: Any) -> Readable:
 
 
 def _path_of(image: str) -> Path:
-    """Return a path. Raises DataError for a folder, an empty text, and a URL that cannot be fetched."""
+    """Return the path of an image. Raises DataError for a folder, an empty text, and a URL that cannot be fetched."""
     scheme = SCHEME.match(image)
     if not image or scheme is not None:
         what = "an empty path" if scheme is None else f"an address that begins with {scheme[0]}"
@@ -94,7 +94,7 @@ def _path_of(image: str) -> Path:
 def _content(file: Any) -> bytes:
     try:
         content = file.read()
-    except (OSError, ValueError) as error:  # closed, or open for writing
+    except (OSError, ValueError) as error:  # the file is closed, or open for writing
         raise DataError(f"an open file cannot be read: {error}; open it with mode 'rb'") from error
     if not isinstance(content, bytes) or not content:
         content = "text" if content else "no bytes"
@@ -103,14 +103,14 @@ def _content(file: Any) -> bytes:
 
 
 def _from_array(array: NDArray[Any], kind: str) -> Picture:
-    """Convert an array of either layout, uint8 or floats from 0 to 1, to (3, H, W)."""
+    """Convert an array (H, W, 3) or (3, H, W), of uint8 or of floats from 0 to 1, to uint8 (3, H, W)."""
     what = f"found {kind} of {array.dtype} and shape {array.shape}"
     if array.ndim != 3 or 3 not in (array.shape[0], array.shape[2]) or sorted(array.shape)[1] < SMALLEST_SIDE:
         size = f"at least {SMALLEST_SIDE} pixels on each side; of grey or RGBA pass PIL.Image.fromarray(array)"
         raise DataError(f"{what}; expected (H, W, 3) or (3, H, W), RGB, {size}")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
-        if not (-0.002 <= low <= high <= 1.002):  # half of 1/255 is rounded away
+        if not (-0.002 <= low <= high <= 1.002):  # tolerance: half of 1/255
             mend = "divide by 255" if low >= 0 and 2 < high <= 255 else "undo its normalisation"
             raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; expected 0 to 1: {mend}")
         array = (array * 255).round().clip(0, 255).astype(np.uint8)
@@ -133,31 +133,31 @@ def _fetched(url: str) -> bytes:
 
 
 def batches(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield lists of at most BATCH items."""
+    """Yield the items in lists of at most BATCH."""
     left = iter(items)
     while batch := list(islice(left, BATCH)):
         yield batch
 
 
 def paired(images: Iterable[Any], texts: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield images with their texts. Raises DataError if one ends before the other."""
+    """Yield (image, text) pairs. Raises DataError if there are more images than texts, or the reverse."""
     try:
         yield from zip(images, texts, strict=True)
     except ValueError as error:
         if not str(error).startswith("zip()"):
             raise
         raise DataError(
-            "the numbers of images and texts differ; pass as many images as texts, or one of either"
+            "the numbers of images and texts differ; pass as many images as texts, or a single image or text"
         ) from error
 
 
 def numbered(number: int | None, error: DataError) -> DataError:
-    """Return the error of an image, with its index in a list."""
+    """Return the error with the image's index in the list. `number`: the index, None for a single image."""
     return error if number is None else DataError(f"image {number}: {error}")
 
 
 def name_of(image: Any, number: int) -> Path:
-    """Return the path of an image, or its index."""
+    """Return the path of an image; its index `number` if it has no path."""
     record = getattr(image, "record", image)
     if isinstance(record, Record):
         return record.image or Path(record.key)

@@ -1,4 +1,4 @@
-"""A run with a chosen recipe and open data, before anything is written: `finetuning` and `pretraining`."""
+"""Prepare a training run (`finetuning`, `pretraining`): choose its recipe and open its data. Nothing is written."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ from diptych.training.trainer import OnLog
 
 AnyPath = str | os.PathLike[str]
 Data = AnyPath | Dataset | Store
-FINISHED = "finished.json"  # in a run's folder: a digest of the recipe, data and first weights of the run that ended
-MOST_STEPS = 10**9  # limit for a plan that only counts the steps of an epoch
+FINISHED = "finished.json"  # in a finished run's folder: a digest of its recipe, data and initial weights
+MOST_STEPS = 10**9  # placeholder until the steps of an epoch are known
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a run differs from its recipe, and where its regions come from."""
+    """Options of a run: changes to its recipe, and the origin of its regions."""
 
     out: AnyPath | None = None
     epochs: float | None = None
     settings: Sequence[str] = ()  # KEY=VALUE
     detector: str | None = None
     features: AnyPath | None = None
-    split_seed: int = 0  # divides data that names no splits
-    skip_bad: bool = field(default=False, repr=False)  # reads data in which many entries are invalid
+    split_seed: int = 0  # seed that draws splits if the data names none
+    skip_bad: bool = field(default=False, repr=False)  # allows many invalid entries in the data
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A run that can begin; `run` trains."""
+    """A prepared training run. `run` starts the training."""
 
-    folders: tuple[RunFolder, ...]  # one per stage
-    data: Mapping[str, tuple[Path, Store | list[Record]]]  # by name; "" for one set of data
+    folders: tuple[RunFolder, ...]  # one folder per stage
+    data: Mapping[str, tuple[Path, Store | list[Record]]]  # name -> (path, data); the name is "" for a single data set
     start: Start
     out: Path
     options: Options
@@ -72,7 +72,10 @@ class TrainingJob:
     note: str
 
     def run(self, on_log: OnLog | None = None) -> Run:
-        """Train in the locked folder, or return the run that has ended with this recipe, data and model."""
+        """Train and return the run.
+
+        If a run with the same recipe, data and model has finished in the folder, return that run.
+        """
         console = make_console()
         with taken(self.out, "run"):
             sweep(self.out)
@@ -97,7 +100,7 @@ class TrainingJob:
         return known == {"digest": self.digest} and (self.out / INNER).is_dir()
 
     def _store(self) -> Store:
-        """Return the data as one store; if it is not a store, its regions are extracted first."""
+        """Return all data as one store. The regions of data that is not a store are extracted first."""
         detector = self.options.detector or self.start.source
         features = None if self.options.features is None else Path(self.options.features)
         stores = {
@@ -115,20 +118,23 @@ class TrainingJob:
         return stores[""] if "" in stores else SeveralStores(stores)
 
     def _lasting(self, folder: RunFolder, store: Store, epochs: float) -> RunFolder:
-        """Return the folder with the number of steps that the epochs take, by the number of training records."""
+        """Return the folder with its number of steps set to `epochs` passes over the training records."""
         steps = math.ceil(epochs * learner_of(folder, store, self.start).batches().steps_per_epoch)
         return replace(folder, recipe=derive(folder.recipe, training={"steps": steps}))
 
 
 def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, options: Options) -> TrainingJob:
-    """Choose the recipe of a fine-tuning run and open its data. Raises RecipeError, DataError and CheckpointError."""
+    """Prepare a fine-tuning run: choose its recipe and open its data.
+
+    Raises RecipeError, DataError and CheckpointError.
+    """
     load_plugins()
     spec = find_learnt(task)
     start = _start(model)
     name = recipe or start.recipe_name(spec)
     chosen = find_recipe(name) if isinstance(name, str) else name
     if chosen.task != spec.name:
-        raise RecipeError(f"{chosen.name} trains {chosen.task}, and the task is {spec.name}; choose one of the two")
+        raise RecipeError(f"{chosen.name} is for {chosen.task}, but the task is {spec.name}; choose another recipe")
     chosen, lost = start.fit(chosen, named=recipe is not None)
     chosen = chosen.override(start.with_vocabulary(options.settings))
     chosen.check_begun()
@@ -138,7 +144,10 @@ def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, o
 def pretraining(
     data: Data | Mapping[str, Data], recipe: str | Recipe | Stages, model: Any, options: Options
 ) -> TrainingJob:
-    """Choose the recipe of a pre-training run and open its data. Raises RecipeError, DataError and CheckpointError."""
+    """Prepare a pre-training run: choose its recipe and open its data.
+
+    Raises RecipeError, DataError and CheckpointError.
+    """
     load_plugins()
     start = _start(model)
     named = find_stages(recipe) if isinstance(recipe, str) else recipe
@@ -157,9 +166,9 @@ def _job(
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
-    folders = () if options.out is None else open_stages(begun, Path(options.out))  # refused before data are read
+    folders = () if options.out is None else open_stages(begun, Path(options.out))  # raises errors before data is read
     if isinstance(data, Mapping) and not data:
-        raise DataError("data: found an empty dict, expected sets of data by name")
+        raise DataError("data: found an empty dict, expected data sets by name, such as {'cc': 'STORE'}")
     opened = {
         name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
     }
@@ -183,7 +192,10 @@ def _start(model: Any) -> Start:
 
 
 def folder_of(model: Any, name: str = "model") -> ModelFolder:
-    """Return the model folder of a path, a name on the hub, a loaded model, or a run's. `name`: of the argument."""
+    """Return the model folder of `model`: a path, a name on the hub, a loaded model or a run.
+
+    `name`: the argument's name.
+    """
     model = model.model if isinstance(model, Run) else model
     check_type(name, model, (str, os.PathLike, Model, ModelFolder), MODEL, CheckpointError)
     opened: Any = load(model) if isinstance(model, str | os.PathLike) else model
@@ -191,7 +203,7 @@ def folder_of(model: Any, name: str = "model") -> ModelFolder:
 
 
 def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record]]:
-    """Return the data, and its path or the name that messages use."""
+    """Return the path of the data (or a name for messages), and the opened data."""
     if isinstance(data, Store):
         return data.folder, data
     if isinstance(data, Dataset):
@@ -206,9 +218,9 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
 
 
 def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Record]) -> None:
-    """Check data that is not a store yet.
+    """Check records of which no store was made yet.
 
-    Raises DataError if no record has what the task learns from or is scored on.
+    Raises DataError if no record of the split can be used for the task.
     """
     if isinstance(records, Store):
         return
@@ -218,14 +230,14 @@ def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Re
         fields = sorted({name for record in chosen for name, items in record.words().items() if items})
         wanted = " or ".join(f"{name}{' with answers' * (name == 'questions')}" for name in (spec.field, *spec.also))
         raise DataError(
-            f"{path} has no {wanted} in split {split!r}, which {spec.name} learns from and is scored on: found "
+            f"{path} has no {wanted} in split {split!r}, which {spec.name} is trained and scored on: found "
             f"{counted(chosen, 'images')} with {', '.join(fields) or 'no words'}; add some, or choose another task or "
             "split"
         )
 
 
 def _contents(opened: Store | list[Record]) -> Iterator[str]:
-    """Yield what identifies data: the indices of stores, or each record."""
+    """Yield texts whose digest identifies the data: the indices of stores, or each record as text."""
     if isinstance(opened, Store):
         yield from (str(bytes_of(one.folder / INDEX)) for one in getattr(opened, "stores", {"": opened}).values())
     else:

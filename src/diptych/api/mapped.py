@@ -1,4 +1,4 @@
-"""How `Model` maps images in any form to results: in batches, with the fields of the detector's regions."""
+"""Compute the results of `Model` for images in any form, in batches."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 class Mapped:
-    """The part of `Model` that its methods share."""
+    """Base class of `Model` with the code that its methods share."""
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
 
     def _asked(self, spec: TaskSpec, images: Any, texts: Any, made: Callable[[Any, Any, dict[str, Any]], T]) -> Any:
-        """Answer one request for each pair of image and text."""
+        """Answer a request for each pair of image and text. `made(answer, request, fields)` makes the result."""
         kind = spec.required_interface.request
         field = next(name for name, form in spec.required_interface.forms.items() if form.argument)
         check_type(f"{field}s", texts, (str, Iterable), "a text or a list of texts", RecipeError)
@@ -45,10 +45,10 @@ class Mapped:
     ) -> Any:  # fmt: skip
         """Compute results in batches.
 
-        A single image and text gives one result, a list a list, an iterator an iterator.
+        A single image and text give one result. Lists give a list, and iterators give an iterator.
         """
         if spec is not None:
-            self.predictor.check(spec)  # before an image is opened
+            self.predictor.check(spec)  # raises errors before an image is opened
         one, single = is_one(images), texts is None or isinstance(texts, str)
 
         def computed() -> Iterator[T]:
@@ -63,12 +63,12 @@ class Mapped:
                 answers = answer([record for record, _ in looked], [text for _, (_, text) in batch])
                 yield from (made(result, *about) for result, about in zip(answers, looked, strict=True))
 
-        if isinstance(texts, Iterator) or (isinstance(images, Iterator) and not one):  # an open file is an iterator
+        if isinstance(texts, Iterator) or (isinstance(images, Iterator) and not one):  # an open file is one
             return computed()
         return next(computed()) if one and single else list(computed())
 
     def _seen(self, images: Sequence[tuple[int | None, Any]]) -> list[tuple[Record, dict[str, Any]]]:
-        """Return the record with regions of each numbered image, and the fields of results about it."""
+        """Return for each (index, image) the record with regions, and fields of its result, such as labels."""
         opened: list[Readable] = []
         for number, image in images:
             try:

@@ -1,4 +1,4 @@
-"""`load` and `Model`: predict with a model from Python."""
+"""`load` and `Model`: apply a model from Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
 MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
-SHORTLIST = 10  # times `top_k`: the images that another model ranks again
+SHORTLIST = 10  # `rerank` ranks this number of images per hit
 
 
 @torch_unchanged()
@@ -42,10 +42,10 @@ def load(
 
     Args:
         source: path of the folder, or name on the hub.
-        revision: branch, tag or commit on the hub; default: the newest.
+        revision: branch, tag or commit on the hub; by default the newest.
         device: auto (a GPU if there is one), cpu, cuda, cuda:N or mps.
         precision: fp32, bf16, or auto (bf16 if it is faster on the device; $DIPTYCH_PRECISION overrides it).
-        features: file or folder of region features, for a model that was trained on given features.
+        features: file or folder of precomputed region features, for a model that was trained on such features.
 
     Raises CheckpointError if there is no such model.
     """
@@ -57,7 +57,7 @@ def load(
     load_plugins()
     path = packaged(Path(source))
     if revision is not None and path.exists():
-        raise RecipeError(f"revision: found {revision!r}, and {source} is a folder, which has none; leave it out")
+        raise RecipeError(f"revision: found {revision!r}, but {source} is a folder, which has none; leave it out")
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         from diptych.serving.hub import fetch
 
@@ -70,12 +70,12 @@ def load(
 
 
 class Model(Mapped):
-    """An opened model with its detector. Thread-safe unless it is being trained.
+    """An opened model with its detector. Thread-safe, unless the model is being trained.
 
-    The first argument of a method is one image or several: a path, an http(s) URL, bytes, an open file, a Pillow image,
-    an array or tensor (H, W, 3) or (3, H, W) of uint8 or of floats from 0 to 1, or `datasets`' {"bytes", "path"}. One
-    image gives one result, a list gives a list, and an iterator gives an iterator. An image that cannot be read raises
-    a DataError with its index.
+    The first argument of a method is one image or several. An image is a path, an http(s) URL, bytes, an open file, a
+    Pillow image, an array or tensor, or a dict {"bytes", "path"} of the package `datasets`. Arrays and tensors are (H,
+    W, 3) or (3, H, W), uint8 or floats from 0 to 1. One image gives one result, a list gives a list, and an iterator
+    gives an iterator. An image that cannot be read raises a DataError with its index.
     """
 
     def __repr__(self) -> str:
@@ -95,18 +95,18 @@ class Model(Mapped):
         no_repeat_ngram: int | None = None, sample: bool = False, temperature: float | None = None,
         top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
     ) -> Any:  # fmt: skip
-        """Caption images: a Caption, or a list or iterator of them.
+        """Caption images. Return a Caption, or a list or iterator of Captions.
 
         Args:
-            images: one or several, in any form.
-            captions: number for each image, 1 to 16; all but the first are in `.others` (beams, or sampled captions).
-            beams: beams of the search, 1 to 16; 1 is greedy. None: as in the model's recipe.
-            min_words, max_words: limits of a caption's length; its end counts as one word.
+            images: one or several images, in any form.
+            captions: number of captions per image, 1 to 16; all but the first are in `.others`.
+            beams: number of beams, 1 to 16; 1 is greedy. None: as in the model's recipe.
+            min_words, max_words: limits of a caption's length in words, including one for its end.
             length_bonus: added to a beam's score for each word.
-            length_penalty: the power of the length by which a beam's score is divided.
-            no_repeat_ngram: a caption never repeats this number of words in a row.
-            sample: draw words at random. `temperature`, `top_k` and `top_p` shape the draw, and switch it on.
-            seed: seed of the draw; None continues torch's generator.
+            length_penalty: a beam's score is divided by its length to this power.
+            no_repeat_ngram: no sequence of this number of words occurs twice in a caption.
+            sample: draw words at random. It is also on if `temperature`, `top_k` or `top_p` is given.
+            seed: seed for drawing words. None: use torch's generator.
 
         Raises UnsupportedError or ServingError for a model that cannot caption, DataError for an unreadable image.
 
@@ -134,10 +134,10 @@ class Model(Mapped):
         return self._mapped(CAPTION, images, None, write, made)
 
     def explain(self, image: OneImage, caption: str) -> Explained:
-        """Return the influence of each region on each word of a caption, by one forward pass per region.
+        """Return the influence of each region on each word of a caption.
 
-        `weights[word][region]` is how many nats of log-probability the word loses without the region; regions that
-        cover each other are removed together.
+        This takes a forward pass per region. `weights[word][region]` is the drop of the word's log-probability without
+        the region, in nats. Regions that overlap strongly are removed together.
 
         >>> len(model.explain("photo.png", "a red kite").weights)
         3
@@ -149,9 +149,10 @@ class Model(Mapped):
 
     @per_text(Answer)
     def ask(self, images: Any, questions: Any, /) -> Any:
-        """Answer questions about images: an Answer with its probability and the next likeliest, or a list of them.
+        """Answer questions about images.
 
-        One image with a list of questions, several images with one question, or as many of both.
+        Return an Answer, with its probability and the next most probable answers, or a list. Pass one image with
+        several questions, several images with one question, or as many images as questions.
 
         >>> [0 <= answer.score <= 1 for answer in model.ask("photo.png", ["what colour is the dog?", "is it red?"])]
         [True, True]
@@ -164,7 +165,7 @@ class Model(Mapped):
 
     @per_text(Found)
     def ground(self, images: Any, expressions: Any, /) -> Any:
-        """Return the region that an expression refers to, as Found: its label, `.box` in pixels, `.score`.
+        """Return the region to which an expression refers as Found: its label, with `.box` in pixels and `.score`.
 
         >>> crop = Image.open("photo.png").crop(model.ground("photo.png", "the dog").box)
         """
@@ -177,7 +178,7 @@ class Model(Mapped):
 
     @per_text(Judgement)
     def verify(self, images: Any, statements: Any, /) -> Any:
-        """Return whether a statement is true of an image, as Judgement: 1 or 0 with the probability of it.
+        """Return 1 if a statement about an image is true, else 0, as Judgement with the probability of this result.
 
         >>> model.verify("photo.png", "there is a dog") in (True, False)
         True
@@ -190,9 +191,9 @@ class Model(Mapped):
 
     @per_image(ChosenAnswer)
     def choose(self, images: Any, /, question: str, answers: Sequence[str], rationales: Sequence[str] = ()) -> Any:
-        """Return the best of several answers to a question, and of several reasons for it.
+        """Return the best of several answers to a question, and the best of several rationales for it.
 
-        `[0]` in a text is the first region (or object of a record), `[1]` the second.
+        In a text, `[0]` is the first region (or the first object of a record), and `[1]` the second.
 
         >>> model.choose("photo.png", "what is [0]?", ["a dog", "a bird"]) in ("a dog", "a bird")
         True
@@ -217,7 +218,7 @@ class Model(Mapped):
         return self._mapped(VCR, images, None, choose, made)
 
     def predict(self, task: str, images: Any, **request: Any) -> Any:
-        """Return any task's answer, also of other packages, as the service's message: `predict("vqa", image, ...)`."""
+        """Return the answer of any task as the service's message: `predict("vqa", image, question="...")`."""
         interface = find_task(task).required_interface
         message = validated(interface.request, request, task)
         self.predictor.check(find_task(task), message)
@@ -234,13 +235,14 @@ class Model(Mapped):
         """Rank images by how well they match a text, best first.
 
         Args:
-            query: what to look for.
+            query: a text that describes the images to find.
             images: a folder (its regions and vectors are cached), or images in any form. An image without a
                 path is named by its index.
             top_k: the largest number of hits.
-            rerank: a model that reads image and text together, which ranks the best of this two-tower model again.
+            rerank: a model that encodes image and text jointly. It ranks the best images of this two-tower model again.
 
-        Raises UnsupportedError if the model has not learnt to match, DataError if no image can be read.
+        Raises UnsupportedError if the model was not trained to match images and texts, DataError if no image can be
+        read.
 
         >>> path, score = model.search("a red kite", ".", top_k=3)[0]
         """
@@ -278,9 +280,10 @@ class Model(Mapped):
     @overload
     def encode_image(self, images: Iterable[Any]) -> Vectors: ...
     def encode_image(self, images: Any) -> Any:
-        """Return the unit vector (D,) float32 of one image, or (N, D) of several; an iterator yields vectors.
+        """Return the unit vector (D,) float32 of one image, or (N, D) for several.
 
-        Raises UnsupportedError for a model that reads image and text together, as it has no separate vectors.
+        For an iterator, yield vectors. Raises UnsupportedError for a model that encodes image and text jointly, as it
+        has no separate vectors.
         """
         self._need_towers()
 
@@ -291,7 +294,10 @@ class Model(Mapped):
         return self._stacked(made) if isinstance(made, list) else made
 
     def encode_text(self, texts: str | Iterable[str]) -> Vectors:
-        """Return the unit vector (D,) float32 of one text, or (N, D) of several; words beyond 30 are cut."""
+        """Return the unit vector (D,) float32 of one text, or (N, D) for several.
+
+        Only the first 30 tokens of a text are used.
+        """
         from diptych.serving.search import query_words
 
         self._need_towers()
@@ -301,10 +307,10 @@ class Model(Mapped):
         return np.asarray(embed_sentences(model, tokens, [texts], query_words(self.predictor))[0])
 
     def match(self, images: Any, texts: str | Iterable[str]) -> Vectors:
-        """Return how well images match texts, (P, T) float32, for both kinds of models.
+        """Return how well P images match T texts, (P, T) float32.
 
-        A two-tower model gives the product of its vectors, -1 to 1. A model that reads pairs gives the probability of a
-        match.
+        A two-tower model gives the product of its vectors, -1 to 1. A model that encodes pairs jointly gives the
+        probability of a match.
 
         >>> model.match("photo.png", ["a dog", "a red kite"]).shape
         (1, 2)
@@ -327,9 +333,9 @@ class Model(Mapped):
     ) -> str:  # fmt: skip
         """Upload the model with its card to the Hugging Face hub as `user/name`, and return the URL.
 
-        `license`: licence of the weights, as the hub names it. `dry_run`: a folder to write instead, whose path is
-        returned. Paths of this machine in the recipe cause a warning. Raises RecipeError without a token,
-        CheckpointError for damaged files.
+        `license`: licence of the weights in the hub's form, such as apache-2.0. `dry_run`: a folder to write to,
+        instead of uploading; its path is returned. If the recipe has paths on this machine, there is a warning. Raises
+        RecipeError without a token, CheckpointError for damaged files.
         """
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card
@@ -349,11 +355,11 @@ class Model(Mapped):
         return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("a"))), np.float32)
 
     def need_matching(self) -> None:
-        """Raise UnsupportedError if the model was not trained to match; the error shows the command that trains one."""
+        """Raise UnsupportedError if the model cannot match images and texts, with the command that trains one."""
         name = self.predictor.folder.name
         if not can_search(self.predictor.folder.model):
             raise UnsupportedError(
-                f"{name} has not learnt to match images and texts; this makes a model that has: diptych "
+                f"{name} was not trained to match images and texts; this command trains it: diptych "
                 f"finetune retrieval --data DATA --model {name} --out RUN, or in Python "
                 f'diptych.finetune("retrieval", data, "{name}").model'
             )
@@ -364,6 +370,6 @@ class Model(Mapped):
             reads = "; it reads pairs: model.match(images, texts) scores them" * can_search(folder.model)
             raise UnsupportedError(
                 f"{folder.name} ({folder.architecture.system}) has no vectors of single images and texts"
-                f"{reads}; this makes a model that has: diptych finetune retrieval --from-scratch --recipe "
+                f"{reads}; this trains a model with vectors: diptych finetune retrieval --from-scratch --recipe "
                 "tden/small/retrieval --data STORE --out RUN"
             )

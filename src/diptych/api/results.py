@@ -1,4 +1,4 @@
-"""Results of a `Model`: strings, numbers and tuples with fields. They hold no model or tensors; pickle works."""
+"""Results of a `Model`: strings, numbers and tuples with fields. They contain no tensors and can be pickled."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.image_files import as_jpeg, read_header
 from diptych.vision.pictures import open_picture
 
-if TYPE_CHECKING:  # a caption need not wait for search
+if TYPE_CHECKING:  # search takes long to import
     from diptych.serving.search import Hit
 
-Corners = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels, as Pillow's `Image.crop` takes them
-DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200  # pixels and boxes of a drawing; characters of a text in a repr
+Corners = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels, as for Pillow's `Image.crop`
+DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200  # limits: side (pixels) and boxes of a drawing; characters in a repr
 COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")
 R = TypeVar("R", bound="ImageResult")
 
 
 class ImageResult:
-    """Fields of every answer about an image."""
+    """The fields of every result about an image."""
 
-    score: float = float("nan")  # the log-probability of a caption, the probability of other answers
-    others: tuple[tuple[str, float], ...] = ()  # the next likeliest texts, each with its score
-    boxes: tuple[Corners, ...] = ()  # boxes of the regions that the model read, most confident first
-    labels: tuple[str, ...] = ()  # the detector's class of each box
-    familiar: bool | None = None  # False: unlike what the model was trained on; None: not known
-    size: tuple[int, int] = (0, 0)  # of the image: width, height
-    image: str | bytes | None = None  # its path, or a small JPEG of an image without a path
+    score: float = float("nan")  # log-probability of a caption; probability of other results
+    others: tuple[tuple[str, float], ...] = ()  # the next most probable texts, with scores
+    boxes: tuple[Corners, ...] = ()  # regions in order of confidence
+    labels: tuple[str, ...] = ()  # class name of each box
+    familiar: bool | None = None  # False: the image is unlike the training images; None: unknown
+    size: tuple[int, int] = (0, 0)  # width and height of the image
+    image: str | bytes | None = None  # path, or a small JPEG if the image has no path
 
     @classmethod
     def of(cls: type[R], value: object, **fields: object) -> R:
-        """Return the value with these fields."""
+        """Return a result with this value and these fields."""
         made = cls(value)  # type: ignore[call-arg]  # the constructor of str or int
         vars(made).update(fields)
         return made
@@ -58,22 +58,22 @@ class ImageResult:
 
 
 class Caption(ImageResult, str):
-    """A caption. `score` is its log-probability, `others` are the other beams, likeliest first."""
+    """A caption. `score` is its log-probability. `others` has the other captions, the most probable first."""
 
 
 class Answer(ImageResult, str):
-    """The likeliest answer to a question. `score` is its probability."""
+    """The most probable answer to a question. `score` is its probability."""
 
 
 class Judgement(ImageResult, int):
-    """Whether a statement is true: 1 or 0. `score` is the probability of this judgement."""
+    """The judgement of a statement: 1 if it is true, else 0. `score` is the probability of this judgement."""
 
     def _plain(self) -> object:
         return bool(self)
 
 
 class Found(ImageResult, str):
-    """The region of an expression: the detector's label, with its `box` (x1, y1, x2, y2 in pixels) and probability."""
+    """The region to which an expression refers: its label, with `box` (x1, y1, x2, y2 in pixels) and `score`."""
 
     box: Corners = (0, 0, 0, 0)
 
@@ -82,13 +82,16 @@ class Found(ImageResult, str):
 
 
 class ChosenAnswer(ImageResult, str):
-    """The best of several answers. `others` has the others in the order given; `rationale` is the best reason."""
+    """The best of several answers.
+
+    `others` has the other answers in the given order. `rationale` is the best rationale.
+    """
 
     rationale: ChosenAnswer | None = None
 
 
 class Explained(Explanation):
-    """Weights of regions on words, which a notebook draws as a table of words and regions."""
+    """The influence of regions on words. A notebook shows it as a table of words and regions."""
 
     def __repr__(self) -> str:
         size = f"{counted(self.words, 'words')} x {counted(self.regions, 'regions')}"
@@ -111,7 +114,7 @@ class Explained(Explanation):
 
 
 class Hits(tuple["Hit", ...]):
-    """Images of a search, best first, as pairs (path, score); `refused` are the unreadable ones with their reasons."""
+    """The images that a search found, best first, as pairs (path, score). `refused`: unreadable image -> reason."""
 
     query: str = ""
     refused: dict[Path, str]
@@ -128,7 +131,10 @@ class Hits(tuple["Hit", ...]):
 
 
 def warn_unfamiliar(looked: Iterable[tuple[Record, dict[str, object]]]) -> bool:
-    """Warn, at the line of the user's call, if images are unlike the training images; return True if any are."""
+    """Warn if images are unlike the training images, and return True if there are any.
+
+    The warning shows the user's line.
+    """
     strange = {one.image or f"image {one.key}": None for one, fields in looked if fields["familiar"] is False}
     if strange:
         warnings.warn(UnfamiliarWarning.of(list(strange)), stacklevel=5)
@@ -136,12 +142,12 @@ def warn_unfamiliar(looked: Iterable[tuple[Record, dict[str, object]]]) -> bool:
 
 
 def thumbnail(picture: Picture) -> bytes:
-    """Return an image (3, H, W) as a JPEG of at most DRAWN_SIDE pixels a side."""
+    """Return an image (3, H, W) as a JPEG of at most DRAWN_SIDE pixels per side."""
     return as_jpeg(picture.permute(1, 2, 0).numpy(), DRAWN_SIDE)
 
 
 def drawing(image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tuple[Corners, str]], words: str) -> str:
-    """Return HTML: the image with boxes, above words that are HTML already. An unreadable image is left out."""
+    """Return HTML of the image with boxes, followed by `words`, which must be HTML. An unreadable image is left out."""
     try:
         content = thumbnail(open_picture(Path(image))) if isinstance(image, str) else image
     except DataError:

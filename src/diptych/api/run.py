@@ -1,4 +1,4 @@
-"""`Run`: what `finetune` and `pretrain` return, and what opens the folder of any run."""
+"""`Run`: the folder of a training run, as `finetune` and `pretrain` return it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from diptych.training.log import METRICS, flat_numbers, read_lines
 if TYPE_CHECKING:
     import pandas
 
-SMOOTH = 5  # logged steps whose mean loss `plot` draws
+SMOOTH = 5  # `plot` draws the mean loss of this number of logged steps
 
 
 class Metrics(list[dict[str, Any]]):
-    """The logged steps of a run, one dict each: step, total, lr, losses/NAME, validation/NAME, samples_per_second."""
+    """The logged steps of a run. Each is a dict: step, total, lr, losses/NAME, validation/NAME, samples_per_second."""
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with one row per logged step; validation columns are NaN in steps without a validation."""
+        """Return a DataFrame with a row per logged step. Validation columns are NaN in steps without a validation."""
         from pandas import DataFrame
 
         return DataFrame(self)
@@ -36,7 +36,7 @@ class Metrics(list[dict[str, Any]]):
 
 
 class Plot(str):
-    """A drawing as SVG, which a notebook shows; `save` writes it."""
+    """A drawing as SVG text, which notebooks show. `save` writes it to a file."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         if Path(path).suffix.lower() != ".svg":
@@ -53,28 +53,28 @@ class Plot(str):
 
 
 class Run:
-    """The folder of a run: its recipe, logged steps, learning curves, and the model that it ended with.
+    """The folder of a training run: its recipe, logged steps, learning curves and trained model.
 
-    `folder` is its path; `folder / "model"` is a complete model folder, which can be copied.
+    `folder` is its path. `folder / "model"` is a complete model folder, which can be copied.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Open a folder that `finetune` or `pretrain` wrote. Raises CheckpointError for another."""
+        """Open a folder that `finetune` or `pretrain` wrote. Raises CheckpointError for any other folder."""
         check_path("folder", folder, "the folder of a run", CheckpointError)
         self.folder = Path(folder)
         if not any(self.folder.glob(FILE)) and not any(self.folder.glob(f"stage-*/{FILE}")):
             raise CheckpointError(
-                f"{folder} is not the folder of a run: it has no {FILE}; pass the folder that a training wrote"
+                f"{folder} is not the folder of a run: it has no {FILE}; pass the folder of a finetune or pretrain run"
             )
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the run; if it has several stages, that of the last one that began."""
+        """The recipe of the run. If the run has several stages: the recipe of the last stage that has started."""
         return Recipe.load(max([self.folder, *self.folder.glob("stage-*")], key=lambda one: (one / FILE).exists()))
 
     @property
     def metrics(self) -> Metrics:
-        """All logged steps; those of a run of several stages have a `stage`."""
+        """All logged steps. If the run has several stages, each step has a `stage`."""
         return Metrics(
             ({"stage": folder.name} if folder != self.folder else {}) | flat_numbers(line)
             for folder in find_runs([self.folder]).values()
@@ -82,13 +82,13 @@ class Run:
         )
 
     def plot(self) -> Plot:
-        """Draw losses, validation scores and learning rates by step."""
+        """Draw the losses, validation scores and learning rates over the steps."""
         runs = {folder.name: folder for folder in find_runs([self.folder]).values()}
         return Plot(svg_of(charts(runs, SMOOTH), list(runs)))
 
     @cached_property
     def model(self) -> Model:
-        """The trained model, opened. Raises CheckpointError if the run has not ended."""
+        """The trained model, opened. Raises CheckpointError if the run has not finished."""
         return load(self.folder)
 
     def __repr__(self) -> str:
@@ -96,6 +96,6 @@ class Run:
         state = "finished" if ended else "not finished"
         try:
             steps = max((row["step"] for row in self.metrics), default=0)
-        except DataError:  # it was stopped before its first step, and has no log
+        except DataError:  # stopped before its first step: there is no log
             steps = 0
         return f"<diptych.Run {str(self.folder)[-100:]}: {self.recipe.name[:60]}, {state} at step {steps}>"

@@ -32,16 +32,18 @@ def evaluate(
     model: Any, data: Data, *, split: str = "test", task: str | None = None, features: AnyPath | None = None,
     without_images: bool = False, skip_bad: bool = False,
 ) -> Scores:  # fmt: skip
-    """Score a model on a split: values times 100, 95% intervals, and, if they exist, a blind baseline and ceiling.
+    """Score a model on a split.
+
+    Return scores times 100 with 95% intervals, and a blind baseline and a human ceiling if they exist.
 
     Args:
         model: folder, name on the hub, a loaded model or a run.
         data: a `Dataset`, a store, or a path that `Dataset.read` takes.
         split: the split to score, or several joined by +.
-        task: default: the one that the model was trained for.
-        features: file or folder of region features, for a model that was trained on given ones.
-        skip_bad: read data in which more than 10, and more than 1%, of the entries are invalid.
-        without_images: score with blank regions, and the paired gain of the same model with images.
+        task: by default the task that the model was trained for.
+        features: file or folder of precomputed region features, for a model that was trained on such features.
+        skip_bad: allow data in which more than 10 entries, and more than 1% of all, are invalid.
+        without_images: score the model with blank regions, and the gain of the same model with images.
 
     Raises RecipeError, DataError and CheckpointError.
     """
@@ -60,15 +62,15 @@ def compare(
 ) -> Score:
     """Compare two models on the same images: the score of the second minus that of the first, times 100.
 
-    The 95% interval is from a paired bootstrap over images (Koehn, EMNLP 2004). The models differ if it excludes 0.
-    `.notes` has the number of images that A (the first) and B were trained on. Arguments and errors are those of
-    `evaluate`; RecipeError also for a task whose predictions cannot be paired.
+    The 95% interval is from a paired bootstrap over images (Koehn, EMNLP 2004). The models differ significantly if it
+    excludes 0. `.notes` states how many of the images A (the first model) and B were trained on. Arguments and errors
+    are as in `evaluate`. Also raises RecipeError for a task whose predictions cannot be paired.
     """
     return paired_gain(first, second, data, split, task, skip_bad)
 
 
 def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | None, skip_bad: bool) -> Score:
-    """Do what `compare` does, with errors that name options of the command line."""
+    """Do the same as `compare`, with errors that name command-line options."""
     _check_task(task)
     folders = [folder_of(first, "first"), folder_of(second, "second")]
     names = [folder.task(task).name for folder in folders]
@@ -79,7 +81,7 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
             f"found a model for {names[0]} and one for {names[1]}; both need the same task, one of {able}: set "
             "task=..., or evaluate each model by itself"
         )
-    alike = folders[0].contract == folders[1].contract  # regions are found once for both
+    alike = folders[0].contract == folders[1].contract  # then regions are extracted once for both
     given = Options(skip_bad=skip_bad)
     with ExitStack() as stack:
         stores = [
@@ -100,7 +102,7 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
 
 
 def _check_task(task: object) -> None:
-    """Raise RecipeError unless the argument `task` is None or a task's name."""
+    """Raise RecipeError unless the argument `task` is None or the name of a task."""
     check_type("task", task, (str, type(None)), "the name of a task, such as 'caption'", RecipeError)
     if isinstance(task, str):
         load_plugins()
@@ -113,8 +115,9 @@ def scored_store(
 ) -> Iterator[Store]:
     """Open data as a store. If it is not a store, the model's detector extracts its regions to a temporary folder.
 
-    `split` is scored by the task `spec`, if any; `alone`: no baseline is fitted to the other splits, so their regions
-    are not needed. Raises DataError for a split without records of the task, before any image is opened.
+    `split`: the split to score. `spec`: its task, if any. `alone`: True if no baseline is fitted to other splits; then
+    their regions are not extracted. Raises DataError for a split without records for the task, before any image is
+    opened.
     """
     check_type("split", split, str, "the name of a split, or several joined by +", DataError)
     path, opened = opened_data(data, options)

@@ -1,4 +1,4 @@
-"""`finetune` and `pretrain` train by a recipe on data of any form. `recipe` makes a recipe; `register` adds one."""
+"""`finetune` and `pretrain` train a model. `recipe` returns a recipe, and `register` adds one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from diptych.tasks import TASKS, TaskSpec
 from diptych.training.trainer import OnLog
 
 Settings = Mapping[str, Any] | Sequence[str] | None
-_registered: set[tuple[str, str]] = set()  # kinds and names of the entries that `register` added
+_registered: set[tuple[str, str]] = set()  # (kind, name) of each entry that `register` added
 
 
 @python_errors
@@ -35,27 +35,29 @@ def finetune(
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
     without_images: bool = False,
 ) -> Run:  # fmt: skip
-    """Train a model on a task and return the run. Called again with the same arguments, it returns the finished run.
+    """Train a model on a task and return the run.
 
-    A run that Ctrl-C stopped is saved up to its last step, and resumes when called again.
+    A second call with the same arguments returns the finished run. A run that is stopped by Ctrl-C is saved, and a
+    second call resumes it.
 
     Args:
         task: name such as caption or vqa.
-        data: a `Dataset`, a store, or a path that `Dataset.read` takes. Regions of other data are extracted
-            first, by `detector` or that of the model, or are read from `features`.
-        model: a folder to start from, a name on the hub, a loaded model or a run; None: random weights, by `recipe`.
-        recipe: name, or a recipe of `diptych.recipe`; default: SYSTEM/small/TASK of the model's system.
-        out: folder of the run; default: runs/TASK-HASH, a hash of recipe, data and model.
-        epochs: passes over the training records, instead of `steps`.
-        batch_size: samples of a step.
+        data: a `Dataset`, a store, or a path that `Dataset.read` takes. If it is not a store, its regions are extracted
+            first with `detector` (default: the model's detector), or are read from `features`.
+        model: the model to start from, as a folder, name on the hub, loaded model or run; None: random weights.
+        recipe: a name, or a recipe that `diptych.recipe` returned; default: SYSTEM/small/TASK of the model's system.
+        out: folder of the run; default: runs/TASK-HASH, with a hash of recipe, data and model.
+        epochs: number of passes over the training records; pass either `epochs` or `steps`.
+        batch_size: number of samples per step.
         lr: highest learning rate.
-        patience: validations without a rise after which the run stops.
+        patience: the run stops after this number of validations without a better score.
         settings: further keys of the recipe, such as {"optimizer.warmup_steps": 100}.
-        without_images: train a control, whose regions are blank (data.images=false); `compare` gives the images' gain.
+        without_images: train a blind baseline, with blank regions (data.images=false).
         on_log: called with a dict for each log line (step, total, lr, losses/NAME, validation/NAME, ...). If it returns
-            False, the run ends and keeps its best weights.
+            False, the training stops and keeps its best weights.
 
-    Raises RecipeError, DataError or CheckpointError before anything is written; TrainingError; Stopped after Ctrl-C.
+    Raises RecipeError, DataError or CheckpointError before anything is written. Raises TrainingError if training fails,
+    and Stopped after Ctrl-C.
     """
     check_type("task", task, str, "the name of a task, such as 'caption'", RecipeError)
     check_type("recipe", recipe, (str, Recipe, type(None)), "the name of a recipe or a Recipe", RecipeError)
@@ -78,10 +80,10 @@ def pretrain(
     patience: int | None = None, seed: int | None = None, detector: AnyPath | None = None,
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
 ) -> Run:  # fmt: skip
-    """Pre-train a model on images and captions and return the run. Arguments and errors are those of `finetune`.
+    """Pre-train a model on images and captions, and return the run.
 
-    `data` may be a dict of several data sets. The split train of each then has the set's name. In a recipe with several
-    stages, `steps` and `epochs` apply to each stage.
+    Arguments and errors are as in `finetune`. `data` may be a dict of data sets by name. The split `train` of each data
+    set then gets its name. In a recipe with several stages, `steps` and `epochs` apply to each stage.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
     check_training(locals())
@@ -94,9 +96,9 @@ def recipe(
     name: str, *, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
     patience: int | None = None, seed: int | None = None, settings: Settings = None,
 ) -> Recipe | Stages:  # fmt: skip
-    """Return a recipe by its name (`diptych recipes` lists all) with keys set; `Stages` if it has several stages.
+    """Return the recipe `name` with changed settings; `Stages` if it has several stages.
 
-    Raises RecipeError for an unknown name or key, with the nearest one.
+    `diptych recipes` lists all names. Raises RecipeError for an unknown name or key, and suggests the nearest one.
     """
     check_type("name", name, str, "the name of a recipe; `diptych recipes` lists all", RecipeError)
     check_training(locals())
@@ -108,9 +110,10 @@ def recipe(
 def register(
     *, system: System | None = None, task: TaskSpec | None = None, recipe: Preset | Recipe | None = None
 ) -> None:
-    """Add a system, a task or a recipe in this process, from a notebook; packages do it by an entry point.
+    """Add a system, a task or a recipe in this process, such as in a notebook.
 
-    A second call replaces what the first added. Raises RecipeError for a name of Diptych or of a package.
+    Packages use an entry point instead. A second call with the same name replaces the entry. Raises RecipeError for a
+    name that Diptych or a package already uses.
     """
     load_plugins()
     if isinstance(recipe, Recipe):
@@ -138,10 +141,13 @@ def register(
 def _assignments(
     settings: Settings, steps: int | None, batch: int | None, lr: float | None, patience: int | None, seed: int | None
 ) -> list[str]:
-    """Return the keys that are set, as KEY=VALUE. Raises RecipeError for a key that is set twice."""
+    """Return the given arguments as KEY=VALUE of the recipe, then `settings`.
+
+    Raises RecipeError for a duplicate key.
+    """
     training = {"steps": steps, "batch": batch, "patience": patience, "seed": seed}
     whole = {name: value if value is None else operator.index(value) for name, value in training.items()}
-    rate = lr if lr is None else float(lr)  # numpy's numbers are no JSON
+    rate = lr if lr is None else float(lr)  # JSON cannot encode numpy's numbers
     given: dict[str, Any] = {f"training.{name}": value for name, value in whole.items()} | {"optimizer.lr": rate}
     named, more = _keyed(given), _keyed(settings) if isinstance(settings, Mapping) else [*(settings or ())]
     for key in (one.partition("=")[0] for one in more):

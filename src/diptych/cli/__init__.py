@@ -1,7 +1,7 @@
-"""The command line: verbs, their options, and how errors are shown. The work of a verb is in other rooms.
+"""The command line: verbs, their options, and the display of errors. The work of a verb is done in other rooms.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped and saved (the same command resumes), 130 interrupted.
-Heavy imports are inside the verbs, so that `--help` is quick.
+Slow imports are inside the verbs, so that `--help` is fast.
 """
 
 import errno
@@ -38,17 +38,17 @@ __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
-ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # of `load`: options of the verbs
+ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # lines about options in `load`'s docstring
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
-    """Run the command line; errors become one message on standard error and an exit code."""
+    """Run the command line. An error is printed as one message on standard error and gives an exit code."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell (>&-); a file opened later must not take its number
+        if getattr(sys, name) is None:  # closed by the shell (>&-); no later file may get its number
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # escape what the terminal cannot encode instead of failing
+        if isinstance(stream, TextIOWrapper):  # escape characters that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     keep_freed_memory()
@@ -62,13 +62,13 @@ def main() -> None:
 
 
 def run_verb(arguments: list[str], debug: bool) -> int:
-    """Run one command and return its exit code; with `debug`, unexpected and known errors keep their traceback."""
+    """Run a command and return its exit code. With `debug`, errors are raised with their traceback."""
     try:
         with locks:
             torchrun_processes()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
-        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # by click
+        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # raised by click
     except Terminated:
         print("diptych: stopped; the same command resumes from here", file=sys.stderr)
         return Stopped.exit_code
@@ -85,11 +85,11 @@ def run_verb(arguments: list[str], debug: bool) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Flush standard output and return the exit code; a failure at exit would replace it by Python's own."""
+    """Flush standard output and return the exit code. If Python failed to flush at exit, it would change the code."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        with suppress(OSError):  # discard the rest
+        with suppress(OSError):  # discard the remaining output
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return code
@@ -99,14 +99,14 @@ def _flushed(code: int) -> int:
 
 
 def _unexpected(error: Exception) -> str:
-    """Describe an error that no room raises on purpose, with what the user can do."""
+    """Return a message for an unexpected error, with what the user can do."""
     if is_spent(error):
         first = (str(error).splitlines() or [type(error).__name__])[0][:200]
         advice = "use less at once: a smaller --set training.micro_batch, --processes 1, or smaller files"
         return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         return f"cannot print or write: {error.strerror}; make room and run the same command again"
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # raised by os.getcwd
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # os.getcwd: the working directory was deleted
         return "the folder that this command runs in is gone; change to another one"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"
@@ -116,7 +116,7 @@ def _unexpected(error: Exception) -> str:
 
     if (plugin := plugin_at_fault(error)) is not None:
         where, whom = f"was raised in code of {plugin.title}", " to the authors of that package"
-    elif (plugin := plugin_in_use()) is not None:  # the frames end in Diptych, and its values may come from the package
+    elif (plugin := plugin_in_use()) is not None:  # raised in Diptych, perhaps for values of the plugin
         where, whom = f"was raised while {plugin.title} was in use", " to the authors of that package first"
     else:
         where, whom = "is a fault of Diptych", ""

@@ -1,4 +1,4 @@
-"""The command-line application `app`, which all verbs join, and the options that several verbs share."""
+"""The command-line application `app`, to which all verbs are added, and options that several verbs share."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # groups of verbs in help
+USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # headings in the help
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 75 stopped and saved, and the same command resumes; 130 interrupted."
 )
 
 
 class PanelGroup(TyperGroup):
-    """A group of commands that its help lists by panel, in the order of `PANELS`."""
+    """A group of commands. Its help lists them under the headings `PANELS`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         listed: list[tuple[str, Any]] = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -47,16 +47,19 @@ class PanelGroup(TyperGroup):
 
 
 def verb_name(made: CommandInfo | TyperInfo) -> str | None:
-    """Return the name of a registered command, or of a group of commands."""
+    """Return the name of a command or of a group of commands."""
     named = made.name or getattr(made.callback, "__name__", None)
     return named.replace("_", "-") if isinstance(named, str) else None
 
 
 class Verb(TyperCommand):
-    """A command that loads installed plugins before it runs. Its --help does not: it stays quick if they fail."""
+    """A command that loads the installed plugins before it runs.
+
+    --help does not load them, so it is fast and cannot fail.
+    """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then options by panel."""
+        """Write the arguments, then the options under their headings."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             argument = parameter.param_type_name == "argument"
@@ -74,7 +77,7 @@ class Verb(TyperCommand):
         except typer.BadParameter as error:
             from pydantic import ValidationError
 
-            error.message = error.message.removeprefix("Value error, ")  # of pydantic, with which typer validates
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's prefix, as typer uses pydantic
             before, wanted, after = error.message.partition("Input should be")
             if wanted and not before and isinstance(error.__cause__, ValidationError):
                 value = str(error.__cause__.errors()[0]["input"])[:60]
@@ -89,7 +92,7 @@ class Verb(TyperCommand):
 
 
 class Verbs(typer.Typer):
-    """A typer application whose commands are `Verb`s unless they name another class."""
+    """A typer application whose commands have the class `Verb` by default."""
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = Verb, **settings: Any
@@ -111,9 +114,9 @@ storybook = Verbs(
     help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(storybook, name="storybook", rich_help_panel=WORLD)
-LARGEST_SEED = 2**63 - 1  # largest seed of torch
-LONGEST_PATH = 70  # characters of a temporary folder; sockets below it may have names of 107
-locks = ExitStack()  # the lock of the folder that the command writes, released when it ends
+LARGEST_SEED = 2**63 - 1  # largest seed that torch accepts
+LONGEST_PATH = 70  # limit of a temporary folder's path, as paths of sockets have at most 107 characters
+locks = ExitStack()  # locks of the folders that the command writes
 
 SplitSeed = Annotated[
     int, Option(min=0, max=LARGEST_SEED, help="Seed that divides data without splits into train, val and test.")
@@ -174,13 +177,12 @@ def main(
 
 
 def hold(folder: Path, kind: Kind, temporary: bool = True) -> None:
-    """Claim and lock the folder that a verb writes until the verb ends, and remove leftovers of killed commands.
+    """Lock the folder that a verb writes until the verb ends, and remove temporary files of killed commands.
 
-    SIGTERM then saves what was done; repeated signals count once. With `temporary`, temporary files are put into the
-    folder; pass False if the folder is written under another name and replaced as a whole.
-
-    Raises DiptychError if another process writes the folder, or if it cannot be written, OutputError if it holds
-    something else.
+    After SIGTERM the verb saves what was done; repeated signals are ignored. With `temporary`, temporary files are put
+    into the folder. Pass False if the folder is written under another name and replaced as a whole. Raises DiptychError
+    if another process writes to the folder, or if it is not writable. Raises OutputError if it has files of another
+    kind.
     """
     from multiprocessing.util import Finalize
 
@@ -192,8 +194,8 @@ def hold(folder: Path, kind: Kind, temporary: bool = True) -> None:
     locks.enter_context(taken(folder, kind))
     own = aside((folder / "temporary").absolute())
     if temporary and len(str(own)) < LONGEST_PATH:
-        own.mkdir(parents=True)  # under torchrun rank 0 may not have made it yet
-        # Must run after multiprocessing removes its own folder in it, at exit priority -100.
+        own.mkdir(parents=True)  # with torchrun, rank 0 may not have made it yet
+        # This must run after multiprocessing removes its folder inside (exit priority -100).
         Finalize(None, _remove, (own, folder if made else None), exitpriority=-101)
         tempfile.tempdir = os.environ["TMPDIR"] = str(own)
     signal.signal(signal.SIGTERM, _terminated)
@@ -201,7 +203,7 @@ def hold(folder: Path, kind: Kind, temporary: bool = True) -> None:
 
 
 def _remove(temporary: Path, empty: Path | None) -> None:
-    """Remove a command's temporary folder, and the output folder `empty` if nothing was written to it."""
+    """Remove a command's temporary folder, and the output folder `empty` if it has no files."""
     shutil.rmtree(temporary, ignore_errors=True)
     if empty is not None:
         with suppress(OSError):
@@ -209,19 +211,19 @@ def _remove(temporary: Path, empty: Path | None) -> None:
 
 
 def _terminated(number: int, _: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # batch systems send it to the group and to each process
+    signal.signal(number, signal.SIG_IGN)  # batch systems send the signal to the process group and to each process
     raise Terminated
 
 
 def open_folder(model: str, device: str = "auto", precision: str = "auto", revision: str | None = None) -> Any:
-    """Open a model and return its `ModelFolder`."""
+    """Open a model (folder, run, or name on the hub) and return its `ModelFolder`."""
     from diptych.api.model import load
 
     return load(model, device=device, precision=precision, revision=revision).predictor.folder
 
 
 def console(stderr: bool = True) -> Console:
-    """Return a rich console on standard error, or on standard output."""
+    """Return a rich console that prints to standard error, or to standard output."""
     from diptych.runtime.terminal import make_console
 
     return make_console(stderr)

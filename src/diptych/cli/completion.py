@@ -31,7 +31,7 @@ complete -o default -F _diptych diptych
 
 
 def completed(group: Any, path: str = "") -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each command's path (`/storybook/write`), the names of its commands, and its options."""
+    """Yield for each command its path, such as `/storybook/write`, the names of its subcommands, and its options."""
     added = [name for plugin in plugins() for name in plugin.adds.get("systems", ())]
     context = typer.Context(group, info_name="diptych", help_option_names=["-h", "--help"])
     if isinstance(group, TaskVerb):
@@ -61,7 +61,7 @@ def completion(
 
 def _offered(names: list[str], options: list[str]) -> str:
     given = f'COMPREPLY=($(compgen -W "{" ".join([*names, *options])}" -- "$word"))'
-    return given if names else f"[[ $word == -* ]] && {given}"  # else files
+    return given if names else f"[[ $word == -* ]] && {given}"  # by default, complete file names
 
 
 def _fish(path: str, names: list[str], options: list[str]) -> Iterator[str]:

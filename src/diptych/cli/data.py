@@ -140,7 +140,7 @@ def public_data(
     ),
     skip_bad: SkipBad = False,
 ) -> None:
-    """List the files of a public data set, and write a manifest of those that are there."""
+    """List the files of a public data set, and write a manifest of the files that exist."""
     from diptych.data.formats.public import describe_folder, list_files, list_sets
 
     if name == "formats":
@@ -170,7 +170,7 @@ def check(
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check data before training; the exit code is 1 if training would fail or a test split leaks."""
+    """Check data before training. The exit code is 1 if training would fail, or if a test image is in another split."""
     from diptych.data.check import check as check_records
     from diptych.data.extract.own_data import read_records
     from diptych.data.faults import has_no_records, known_faults
@@ -233,7 +233,7 @@ def extract(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Extract the regions of every image into a store, which training reads."""
+    """Extract the regions of every image into a store, from which models are trained."""
     from diptych.data.extract.own_data import extract_regions, read_records, refuse_changed
     from diptych.runtime.progress import tell
     from diptych.systems import find_selection
@@ -263,9 +263,9 @@ def tokenizer_train(
         TokenKind.wordpiece, help="Kind of vocabulary: wordpiece (BERT) or bpe of Moses' words (XGPT)."
     ),
 ) -> None:
-    """Learn a vocabulary from the texts of a store, from text files, or from both."""
+    """Train a vocabulary on the texts of a store, on text files, or on both."""
     if data is None and not text:
-        raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is learnt from texts")
+        raise RecipeError("Missing --data STORE or --text FILE: a vocabulary is trained on texts")
     from diptych.data.store.corpus import Lines
     from diptych.data.store.store import Store
     from diptych.data.store.tokens import Tokens

@@ -1,4 +1,4 @@
-"""The verbs that score (`evaluate`, `rank`, `compare`, `score`), and `submit`, which writes files for their servers."""
+"""The verbs that compute scores (`evaluate`, `rank`, `compare`, `score`), and `submit`, for evaluation servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METRICS = Option(None, metavar="NAME", help="METEOR or SPICE as well (need Java)
 
 @dataclass(frozen=True)
 class ScoredOptions:
-    """The model, and the data that it is scored on."""
+    """Options for the model and the data on which it is scored."""
 
     model: Model
     data: Path = Option(..., help="Store to score on, or data of your own, whose regions are extracted first.")
@@ -46,9 +46,10 @@ class ScoredOptions:
     def opened(
         self, computing: ComputingOptions, check: Callable[[ModelFolder], TaskSpec | None]
     ) -> Iterator[tuple[ModelFolder, Store]]:
-        """Open the model and the data, whose regions are extracted into a temporary folder if it is not a store.
+        """Open the model and the data.
 
-        `check` of the model raises an error before any image is opened, and returns the task that is scored.
+        If the data is not a store, its regions are extracted into a temporary folder. `check` is called with the model
+        before any image is opened. It returns the task to score, or raises an error.
         """
         from diptych.api.job import Options
         from diptych.api.scoring import scored_store
@@ -60,7 +61,7 @@ class ScoredOptions:
             yield model, store
 
     def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
-        """Write the predictions to `out`, and print the scores."""
+        """Write the predictions to the file `out`, and print the scores."""
         if self.out is not None:
             write_atomically(self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
         of = {"weights": model.weights_checksum, "data": str(self.data), "split": self.split}
@@ -69,7 +70,7 @@ class ScoredOptions:
 
 @dataclass(frozen=True)
 class RetrievalOptions:
-    """Which part of retrieval to compute: queries, candidates, galleries."""
+    """Options for a part of the ranking: queries, candidates and galleries."""
 
     panel: ClassVar[str] = "Retrieval"
     direction: Literal["both", "text-to-image", "image-to-text"] = Option(
@@ -90,7 +91,7 @@ class RetrievalOptions:
 
 @dataclass(frozen=True)
 class SubmittedOptions(ScoredOptions):
-    """The model, the data that it predicts, and the file for the server."""
+    """Options for the model, the data, and the file for the server."""
 
     data: Path = Option(..., help="Store to predict on, or data of your own, whose regions are extracted first.")
     split: str = Option("test", help="Split whose records are predicted; a server wants all of them.")
@@ -98,7 +99,7 @@ class SubmittedOptions(ScoredOptions):
 
 
 class EvaluateVerb(Verb):
-    """The verb `evaluate`. For an option that moved to another verb, the error names that verb."""
+    """The command `evaluate`. If an option was moved to another verb, the error names that verb."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         if former := next((name for word in args if (name := word.partition("=")[0]) in FORMER), None):
@@ -121,7 +122,7 @@ def evaluate(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on a split: figures with intervals, a blind baseline and a ceiling."""
+    """Score a model on a split, with confidence intervals, a blind baseline and a human ceiling."""
     from diptych.runs.evaluation.evaluate import check_scored, score_model
 
     extra = extra_metrics or ()
@@ -169,7 +170,7 @@ def rank(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Score retrieval: rank the images and texts of a split against each other, or part of them."""
+    """Score retrieval: rank the images of a split for each text, and the texts for each image."""
     if retrieval.pairs is not None:
         hold(retrieval.pairs, "pairs")
     from diptych.runs.evaluation.evaluate import check_scored, score_model
@@ -230,7 +231,7 @@ def score(
     allow_missing: bool = Option(False, "--allow-missing", help="Score though some are missing; print how many."),
     as_json: AsJson = False,
 ) -> None:
-    """Score a file of captions or answers, in the formats of the evaluation servers."""
+    """Score a file of captions or answers in the format of an evaluation server."""
     if references is None and (questions is None or annotations is None):
         raise RecipeError("a file of results needs --references (captions), or --questions and --annotations (VQA)")
     from diptych.runs.evaluation.evaluate import score_file

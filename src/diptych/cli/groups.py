@@ -1,4 +1,4 @@
-"""Groups of options that several verbs share, and the decorator `grouped` that expands a group into options."""
+"""Groups of options that several verbs share, and the decorator `grouped`, which expands a group into its options."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
 
-DECODING = "Decoding"  # the panel of its options in help
-SETTING = re.compile(rf"\b({'|'.join((*SETTINGS, 'captions', 'sample'))})\b(?:=true|=([^\s,;]+))?")  # in a message
+DECODING = "Decoding"  # heading of the options in the help
+SETTING = re.compile(rf"\b({'|'.join((*SETTINGS, 'captions', 'sample'))})\b(?:=true|=([^\s,;]+))?")  # in errors
 DECODED = re.compile(r"^decoding(?:: |\.)")
 
 
 def _setting(name: str) -> Any:
-    """Return the option of a decoding setting. Its default, None, means the recipe's value."""
+    """Return the option for a decoding setting. By default (None), the recipe's value is used."""
     help, limits = SETTINGS[name]
     least = limits.get("ge")
     return Option(None, min=least if isinstance(least, int) else None, help=f"{help}; default: the recipe's.")
@@ -50,12 +50,15 @@ class WritingOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The decoding options that were given, by name."""
+        """Return name -> value of the decoding options that were given."""
         values = {name: value for name, value in vars(self).items() if name != "seed"}
         return {name: value for name, value in values.items() if value is not None}
 
     def over(self, model: ModelFolder) -> DecodingOptions | None:
-        """Return the model's options changed by the given ones, and seed the sampling; None if no option was given."""
+        """Return the model's decoding options with the given changes; None if no option was given.
+
+        Also seeds the sampling.
+        """
         if not self.given:
             return None
         import torch
@@ -69,7 +72,7 @@ class WritingOptions:
 
 @dataclass(frozen=True)
 class ComputingOptions:
-    """How a model is opened."""
+    """Options for opening a model: device, precision and so on."""
 
     panel: ClassVar[str] = "Model"
     device: Device = "auto"
@@ -78,15 +81,15 @@ class ComputingOptions:
 
 
 def option(name: str) -> str:
-    """Return the option of a parameter: `--top-p` of `top_p`."""
+    """Return the option for a parameter: `--top-p` for `top_p`."""
     return f"--{name.replace('_', '-')}"
 
 
 @contextmanager
 def options_named(named: Callable[[str], str] = option) -> Iterator[None]:
-    """In this context, decoding errors name options, not settings: `--beams 2` for `beams=2`.
+    """Inside the `with` block, decoding errors name options instead of settings: `--beams 2` for `beams=2`.
 
-    `named`: option of a setting.
+    `named`: a function from a setting to its option.
     """
     try:
         yield
@@ -98,7 +101,7 @@ def options_named(named: Callable[[str], str] = option) -> Iterator[None]:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of `command` that is a dataclass by one option per field, in the same position."""
+    """Replace each dataclass parameter of `command` by one option per field, at the same position."""
     own = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
     for kind in groups.values():

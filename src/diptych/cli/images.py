@@ -1,4 +1,4 @@
-"""The images that verbs read, by name, folder or pattern, and the folder of drawings."""
+"""Find the images that a verb reads (by name, folder or pattern), and write drawings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from diptych.runtime.terminal import printable
 if TYPE_CHECKING:
     from diptych.tasks.interface import GroundedText
 
-# By a file in it: what may be passed as a folder of images by mistake.
+# File -> kind of the folder that has it, for errors when it is passed as a folder of images.
 FOLDERS = {"store.json": "a store"} | dict.fromkeys(("recipe.json", "config.json"), "a run or model (--model)")
 Refuse = Callable[[object, DataError], object]
 
 
 class ShownFolder:
-    """The folder of `--show`: a PNG per prediction, named after its image, with a number if the name is taken."""
+    """Writes a PNG per prediction to the folder of `--show`.
+
+    It has the name of its image, and a number if the name is taken.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder, self._names = folder, set[str]()
@@ -31,7 +34,7 @@ class ShownFolder:
             claim(folder, "drawings")
 
     def write(self, prediction: GroundedText) -> str | None:
-        """Draw a prediction and return the file; None without a folder."""
+        """Draw a prediction and return the path of the PNG; None without a folder."""
         if self.folder is None:
             return None
         from diptych.serving.drawing import draw
@@ -41,7 +44,7 @@ class ShownFolder:
         return self.save(prediction.record.image.stem, draw(prediction, open_picture(prediction.record.image)))
 
     def save(self, stem: str, drawn: Any) -> str:
-        """Write a drawn image as a PNG that is named after `stem`, and return the file."""
+        """Write a drawing as STEM.png, and return its path."""
         from diptych.vision.image_files import write_png
 
         assert self.folder is not None
@@ -59,7 +62,10 @@ def _is_several(name: str) -> bool:
 
 
 class Failures:
-    """Called with an image and its error: prints the error, or raises it if only one image was requested."""
+    """Counts images that failed.
+
+    When called with an error it prints the error, or raises it if only one image was requested.
+    """
 
     def __init__(self, names: list[str]) -> None:
         self.alone, self.count = len(names) == 1 and not _is_several(names[0]), 0
@@ -77,7 +83,7 @@ class Failures:
 
 
 def _instead(folder: Path) -> str:
-    """Describe a folder without images: a store, a model, a run, or some files; empty for a pattern."""
+    """Return what a folder without images is, such as a store or a model; empty for a pattern."""
     if kind := next((kind for file, kind in FOLDERS.items() if (folder / file).is_file()), None):
         return f", which is {kind}; pass image files or a folder of them"
     files = ", ".join(sorted(path.name for path in folder.glob("*"))[:3]) or "nothing"
@@ -85,7 +91,10 @@ def _instead(folder: Path) -> str:
 
 
 def find_images(names: list[str], refuse: Refuse) -> list[Path]:
-    """Return each image once, in order; `refuse` receives arguments without images. Raises DataError if none has."""
+    """Return the images that the arguments name, in order, without duplicates.
+
+    `refuse` is called for arguments without images. Raises DataError if there are no images at all.
+    """
     from diptych.vision.image_files import find_pictures, is_named_image
 
     paths: dict[Path, None] = {}

@@ -1,4 +1,4 @@
-"""The group `import`: official checkpoints and detectors as folders of Diptych."""
+"""The group `import`: convert official checkpoints and detectors to folders of Diptych."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ SYSTEM = "SYSTEM"
 
 
 class Imports(TyperGroup):
-    """The commands of `import`: `detector`, and any other name is that of a system."""
+    """The commands of `import`: `detector`, or the name of a system, such as `tden`."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, SYSTEM)
@@ -64,7 +64,10 @@ def import_model(
     any_detector: bool = Option(False, "--any-detector", help="Accept a --detector other than the released models'."),
     answers: Path | None = Option(None, help="For a model that answers: its answers, one a line, .json or .pkl."),
 ) -> None:
-    """Turn an official checkpoint into a model folder, as in `import vl-bert FILE`. A wrong SYSTEM lists all."""
+    """Turn an official checkpoint into a model folder, as in `import vl-bert FILE`.
+
+    An unknown SYSTEM prints the list of all.
+    """
     from diptych.runs.importing import import_checkpoint
 
     assert context.info_name is not None

@@ -1,4 +1,4 @@
-"""The verbs `mine ...` (from web pages to records) and `storybook web`."""
+"""The verbs `mine ...`, which make records from web pages, and `storybook web`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ app.add_typer(mine, name="mine", rich_help_panel=DATA)
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of the run: engine, stages, rules."""
+    """Options for the run: engine, stages and rules."""
 
     base: str | None = Option(None, help="Base address of a folder of .html, such as https://example.org/.")
     engine: str = Option("local", help="Engine that runs the shards: local or ray, with the same result.")
@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """Options of the models that score pairs and images."""
+    """Options for the models that score pairs and images."""
 
     scorer: str = Option("none", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
     realism: str | None = Option(None, help="Judge of realism: folder, hub:ID or module:function; default: none.")
@@ -57,7 +57,10 @@ class JudgeOptions:
     )
 
     def judges(self) -> dict[str, str]:
-        """Return judges by what they judge. Raises DiptychError for neither --nsfw nor --skip-nsfw-check."""
+        """Return rule (`realism`, `nsfw`) -> judge.
+
+        Raises DiptychError if neither --nsfw nor --skip-nsfw-check was given.
+        """
         if self.nsfw is None and not self.skip_nsfw_check:
             way_out = "or pass --skip-nsfw-check, and the report calls all images «not judged»"
             raise DiptychError(f"no NSFW judge, and none comes with Diptych: pass one with --nsfw FOLDER, {way_out}")
@@ -85,14 +88,14 @@ class KeepOptions:
     max_pairs_per_host: int | None = Option(None, min=1, help="Most pairs of one host; default: no limit.")
 
     def settings(self) -> dict[str, Any]:
-        """Return these options as the section `keep` of the mining settings."""
+        """Return these options as the section `keep` of the settings in mine.json."""
         kinds = [one.strip() for one in self.texts.split(",")] if self.texts is not None else None
         return {"licence": self.license, "kinds": kinds, "host_pairs": self.max_pairs_per_host}
 
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """Options of fetching images."""
+    """Options for fetching images."""
 
     contact: str = Option("", help="Page or e-mail address by which hosts can reach you, sent in the user agent.")
     connections_per_host: int = Option(2, min=1, help="Requests to one host at once.")
@@ -105,7 +108,7 @@ class FetchOptions:
     )
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the section `fetch`."""
+        """Return these options as the section `fetch` of the mining settings."""
         values = vars(self) | {"allow": self.allow or (), "resolve": self.resolve or ()}
         return values | {"ports": (80, 443, *(values.pop("port") or ()))}
 
@@ -125,7 +128,7 @@ def mine_run(
     keeping: KeepOptions,
     fetching: FetchOptions,
 ) -> None:
-    """Make records from web pages: texts, images, scores, and the best pair of each image."""
+    """Make records from web pages: find images and texts, score the pairs, and keep the best pair of each image."""
     from diptych.mining.report import summary, write_page
     from diptych.mining.run import Mine
     from diptych.mining.settings import changed, checked
@@ -134,8 +137,8 @@ def mine_run(
     judges = judging.judges()
     values = {"keep": keeping.settings(), "fetch": fetching.settings()}
     settings = checked(values | {"offline": running.offline, "seed": running.seed})
-    settings = changed(settings, running.assignments or [])  # last, as the options have defaults of their own
-    hold(out, "mined", temporary=running.engine == "local")  # Ray's sockets need a short path
+    settings = changed(settings, running.assignments or [])  # last, so that --set overrides the defaults of options
+    hold(out, "mined", temporary=running.engine == "local")  # the paths of Ray's sockets must be short
     with bar("shards") as progress:
 
         def started(stage: str, shards: int) -> Callable[[], None]:
@@ -160,7 +163,7 @@ def mine_run(
 def mine_report(
     out: Annotated[Path, OutFolder("mined")] = Argument(help="Folder of a finished run."), as_json: AsJson = False
 ) -> None:
-    """Print the funnel of a run again, from its decisions on disk."""
+    """Print the funnel of a run again: how many images and texts each rule dropped."""
     from diptych.mining import funnel
     from diptych.mining.layout import RunLayout
     from diptych.mining.report import summary, write_page
@@ -222,7 +225,7 @@ def mine_scorer(
     detector: str | None = Option(None, help="Detector of the objects that texts name; default: no such feature."),
     precision: float = Option(0.9, min=0, max=1, help="Wanted share of true pairs among the kept, on held-out labels."),
 ) -> None:
-    """Train the weak semantic model, which scores how well texts match their images, on a few labels."""
+    """Train a scorer of how well texts match their images, on a few labels."""
     from diptych.mining.scorer import train_scorer
 
     hold(out, "scorer")
@@ -268,7 +271,7 @@ def mine_label(
     ),
     seed: int = Option(0, min=0, max=LARGEST_SEED, help="Seed of the pairs that are drawn."),
 ) -> None:
-    """Draw pairs for people to judge, evenly over scores: set `true` of each line; OUT.html shows the images."""
+    """Draw pairs of image and text to label, evenly over scores. Set `true` in each line; OUT.html shows the images."""
     from diptych.mining.judge.labelling import sample as draw
     from diptych.mining.report import write_sheet
 
@@ -284,7 +287,7 @@ def mine_forget(
     addresses: list[Path] | None = Option(None, help="File of addresses of images or pages."),
     images: list[Path] | None = Option(None, help="File of images as sha256 or dHash."),
 ) -> None:
-    """Remove images from a run, with their lines and verdicts; later runs into OUT never bring them back."""
+    """Remove images from a run, with their records and verdicts. Later runs into OUT refuse them."""
     from diptych.mining.forgetting import forget
 
     lists = [*(hosts or []), *(addresses or []), *(images or [])]

@@ -1,4 +1,4 @@
-"""How a verb declares what it writes, and the check of that before any work.
+"""Declare what a verb writes, and check it before any work:
 
     out: Annotated[Path, OutFolder("run")] = Option(help="...")
 
@@ -21,30 +21,30 @@ Force = Annotated[bool, Option("--force", help="Replace an output file that Dipt
 
 @dataclass(frozen=True)
 class OutFolder:
-    """A folder that a verb writes, of a kind; None: it must be new or empty."""
+    """A folder that a verb writes. `kind`: the kind of folder that may exist already; None: it must be new or empty."""
 
     kind: Kind | None
 
 
 @dataclass(frozen=True)
 class OutFile:
-    """A file that a verb writes, with others of these endings.
+    """A file that a verb writes, and files of the same name with other suffixes.
 
-    `grows`: text in the first line of files that the verb adds to, which people may have edited.
+    `grows`: the verb adds to an existing file if its first line has this text.
     """
 
     endings: tuple[str, ...] = ()
     grows: str | None = None
 
     def files(self, path: Path) -> list[Path]:
-        """All files that are written."""
+        """Return all files that the verb writes for this path."""
         return [path, *(path.with_suffix(ending) for ending in self.endings)]
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Check the declared outputs of a verb before it runs, and list its files after it has succeeded.
+    """Decorate a verb: check its declared outputs before it runs, and record its files after it has succeeded.
 
-    The table of outputs is the attribute `outputs` of the returned function, by parameter.
+    The returned function has the attribute `outputs`: parameter -> declared output.
     """
     signature = inspect.signature(command, eval_str=True)
     declared = {name: next(_declared(p.annotation), None) for name, p in signature.parameters.items()}
@@ -101,7 +101,7 @@ def _declared(annotation: Any) -> Iterator[OutFolder | OutFile]:
 
 
 def _paths(values: Iterable[Any]) -> Iterator[Path]:
-    """The paths among the values of options, also after NAME= and KIND:, that exist."""
+    """Yield the existing paths among the values of options, including values such as NAME=PATH and KIND:PATH."""
     for value in values:
         if isinstance(value, list | tuple):
             yield from _paths(value)
@@ -114,5 +114,5 @@ def _paths(values: Iterable[Any]) -> Iterator[Path]:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a text that is too long for a name
+    except OSError:  # the text is too long for a file name
         return False

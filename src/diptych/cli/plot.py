@@ -1,4 +1,4 @@
-"""The verb `plot`: charts of runs."""
+"""The verb `plot`: draw charts of training runs."""
 
 from pathlib import Path
 from typing import Annotated

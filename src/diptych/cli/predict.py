@@ -1,4 +1,7 @@
-"""The verbs that apply a model to images, such as caption and ask, made from the interface of each task."""
+"""The verbs that apply a model to images, such as `caption` and `ask`.
+
+They are made from the interfaces of the tasks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from diptych.tasks import TaskSpec
     from diptych.tasks.interface import Form, TaskAnswer, TaskInterface, TaskRequest
 
-IN_FLIGHT = 16  # concurrent requests to a service, and images in a batch
+IN_FLIGHT = 16  # number of concurrent requests to a service, and of images per batch
 IMAGE = "Image file, folder of images, or quoted pattern such as 'photos/*.jpg'."
 Images = Annotated[list[str], Argument(metavar="IMAGE", help=IMAGE)]
 OneImage = Annotated[str, Argument(metavar="IMAGE", help=IMAGE)]
@@ -46,7 +49,7 @@ USUAL = {"as_json": False, "device": "auto", "precision": "auto"}
 
 
 class TaskVerbs(PanelGroup):
-    """The group of all verbs; those of tasks are built when they are first used."""
+    """The group of all verbs. The verbs of tasks are built on first use."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(dict.fromkeys([*super().list_commands(ctx), *TASK_VERBS, *verbs_listed()]))
@@ -70,12 +73,12 @@ class TaskVerbs(PanelGroup):
 
 
 class TaskVerb(TyperCommand):
-    """A placeholder with one sentence of help, replaced by the full verb when it is used."""
+    """A placeholder for a task's verb. It has only a sentence of help, and is replaced by the full verb on use."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         assert self.name is not None
         given = {word.partition("=")[0] for word in args}
-        if not given & {"-h", "--help"}:  # before torch is imported
+        if not given & {"-h", "--help"}:  # checked before torch is imported
             wanted, there = ["IMAGE", *map(str.upper, TASK_VERBS[self.name].arguments)], _positional(args)
             if len(there) < len(wanted):
                 usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
@@ -86,18 +89,18 @@ class TaskVerb(TyperCommand):
 
 
 class PackageVerb(TyperCommand):
-    """A placeholder for a verb that a package lists in its metadata; the package is imported when it is used."""
+    """A placeholder for a verb that a package lists in its metadata. The package is imported on use."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         assert self.name is not None
         load_plugins()
         if (made := make_verb(self.name)) is None:
-            raise unknown_name(f"{verbs_listed()[self.name]} lists the verb {self.name} and adds no task with it")
+            raise unknown_name(f"{verbs_listed()[self.name]} lists the verb {self.name}, but adds no task with it")
         return made.make_context(info_name, args, parent, **extra)
 
 
 def _positional(args: Sequence[str]) -> list[str]:
-    """Return the words that may be arguments: all but options, and the values of the options that every verb has."""
+    """Return the words that may be positional arguments: all but options, and the values of options of all verbs."""
     if "--" in args:
         return list(args)
     before = ["", *args]
@@ -105,7 +108,7 @@ def _positional(args: Sequence[str]) -> list[str]:
 
 
 def make_verb(name: str) -> Any:
-    """The command of the task with this verb; None if no task has it."""
+    """Return the command of the task with this verb; None if no task has it."""
     from diptych.tasks import tasks_by_verb
 
     spec = tasks_by_verb().get(name)
@@ -117,7 +120,7 @@ def make_verb(name: str) -> Any:
 
 
 def _command(spec: TaskSpec) -> Callable[..., None]:
-    """Return the function of a verb, with a parameter for each argument and option."""
+    """Return the function of a task's verb, with a parameter for each argument and option."""
     interface = spec.required_interface
     fields = {form.argument or form.option or name: (name, form) for name, form in interface.forms.items()}
 
@@ -148,7 +151,7 @@ def _given(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> insp
 
 
 def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) -> inspect.Parameter:
-    """Make the argument or option of a request's field."""
+    """Return the argument or option for a field of the request."""
     of, listed = interface.request.model_fields[name], name in interface.list_fields
     kind, text = _plain(of.annotation), form.help or of.description
     if form.argument:
@@ -160,13 +163,13 @@ def _parameter(interface: TaskInterface, parameter: str, name: str, form: Form) 
 
 
 def _plain(annotation: Any) -> Any:
-    """Return the type of an annotation, without None and limits."""
+    """Return the type in an annotation, without None and without limits."""
     parts = [one for one in get_args(annotation) if one is not type(None) and not hasattr(one, "ge") and one]
     return _plain(parts[0]) if parts else annotation
 
 
 def _requests(interface: TaskInterface, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the fields of each request: one, or one per value of an argument that may be repeated."""
+    """Return the fields of each request. There is one request, or one per value of a repeatable argument."""
     each = next((name for name, form in interface.forms.items() if form.each), None)
     given = {
         name: tuple(value or ()) if name in interface.list_fields else value
@@ -181,12 +184,12 @@ def _ask(
     as_json: bool, device: str, precision: str, revision: str | None = None, features: Path | None = None,
     out: Path | None = None, show: Path | None = None,
 ) -> None:  # fmt: skip
-    """Send the requests to a model or a service, and print or write the answers."""
+    """Send the requests to a model or a service, and print the answers or write them to a file."""
     from diptych.runtime.configs import validated
 
     interface, refuse = spec.required_interface, Failures(names)
     for value in (value for one in fields for value in one.values()):
-        "".join(value if isinstance(value, str | tuple) else "").encode()  # raises UnicodeEncodeError, which main names
+        "".join(value if isinstance(value, str | tuple) else "").encode()  # UnicodeEncodeError: `main` reports it
     named = partial(option_of, interface)
     fields = [{**one, "model": server and model} for one in fields]
     requests = [validated(interface.request, one, interface.verb, named=named) for one in fields]
@@ -203,7 +206,7 @@ def _ask(
 
         opened = load(model, features=features, device=device, precision=precision, revision=revision)
         with options_named(named):
-            for request in requests:  # before any image is read
+            for request in requests:  # raises errors before any image is read
                 opened.predictor.check(spec, request)
         answers = _from_model(spec, opened.predictor, pictures, requests, show if interface.explains else None, refuse)
     lines: list[str] = []
@@ -222,14 +225,14 @@ def _ask(
 
 
 def refuse_with_server(**given: object) -> None:
-    """Raise RecipeError, with its name, for an option that needs the model itself."""
+    """Raise RecipeError, with the option's name, for a given option that does not work with --server."""
     if named := [option(name) for name, value in given.items() if value not in (None, "auto")]:
         need = "needs" if len(named) == 1 else "need"
         raise RecipeError(f"{' and '.join(named)} {need} the model itself; leave out --server")
 
 
 def _with_warning(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:
-    """Yield the answers, then name the images that are unlike what the model was trained on."""
+    """Yield the answers. Then print a warning that names the images that are unlike the training images."""
     unfamiliar: dict[str, None] = {}
     for answer in answers:
         if answer.familiar is False:
@@ -240,7 +243,7 @@ def _with_warning(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:
 
 
 def _printed(interface: TaskInterface, answer: TaskAnswer, single: bool, alone: bool) -> list[str]:
-    """Format an answer for a terminal. With several images a line is one answer and begins with its image."""
+    """Format an answer for the terminal. With several images, an answer is one line that begins with the image."""
     assert interface.lines is not None
     lines = list(map(printable, interface.lines(answer, single)))
     if alone or not any(form.argument for form in interface.forms.values()):
@@ -252,7 +255,7 @@ def _from_model(
     spec: TaskSpec, predictor: Predictor, pictures: Sequence[Path], requests: Sequence[TaskRequest],
     show: Path | None, refuse: Refuse,
 ) -> Iterator[TaskAnswer]:  # fmt: skip
-    """Yield answers of an opened model, in the order of the images."""
+    """Yield the answers of an opened model, in the order of the images."""
     from diptych.runtime.configs import derive
     from diptych.tasks.interface import GroundedText, seed_sampling
 
@@ -266,7 +269,7 @@ def _from_model(
             message = predictor.message(spec, answer, request, record, str(record.image))
             try:
                 shown = drawn.write(answer) if isinstance(answer, GroundedText) else None
-            except DataError as error:  # the regions were given, and there is no image to draw on
+            except DataError as error:  # given regions, but no image file to draw on
                 refuse(answer, error)
                 shown = None
             yield message if shown is None else derive(message, shown=shown)
@@ -275,7 +278,10 @@ def _from_model(
 def _from_server(
     interface: TaskInterface, url: str, pictures: Sequence[Path], requests: Sequence[TaskRequest], refuse: Refuse
 ) -> Iterator[TaskAnswer]:
-    """Yield answers in the order of the images; several requests run at once, so that the service can batch them."""
+    """Yield the answers of a service, in the order of the images.
+
+    Requests are sent concurrently, so that the service can batch them.
+    """
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from diptych.serving.client import Client
@@ -302,7 +308,7 @@ def _from_server(
 
 
 def option_of(interface: TaskInterface, field: str) -> str:
-    """Return the argument or option of a request's field, as it is written on the command line."""
+    """Return the argument or option for a field of the request, as written on the command line."""
     form = interface.forms.get(field)
     if form is not None and form.argument:
         return form.argument.upper()
@@ -314,7 +320,7 @@ def _has_box(interface: TaskInterface) -> bool:
 
 
 def _draw_box(answer: Any, title: str, folder: ShownFolder) -> TaskAnswer:
-    """Write the image with the box of an answer, and return the answer with the name of the file."""
+    """Draw the box of an answer on the image, and return the answer with the name of the file."""
     from diptych.runtime.configs import derive
     from diptych.serving.drawing import draw_box
     from diptych.vision.pictures import open_picture

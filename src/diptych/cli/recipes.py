@@ -1,4 +1,4 @@
-"""The verbs `recipes` (what can be trained, and what the papers report) and `plugins` (what packages add)."""
+"""The verbs `recipes` (list recipes and the papers' figures) and `plugins` (list what packages add)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def recipes(
     table: int | None = Option(None, min=1, help="List rows of the papers' tables of this number, with commands."),
     as_json: bool = Option(False, "--json", help="Print the list as one JSON array."),
 ) -> None:
-    """List the recipes or rows of the papers' tables, or show one recipe with all its keys as `--set` takes them."""
+    """List recipes or rows of the papers' tables, or show a recipe with all keys that `--set` can change."""
     from diptych.systems import RECIPES, STAGED
     from diptych.systems.catalogue import entries, row_to_json, rows, settings
 
@@ -51,9 +51,9 @@ def recipes(
         _print_list(listed)
 
 
-@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: it reports failures itself
+@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: it reports errors of plugins itself
 def plugins(as_json: AsJson = False) -> None:
-    """List the installed packages that add to Diptych, and the systems, tasks and so on that each adds."""
+    """List the installed packages that extend Diptych, and what each adds, such as systems and tasks."""
     from diptych.runtime.plugins import PluginError
     from diptych.runtime.plugins import plugins as installed
 
@@ -92,7 +92,7 @@ def _length(entry: CatalogueEntry) -> str:
 
 
 def _print_about(entry: CatalogueEntry) -> None:
-    """Print the description on standard error; only the keys go to standard output."""
+    """Print the description of a recipe to standard error, since standard output is only for the keys."""
     from diptych.systems.catalogue import made
 
     lines = [entry.about, f"type: {entry.command}", f"reads {entry.samples:,} samples in {_length(entry)} steps"]
@@ -128,7 +128,10 @@ def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
 
 
 def _reported(row: ledger.LedgerRow, task: str | None = None) -> str:
-    """Format figures, of `task` if it has any: `COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`."""
+    """Format the figures that a paper reports, such as `COCO test: C 116.9, B@4 36.5; VQA 2.0 test-std: Overall 70.7`.
+
+    If there are figures for `task`, only these are included.
+    """
     own = {part.title for part in row.table.parts if part.task == task} or set(row.reported)
     parts = (
         f"{part}: {', '.join(f'{column} {number}' for column, number in numbers.items())}"

@@ -43,14 +43,14 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Rank a folder of images by how well they match a text."""
-    query.encode()  # raises UnicodeEncodeError, which main names
+    query.encode()  # UnicodeEncodeError: `main` reports it
     if server is not None:
         of_model = {"images": images, "out": out, "cache": cache, "shortlist": shortlist, "shortlist_by": shortlist_by}
         refuse_with_server(**of_model, gallery=gallery, features=features, **vars(computing))
         _ask(server, {"query": query, "top_k": top_k, "model": model}, as_json)
         return
     if model is None or images is None:
-        raise RecipeError(NO_MATCHER if model is None else "Missing --images FOLDER, whose images are searched")
+        raise RecipeError(NO_MATCHER if model is None else "Missing --images FOLDER: the images to search")
     from diptych.api.model import load
     from diptych.serving.contact_sheet import write_sheet
     from diptych.tasks.retrieval import SearchHit
@@ -77,7 +77,7 @@ def search(
 
 
 def _ask(server: str, given: dict[str, Any], as_json: bool) -> None:
-    """Print the images of a service that fit best; their names are URLs of small copies."""
+    """Search the images of a service, and print the best ones as URLs of small copies."""
     from diptych.runtime.configs import derive, validated
     from diptych.serving.client import Client
     from diptych.tasks.retrieval import RETRIEVAL, SearchRequest

@@ -1,4 +1,4 @@
-"""The verb `serve`: models over HTTP."""
+"""The verb `serve`: serve models over HTTP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def serve(
 
     if token is None and not is_loopback(host):
         raise RecipeError(
-            f"--host {host} is open to other machines, and there is no token; set {TOKEN}, or pass --token-file FILE"
+            f"--host {host} is open to other machines, but there is no token; set {TOKEN}, or pass --token-file FILE"
         )
     limits = Limits(deadline=deadline, queue=queue, batch=min(batch_size, queue))
     with bind(host, port) as bound:
@@ -69,12 +69,12 @@ def serve(
 
 
 def _prepare(service: Service) -> None:
-    """Run each model once and extract the gallery. Raises RecipeError for a gallery that no model can search."""
+    """Run each model once, and extract the gallery. Raises RecipeError for a gallery that no model can search."""
     if service.gallery is not None:
         folder = service.gallery.folder
         if not any("search" in tasks for tasks in service.tasks.values()):
             raise RecipeError(
-                f"--images {folder} needs a model that searches, and none of {', '.join(service.tasks)} does; train "
+                f"--images {folder} needs a model that can search, but none of {', '.join(service.tasks)} can; train "
                 "one: diptych finetune retrieval"
             )
         print(f"extracting regions of the images in {folder}", file=sys.stderr, flush=True)
@@ -94,7 +94,11 @@ def _token(file: Path | None) -> str | None:
 
 
 def _opened(models: list[str], features: Path | None, computing: ComputingOptions) -> dict[str, Predictor]:
-    """Open each model, under the last part of its path, numbered if taken. `features` go to models without detector."""
+    """Return name -> opened model.
+
+    The name is the last part of the path, with a number if it is taken. `features`: given features, for models without
+    a detector.
+    """
     from diptych.api.model import load
 
     opened: dict[str, Predictor] = {}
@@ -112,12 +116,12 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
-            f"--features {features} needs a model trained on given features, and {', '.join(opened)} have their own "
+            f"--features {features} needs a model trained on given features, but {', '.join(opened)} have their own "
             "detectors; leave out --features"
         )
     return opened
 
 
 def _reads_given(predictor: Predictor) -> bool:
-    """True if the model reads given features, not those of its own detector."""
+    """Return True if the model reads given features, instead of features of its own detector."""
     return predictor.folder.contract.is_given or predictor.folder.detector is None

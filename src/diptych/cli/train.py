@@ -1,4 +1,4 @@
-"""The verbs that train: demo, pretrain, finetune, and augment (new captions for a training set)."""
+"""The verbs that train: `demo`, `pretrain`, `finetune`, and `augment`, which adds captions to a training set."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SYSTEMS = ", ".join(OWN_SYSTEMS)
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of pretrain and finetune: the source of regions, seeds, keys of the recipe."""
+    """Options of `pretrain` and `finetune`: the origin of regions, seeds, and settings of the recipe."""
 
     detector: str | None = Option(None, help="Detector for data that is not a store; default: that of --model.")
     features: Features = None
@@ -63,7 +63,10 @@ class TrainingOptions:
     as_json: AsJson = False
 
     def assignments(self, **options: str | bool | None) -> list[str]:
-        """Return options named after recipe keys (`data__vocabulary`) as KEY=VALUE, followed by those of --set."""
+        """Return KEY=VALUE for options that set keys of the recipe, then those of --set.
+
+        `data__vocabulary` sets data.vocabulary.
+        """
         keys: dict[str, Any] = {name.replace("__", "."): value for name, value in options.items()}
         keys |= {"training.seed": self.seed, "training.steps": self.steps, "training.batch": self.batch_size}
         keys |= {"optimizer.lr": self.lr, "training.patience": self.patience}
@@ -74,19 +77,19 @@ class TrainingOptions:
         return [*(f"{key}={json.dumps(value)}" for key, value in given.items()), *(self.settings or [])]
 
     def options(self, out: Path, settings: list[str]) -> Options:
-        """Return how the run differs from its recipe, and where its regions come from."""
+        """Return the run's changes to its recipe, and the origin of its regions."""
         from diptych.api.job import Options
 
         return Options(out, self.epochs, settings, self.detector, self.features, self.split_seed, self.skip_bad)
 
     def started(self, model: str | None) -> Any:
-        """Return the model to start from: opened if a revision of it is given, else its name."""
+        """Return the model to start from: opened if --revision is given, else its name."""
         from diptych.api.model import load
 
         return model if model is None or self.revision is None else load(model, revision=self.revision)
 
     def report(self, run: Run) -> None:
-        """Print the model folder, as JSON with the last logged step."""
+        """Print the path of the model folder. With --json, print it as JSON with the last logged step."""
         model = run.folder / "model"
         line = {"run": str(run.folder), "model": str(model), "last": run.metrics[-1] if self.as_json else None}
         print(json.dumps(line) if self.as_json else f"model folder: {model}")
@@ -173,7 +176,7 @@ def augment(
     writing: WritingOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Write new captions for a training set, sampled (by default with top_p 0.9), or with --beams the likeliest."""
+    """Add generated captions to a training set: sampled (top_p 0.9 by default), or with --beams the most probable."""
     from diptych.data.store.store import Store
     from diptych.models.decoding.chosen import chosen_decoding
     from diptych.runs.evaluation.augment import SPARE

@@ -1,4 +1,4 @@
-"""The verbs `encode` (images as vectors) and `match` (how well texts fit images)."""
+"""The verbs `encode` (images to vectors) and `match` (how well texts match images)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def encode(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Write the vectors of images by a two-tower model; each image is printed in the order of the rows."""
+    """Write the vectors of images, computed by a two-tower model. The images are printed in the order of the rows."""
     model = _named(model, server, "encode")
     failures = Failures(image)
     paths = find_images(image, failures)
@@ -79,9 +79,9 @@ def match(
     computing: ComputingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Print how well each text fits each image: the probability of a match, or the cosine of two-tower vectors."""
+    """Print how well each text matches each image: the probability of a match, or the cosine of two-tower vectors."""
     model = _named(model, server, "match")
-    "".join(texts).encode()  # raises UnicodeEncodeError, which main names
+    "".join(texts).encode()  # UnicodeEncodeError: `main` reports it
     failures = Failures([image])
     paths = find_images([image], failures)
     from diptych.api.model import load
@@ -95,9 +95,10 @@ def match(
 
 
 def _named(model: str | None, server: str | None, verb: str) -> str:
-    """Return the model.
+    """Return the name of the model.
 
-    Raises RecipeError without a model, and UnsupportedError, which lists its verbs, for a service.
+    Raises RecipeError if it is missing, and UnsupportedError if a service was given instead, with the verbs that the
+    service answers.
     """
     if server is not None:
         from diptych.serving.client import Client
@@ -112,12 +113,12 @@ def _named(model: str | None, server: str | None, verb: str) -> str:
 def _computed(
     paths: list[Path], compute: Callable[[list[Path]], Vectors], failures: Failures
 ) -> Iterator[tuple[Path, Any]]:
-    """Yield each image with its row of the output; rows are computed in batches. Images that fail go to `failures`."""
+    """Yield each image with its row of the result, computed in batches. `failures` is called for images that fail."""
     left = iter(paths)
     while batch := list(islice(left, IN_FLIGHT)):
         try:
             yield from zip(batch, compute(batch), strict=True)
-        except DataError:  # one by one, to name those that fail
+        except DataError:  # one by one, to find the images that fail
             for path in batch:
                 try:
                     yield path, compute([path])[0]

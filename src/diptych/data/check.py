@@ -1,7 +1,7 @@
 """Check a data set before training on it: `diptych check DATA`.
 
-An error makes training fail, feeds it wrong input silently, or makes scores on a test split wrong. A warning is
-everything else that a user should know.
+A finding is an error if training would fail or silently read wrong input, or if scores on a test split would be wrong.
+All other findings are warnings.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from diptych.vision.detectors.ground_truth import KIND as TRUTH
 from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import image_fingerprint
 
-SCORED = ("val", "dev", "test")  # prefixes of splits that are not trained on
-HALF, SHOWN = 0.5, 0.3  # smallest IoU at which a region matches an expression's box, and shows a thing named in a text
-SLACK = 1e-3  # share of an image's side: half precision and rounding may put a box that far outside
+SCORED = ("val", "dev", "test")  # prefixes of the names of held-out splits
+HALF, SHOWN = 0.5, 0.3  # least IoU with a region: of an expression's box, of an object's box
+SLACK = 1e-3  # share of an image's side by which rounding may put a box outside the image
 
 
 def check(
@@ -45,10 +45,11 @@ def check(
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
     seen: SeenImages | None = None,
 ) -> CheckReport:
-    """Check every record, and with `pictures` open every image. `model`: the contract that a model requires.
+    """Check every record, and with `pictures` open every image. `model`: the feature contract that a model requires.
 
-    `seen`: the images that this model was trained on. The images of val and test splits are compared with them.
-    `tasks`: for each task, a function that is True if the task learns from a record. The report counts these by split.
+    `seen`: fingerprints of the images that this model was trained on. Images of val and test splits are compared with
+    them. `tasks`: for each task, a function that returns True if the task can train on a record. The report counts
+    these records for each task and split.
     In a store, an image that cannot be opened is a warning: training reads the features only.
     """
     checker = _Checker(data.contract if isinstance(data, Store) else None, pictures, tasks or {})
@@ -96,9 +97,9 @@ class _Checker:
         self.splits: Counter[str] = Counter()
         self.covered: Counter[str] = Counter(captions=0, questions=0)
         self.capitals = 0
-        self.labels: dict[str, set[str]] = {}  # task -> labels of its items
-        self.letters: set[str] = set()  # in lower case, of the texts that are trained on
-        self.scored_letters: dict[str, str] = {}  # letters of texts that are not trained on -> first key
+        self.labels: dict[str, set[str]] = {}  # task -> the labels in the data
+        self.letters: set[str] = set()  # characters of the training texts, in lower case
+        self.scored_letters: dict[str, str] = {}  # characters of held-out texts -> first key
         self.keys: dict[str, str] = {}  # key -> split
         self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
         self.files: dict[str, str] = {}  # key -> sha256 of the image
@@ -114,7 +115,7 @@ class _Checker:
             finding.examples.append(printable(example))
 
     def opened(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield the records, each after its image was opened; threads open images ahead."""
+        """Yield each record after its image was opened. Threads open the images of the next records in the meantime."""
         if not self.pictures:
             yield from records
             return
@@ -132,13 +133,13 @@ class _Checker:
                     yield record if own is None else replace(record, fingerprint=own)
 
     def compare_splits(self) -> None:
-        """Report images of val and test splits that are near copies of another split's images, in different files."""
+        """Report images of val and test splits that nearly equal an image of another split, such as a rescaled copy."""
         for (key, split), (copy, other) in copies_across(self.prints, SCORED):
             if key not in self.files or self.files[key] != self.files.get(copy):
                 self.add("near copy in two splits", f"{key} ({split}) is like {copy} ({other})")
 
     def compare_model(self, seen: SeenImages | None) -> Leakage:
-        """Report the images of val and test splits that a model was trained on."""
+        """Count the images of val and test splits that the model was trained on, and report them."""
         scored = [one for split, prints in self.prints.items() if split.startswith(SCORED) for one in prints.values()]
         tested = sum(count for split, count in self.splits.items() if split.startswith(SCORED))
         trained_on = UNKNOWN if seen is None else seen.leakage(Fingerprints.of(scored, tested - len(scored)))
@@ -148,7 +149,7 @@ class _Checker:
         return trained_on
 
     def _compare(self, record: Record, content: str) -> None:
-        """Report an image whose file equals that of an earlier record."""
+        """Report the record's image if an earlier record has the same file. `content`: the sha256 of the file."""
         self.files[record.key] = content
         key, split = self.contents.setdefault(content, (record.key, record.split))
         if split != record.split:
@@ -204,7 +205,7 @@ class _Checker:
             self.add("no words", record.key)
 
     def _pointing(self, record: Record, regions: Regions) -> None:
-        """Report texts about a box that no region overlaps sufficiently."""
+        """Report texts about a box, such as referring expressions, if no region overlaps the box sufficiently."""
         for expression in record.expressions:
             x1, y1, x2, y2 = expression.box
             if x1 < x2 and y1 < y2 and not (regions.overlaps(expression.box) >= HALF).any():
@@ -230,18 +231,18 @@ class _Checker:
         self._boxes(key, regions)
 
     def _values(self, key: str, features: Tensor) -> None:
-        """Report features that cannot distinguish images. In a ground truth, equal objects have equal features."""
+        """Report features that are constant, or equal to those of another image. Ground-truth regions may be equal."""
         low, high = features.min(), features.max()
         if low == high and features.numel() > 1:
             self.add("features all zero" if high == 0 else "features constant", key)
         elif self.contract is None or self.contract.extractor != TRUTH:
             digest = hashlib.sha256(features.contiguous().numpy().tobytes()).digest()[:16]
             first = self.features.setdefault(digest, key)
-            if self.files.get(first, first) != self.files.get(key, key):  # not two copies of one image
+            if self.files.get(first, first) != self.files.get(key, key):  # their image files differ
                 self.add("features repeated", f"{key} has those of {first}")
 
     def _wanted_sizes(self) -> dict[str, int]:
-        """Return the length of each kind of feature vector by the contract."""
+        """Return the length of each feature vector that the feature contract prescribes."""
         if self.contract is None:
             return {}
         size, classes = self.contract.feature_size, len(self.contract.class_names)
@@ -280,7 +281,7 @@ class _Checker:
         findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
-        if "regions" in percent:  # share of all records that were to be extracted
+        if "regions" in percent:  # percent of all records, including those whose extraction failed
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         coverage = {name: round(value, 2) for name, value in percent.items()}
         uses = {name: dict(counts) for name, counts in self.uses.items()}
@@ -288,12 +289,12 @@ class _Checker:
 
 
 def _leak(*splits: str) -> Severity:
-    """Return the severity of an image in both splits: silently wrong scores are worse than a failing run."""
+    """Return the severity of an image that occurs in all these splits: an error if one is a val or test split."""
     return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
 def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None]:
-    """Return the sha256 of the image's file, its fault and its fingerprint; None for what is unknown."""
+    """Return the sha256 of the image file, why it cannot be opened, and its fingerprint; each may be None."""
     if record.image is None:
         return None, None if record.regions is not None else "the record names no image", None
     try:

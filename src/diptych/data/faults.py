@@ -1,8 +1,7 @@
 """Known faults in the outputs of earlier versions of Diptych.
 
-`diptych check` names them, and the command that mends them.
-
-Stores, models and score files contain the version that made them (`diptych`). Those without one were made before 0.1.
+`diptych check` reports each fault with the command that repairs it. Stores, models and score files contain the version
+that made them, under the name `diptych`. Files without a version were made before 0.1.
 """
 
 import re
@@ -20,17 +19,17 @@ from diptych.runtime.files import parse_json, text_of
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of earlier versions."""
+    """A known fault in files that earlier versions wrote."""
 
     what: str
     mended: str  # the first version without it
-    touches: Callable[[Path], bool]  # True for a store, model, tokeniser or score file that it may have made wrong
-    again: str  # what makes it again
-    shows: bool = False  # `touches` sees the fault itself, whatever version wrote the file
+    touches: Callable[[Path], bool]  # True if this store, model, tokeniser or score file may have the fault
+    again: str  # the command that makes the file again
+    shows: bool = False  # True: `touches` finds the fault itself, so the file's version does not matter
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """Return a JSON object, an empty one for anything else."""
+    """Return the JSON object in a file. Return {} if the file has no JSON object, or has 64 MiB or more."""
     try:
         values = parse_json(text_of(path)) if path.is_file() and path.stat().st_size < 2**26 else {}
     except (OSError, ValueError):
@@ -44,7 +43,10 @@ def _has_boxed_tiffs(path: Path) -> bool:
 
 
 def _strips(path: Path) -> bool:
-    """Recognise a vocabulary that Diptych learnt: by the order of its tokens, and by BERT's normaliser."""
+    """Return True for a vocabulary that Diptych trained with BERT's normaliser.
+
+    Its tokens are in alphabetical order.
+    """
     tokens = _json(path / FILE)
     ids: dict[str, int] = tokens["model"]["vocab"] if tokens["normalizer"]["type"] == "BertNormalizer" else {}
     words = sorted(ids, key=ids.__getitem__)[len(SPECIAL) :]
@@ -70,12 +72,12 @@ FAULTS = (
 
 
 def has_no_records(path: Path) -> bool:
-    """Return True for an output of `evaluate --json` or `rank --json`, and for a tokeniser's folder."""
+    """Return True for an output of `evaluate --json` or `rank --json`, and for the folder of a tokeniser."""
     return {"task", "scores"} <= _json(path).keys() or (path / FILE).is_file()
 
 
 def known_faults(path: Path) -> list[str]:
-    """Return a line for each known fault of a store, model, tokeniser or score file, and of those in a run's folder."""
+    """Return one line per known fault of a store, model, tokeniser or score file, or of the files in a run's folder."""
     lines = []
     for part in (path, path / "model", path / "store", *sorted(path.glob("*.json"))):
         described = [_json(part / name) for name in (".", INDEX, "config.json")]
@@ -89,7 +91,7 @@ def known_faults(path: Path) -> list[str]:
 
 
 def _touches(fault: Fault, part: Path) -> bool:
-    with suppress(DataError, KeyError, TypeError):  # other checks name what is damaged
+    with suppress(DataError, KeyError, TypeError):  # other checks report damaged files
         return fault.touches(part)
     return False
 

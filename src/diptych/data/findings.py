@@ -18,7 +18,7 @@ Severity = Literal["error", "warning"]
 NO_TEXT = "no text here"
 EXAMPLES = 5
 
-# By kind of finding: its severity, and what to do.
+# Kind of finding -> its severity, and what to do about it.
 KINDS: dict[str, tuple[Severity, str]] = {
     "no records": ("error", "the data set is empty"),
     "key twice": ("error", "keys name pictures and must be unique"),
@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "labels alike": ("warning", "they differ in case or in the form of accents only, and are classes of their own"),
     "split too small": ("warning", f"scores on fewer than {FEWEST} images are unreliable: add some"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
-    # An error where one of the two splits is for validation or test.
+    # This is an error instead if one of the two splits is a val or test split.
     "picture in two splits": ("warning", "scores on the later split are too high: remove it from one"),
     "near copy in two splits": ("warning", "difference hashes differ in at most 4 of 64 bits: look, and remove one"),
     "trained on": ("error", "scores on these images are too high: remove them, or score them apart"),
@@ -62,7 +62,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
 
 @dataclass
 class CheckFinding:
-    """One kind of problem, with the number of cases and the first EXAMPLES of them."""
+    """A kind of problem, with the number of cases and the first EXAMPLES cases."""
 
     kind: str
     severity: Severity
@@ -74,7 +74,7 @@ class CheckFinding:
         return KINDS[self.kind][1]
 
     def lines(self) -> Iterator[Text | Padding]:
-        """Return the kind and count, then what to do and examples, indented; they wrap in windows of any width."""
+        """Yield a line with the kind and the count. Then yield, indented, what to do and the examples."""
         colour = "red" if self.severity == "error" else "yellow"
         yield Text.assemble((self.severity, colour), f": {self.kind}, {self.count:,}")
         for line in (self.way_out, *(f"- {example}" for example in self.examples)):
@@ -83,15 +83,15 @@ class CheckFinding:
 
 @dataclass
 class CheckReport:
-    """The result of a check. `ok` is True without errors, `clean` without any finding."""
+    """The result of a check. `ok` is True if there are no errors, `clean` if there are no findings at all."""
 
     records: int = 0
-    capitals: int = 0  # texts with capital letters
+    capitals: int = 0  # number of texts with capital letters
     splits: dict[str, int] = field(default_factory=dict)
-    coverage: dict[str, float] = field(default_factory=dict)  # percent of the records that have a field
+    coverage: dict[str, float] = field(default_factory=dict)  # field -> percent of records that have it
     findings: list[CheckFinding] = field(default_factory=list)
-    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # by task and split: records that it learns from
-    trained_on: Leakage | None = None  # how many images of val and test splits a given model was trained on
+    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # task -> split -> number of records for the task
+    trained_on: Leakage | None = None  # counts the val and test images that the model was trained on
 
     @property
     def ok(self) -> bool:

@@ -1,9 +1,10 @@
-"""Which images a model was trained on, and how many of a test set are among them.
+"""Count the test images that a model was trained on.
 
 Images are compared by their fingerprints (`diptych.vision.fingerprints`). Two images with equal content hashes are the
-same. They are near copies if their difference hashes, or that of one image mirrored, differ in at most NEAR of 64 bits.
-Measured on drawn test images: of 300 saved as JPEGs of quality 75, 298 differ from the original in at most 4 bits. None
-of the 300 is within 7 bits of another among 3,000 images. No mirrored copy of 600 is within 8 bits of another image.
+same. They are near copies if their difference hashes differ in at most NEAR of 64 bits; one of the images may be
+mirrored. Measured on drawn test images: 300 were saved as JPEGs of quality 75, and 298 of these differ from the
+original in at most 4 bits. None of the 300 is within 7 bits of a different image among 3,000. No mirrored copy of 600
+images is within 8 bits of a different image.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.fingerprints import image_fingerprint
 
 FILE = "seen.safetensors"
-NEAR = 4  # bits of 64
-BANDS = np.linspace(0, 64, NEAR + 2).astype(int)  # edges: hashes that differ in NEAR bits agree in one band at least
-MOST_OPENED = 50_000  # files that are opened for fingerprints that the store lacks (not timed: minutes)
+NEAR = 4  # largest difference of near copies, in bits of 64
+BANDS = np.linspace(0, 64, NEAR + 2).astype(int)  # edges of the NEAR + 1 bands of bits (see `near_copies`)
+MOST_OPENED = 50_000  # limit of image files that are opened if the store lacks their fingerprints (takes minutes)
 U64 = NDArray[np.uint64]
 
 
 class Fingerprints(NamedTuple):
-    """Fingerprints of images, and the number of images without a fingerprint."""
+    """Fingerprints of N images, and the number of further images without a fingerprint."""
 
     content: U64  # (N,)
     dhash: U64  # (N,)
     missing: int = 0
-    mirrored: U64 = np.zeros(0, np.uint64)  # (N,) difference hashes of the mirrored images; 0: not known
+    mirrored: U64 = np.zeros(0, np.uint64)  # (N,), difference hashes of the mirrored images; 0: unknown
 
     @classmethod
     def of(cls, prints: Sequence[Sequence[int]], missing: int) -> Fingerprints:
@@ -52,16 +53,16 @@ class Fingerprints(NamedTuple):
 
 @dataclass(frozen=True)
 class Leakage:
-    """How many images of a test set a model was trained on; `exact` and `near` are None if unknown."""
+    """The number of test images that a model was trained on; `exact` and `near` are None if unknown."""
 
-    exact: int | None  # the same image
-    near: int | None  # number of other test images that are near copies of a training image
-    tested: int  # test images that were compared
-    gaps: tuple[str, ...] = ()  # sentences on what is unknown
+    exact: int | None  # number of test images that are in the training data
+    near: int | None  # number of other test images that nearly equal a training image
+    tested: int  # number of test images that were compared
+    gaps: tuple[str, ...] = ()  # sentences that state what is unknown
 
     @property
     def text(self) -> str:
-        """Return the sentence that is shown next to scores."""
+        """Return the sentence about leakage that is shown next to scores."""
         if self.exact is None:
             return "; ".join(self.gaps)
         copies = "1 near copy" if self.near == 1 else f"{self.near} near copies"
@@ -76,18 +77,18 @@ UNKNOWN = Leakage(None, None, 0, ("this model cannot say which images it was tra
 
 @dataclass(frozen=True)
 class SeenImages:
-    """Fingerprints of the images that a model was trained on, 16 bytes per image; those for validation are left out."""
+    """Fingerprints of the images that a model was trained on, without validation images; 16 bytes per image."""
 
-    content: U64  # (N,), ascending, each once
-    dhash: U64  # (N,), of the same images
-    missing: int = 0  # further training images, which have no fingerprint
-    complete: bool = True  # False: it began from a model that cannot say which images it was trained on
+    content: U64  # (N,), content hashes, ascending, without duplicates
+    dhash: U64  # (N,), difference hashes of the same images
+    missing: int = 0  # number of training images without a fingerprint
+    complete: bool = True  # False: the run started from a model whose training images are unknown
 
     @classmethod
     def of(cls, prints: Fingerprints, before: SeenImages | None, begun: bool) -> SeenImages:
-        """Return the images of a training split, and those of the model that the run started from.
+        """Join the images of a training split and the images of the model that the run started from.
 
-        `begun`: True if the run started from a model; `before`: that model's images, None if they are unknown.
+        `begun`: True if the run started from a model. `before`: the images of that model, None if they are unknown.
         """
         content, dhash, missing, _ = prints
         if before is not None:
@@ -97,7 +98,7 @@ class SeenImages:
         return cls(content, dhash[first], missing, before.complete if before is not None else not begun)
 
     def leakage(self, prints: Fingerprints) -> Leakage:
-        """Compare test images with these images."""
+        """Count the test images that are among these training images, or are near copies of one."""
         exact = np.isin(prints.content, self.content)
         near = _near(prints.dhash[~exact], prints.mirrored[~exact], self.dhash) >= 0
         gaps = [
@@ -116,7 +117,10 @@ class SeenImages:
 
     @classmethod
     def load(cls, folder: Path) -> SeenImages | None:
-        """Return None for a folder without the file. Raises CheckpointError for a damaged one."""
+        """Read the fingerprints of a model folder.
+
+        Return None if it has none. Raises CheckpointError for a damaged file.
+        """
         path = folder / FILE
         if not path.is_file():
             return None
@@ -131,12 +135,15 @@ class SeenImages:
 
 
 def leakage(seen: SeenImages | None, store: Store, numbers: Sequence[int]) -> Leakage:
-    """Return how many of these records' images a model was trained on; `seen` is None if this is unknown."""
+    """Count the records (`numbers`: indices into the store) whose images a model was trained on.
+
+    `seen`: the images of the model, None if they are unknown.
+    """
     return UNKNOWN if seen is None else seen.leakage(prints_of(store, numbers))
 
 
 def prints_of(store: Store, numbers: Sequence[int]) -> Fingerprints:
-    """Return the fingerprints of these records' images, from the store or else from the files."""
+    """Return the fingerprints of these records' images. If the store has none, the image files are opened."""
     prints: list[Sequence[int]] = []
     without: list[Record] = []
     for number in numbers:
@@ -162,9 +169,9 @@ def _opened(record: Record) -> Sequence[int] | None:
 def copies_across(
     splits: Mapping[str, Mapping[str, Sequence[int]]], scored: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Yield pairs of a scored split's image and its near copy in another split, each as key and split.
+    """Yield pairs of an image in a held-out split and a near copy in another split, each as (key, split).
 
-    `splits`: for each split, the fingerprints by key. `scored`: prefixes of the scored splits. Each pair of splits is
+    `splits`: split -> key -> fingerprint. `scored`: prefixes of the names of held-out splits. Each pair of splits is
     compared once.
     """
     for place, split in enumerate(splits):
@@ -177,17 +184,20 @@ def copies_across(
 
 
 def _near(tested: U64, mirrored: U64, seen: U64) -> NDArray[np.int64]:
-    """Return `near_copies` of test images, or else of their mirrored copies."""
+    """Return for each test image the index of a near copy among `seen`.
+
+    If it has none, its mirrored hash is tried; else -1.
+    """
     near = near_copies(tested, seen)
     return np.where(near >= 0, near, near_copies(mirrored, seen))
 
 
 def near_copies(tested: U64, seen: U64) -> NDArray[np.int64]:
-    """Return for each of the `tested` difference hashes (M) the index of a near one among `seen` (N), else -1.
+    """Return for each of M `tested` difference hashes the index of a near copy among N `seen` hashes, else -1.
 
-    Two hashes that differ in at most NEAR bits are equal in at least one of NEAR + 1 bands, so only such pairs are
-    compared. A hash of 0 belongs to an image without edges and is not compared. On one
-    core 5,000 test images take 0.13 s with 100,000 training images, and 2.5 s with 3 million.
+    Two hashes that differ in at most NEAR bits are equal in at least one of NEAR + 1 bands of bits, so only such pairs
+    are compared. A hash of 0, of an image without edges, is ignored. On one core, 5,000 test images take 0.13 s with
+    100,000 training images and 2.5 s with 3 million.
     """
     places = np.full(len(tested), -1)
     hashes, place = np.unique(seen, return_index=True)

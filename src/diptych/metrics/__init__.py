@@ -1,4 +1,5 @@
-"""Scores as pure functions of predictions and ground truth: no model, no GPU, and Java only for METEOR and SPICE.
+"""Scores as pure functions of predictions and ground truth.
 
-Scores are fractions, as in the reference implementations: 0 to 1, CIDEr 0 to 10. Papers print them times 100.
+They need no model and no GPU; METEOR and SPICE need Java. Scores are fractions, as in the reference implementations: 0
+to 1, for CIDEr 0 to 10. Papers print them times 100.
 """

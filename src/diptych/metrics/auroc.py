@@ -1,11 +1,11 @@
-"""Area under the ROC curve, of two classes or of several, each against the others."""
+"""The area under the ROC curve for two classes. For more classes, each class is compared with all others."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
-    """Return the chance that a positive item has a higher score than a negative one; equal scores count half.
+    """Return the probability that a positive item has a higher score than a negative item; equal scores count half.
 
     NaN if there are no positive or no negative items.
     """
@@ -13,14 +13,15 @@ def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     if not ours or not others:
         return float("nan")
     _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (count.cumsum() - (count - 1) / 2)[place]  # the mean rank of equal scores, from 1
+    ranks = (count.cumsum() - (count - 1) / 2)[place]  # ranks from 1; equal scores share their mean rank
     return float((ranks[positive].sum() - ours * (ours + 1) / 2) / (ours * others))
 
 
 def class_auroc(probabilities: NDArray[np.float64], right: NDArray[np.int64]) -> float:
-    """Return the AUROC of the second of two classes; for more classes, the mean over those that items have.
+    """Return the AUROC of the second of two classes.
 
-    `probabilities` (items, classes); `right`: the class index of each item. NaN if all are of one class.
+    For more classes, return the mean over all classes that occur. `probabilities`: (items, classes). `right`: the class
+    index of each item. NaN if all items have the same class.
     """
     if probabilities.shape[1] == 2:
         return auroc(probabilities[:, 1], right == 1)
@@ -29,5 +30,5 @@ def class_auroc(probabilities: NDArray[np.float64], right: NDArray[np.int64]) ->
 
 
 def accuracy(probabilities: NDArray[np.float64], right: NDArray[np.int64]) -> float:
-    """Return the share of items whose likeliest class is right."""
+    """Return the share of items whose most probable class is right."""
     return float((probabilities.argmax(1) == right).mean())

@@ -1,8 +1,8 @@
 """Confidence intervals of scores by percentile bootstrap (Efron, 1979; paired comparison: Koehn, EMNLP 2004).
 
-Images are resampled, since questions or captions of one image are not independent. A score is any function of a sum of
-rows, one row per image: mean CIDEr from rows (score, 1), BLEU from rows of counts. The score of an image is fixed:
-CIDEr's document frequencies are those of the whole set in every draw.
+Images are resampled, since the questions or captions of an image are not independent. A score must be a function of a
+sum of rows, with a row per image. For instance, mean CIDEr has rows (score, 1), and BLEU has rows of counts. The row of
+an image is the same in every draw. So CIDEr's document frequencies are always those of the whole set.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from diptych.runtime.errors import DataError
 
 Rows = NDArray[np.float64]
-Statistic = Callable[[Rows], Rows]  # (draws, K) sums -> (draws,) scores
+Statistic = Callable[[Rows], Rows]  # sums of rows (draws, K) -> scores (draws,)
 
-_AT_ONCE = 4_000_000  # most draws x images in memory at a time (32 MB)
+_AT_ONCE = 4_000_000  # limit of draws x images in memory (32 MB)
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,21 @@ class Interval:
 
 
 def ratio(sums: Rows) -> Rows:
-    """Return the mean from sums (..., 2) of rows (score, 1) or (sum of scores, number of scores)."""
+    """Return the mean score, given sums (..., 2) of rows (sum of scores, number of scores)."""
     scores: Rows = sums[..., 0] / sums[..., 1]
     return scores
 
 
 def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) -> Rows:
-    """Return rows (sum of scores, number of scores), one per image in order of first occurrence.
+    """Return rows (sum of scores, number of scores), one per image in the order of their first scores.
 
-    `pictures` names the image of each score; without it, each score has a separate image. Raises DataError for unequal
-    lengths.
+    `pictures`: the image of each score; by default, each score has its own image. Raises DataError for unequal lengths.
     """
     values = np.asarray(scores, dtype=np.float64)
     if pictures is None:
         return np.stack([values, np.ones_like(values)], axis=1)
     if len(pictures) != len(values):
-        raise DataError(f"{len(values)} scores of {len(pictures)} images; expected an image for each score")
+        raise DataError(f"found {len(values)} scores and {len(pictures)} images; expected an image for each score")
     places: dict[str, int] = {}
     owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)
     return np.stack([np.bincount(owners, values), np.bincount(owners)], axis=1).astype(np.float64)
@@ -53,9 +52,10 @@ def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) ->
 def bootstrap_interval(
     rows: Rows, statistic: Statistic = ratio, *, draws: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Return the interval of one system's score from `rows` (images, K). Equal seeds give equal intervals.
+    """Return the interval of a score, given `rows` (images, K).
 
-    Raises DataError for no rows, no draws, or a level outside 0..1.
+    The same seed gives the same interval. Raises DataError if there are no rows or no draws, and for a level outside 0
+    to 1.
     """
     return _interval(lambda summed: statistic(summed(rows)), _draws(len(rows), draws, seed), level)
 
@@ -63,9 +63,10 @@ def bootstrap_interval(
 def paired_interval(
     first: Rows, second: Rows, statistic: Statistic = ratio, *, draws: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Return the interval of first minus second, both (images, K) on the same images in the same order.
+    """Return the interval of the score of `first` minus the score of `second`.
 
-    Each draw takes the same images from both. Raises DataError for unequal shapes, and like `bootstrap_interval`.
+    Both have rows (images, K) for the same images in the same order, and each draw takes the same images from both.
+    Raises DataError for unequal shapes, and in the same cases as `bootstrap_interval`.
     """
     if first.shape != second.shape:
         raise DataError(f"rows of shapes {first.shape} and {second.shape}; a paired comparison needs the same images")
@@ -84,10 +85,11 @@ def resampled_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Return the interval of a score that is not a function of sums, such as AUROC: each draw computes it again.
+    """Return the interval of a score that is not a function of sums, such as AUROC.
 
-    `pictures` names the image of each item. `score` receives the indices of the drawn items; those of an image
-    that is drawn twice occur twice. Draws without a score (NaN) are left out. Raises DataError as `bootstrap_interval`.
+    The score is computed again for each draw. `pictures`: the image of each item. `score` is called with the indices of
+    the drawn items. If an image is drawn twice, its items occur twice. Draws whose score is NaN are left out. Raises
+    DataError in the same cases as `bootstrap_interval`.
     """
     places: dict[str, int] = {}
     owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)
@@ -103,7 +105,7 @@ def resampled_interval(
 
 
 def _draws(pictures: int, draws: int, seed: int) -> Iterator[Rows]:
-    """Yield how often each image is drawn, in blocks (draws, images) of at most _AT_ONCE entries."""
+    """Yield how often each image is drawn, as arrays (draws, images) of at most _AT_ONCE entries."""
     if pictures == 0 or draws < 1:
         raise DataError(f"nothing to draw: {pictures} images, {draws} draws")
     generator = np.random.default_rng(seed)
@@ -114,7 +116,10 @@ def _draws(pictures: int, draws: int, seed: int) -> Iterator[Rows]:
 
 
 def _interval(score: Callable[[Callable[[Rows], Rows]], Rows], weights: Iterator[Rows], level: float) -> Interval:
-    """Return the interval of a score. `score` gets a function from rows to sums: over all images, or over a draw's."""
+    """Return the interval of a score.
+
+    `score` receives a function that sums rows over all images, or over the images of each draw.
+    """
     drawn = np.concatenate([score(one.__matmul__) for one in weights])
     value = float(score(lambda rows: rows.sum(axis=0, keepdims=True))[0])
     if not 0 < level < 1:

@@ -1,4 +1,4 @@
-"""All caption scores of a set of images, named and scaled as by pycocoevalcap.
+"""All scores of captions, with the names and scales of pycocoevalcap.
 
 Scores are fractions: BLEU-1..4, ROUGE-L, METEOR and SPICE from 0 to 1, CIDEr from 0 to 10. Papers print each times 100.
 """
@@ -19,10 +19,10 @@ from diptych.runtime.errors import DataError
 
 @dataclass(frozen=True)
 class CaptionItems:
-    """Contribution of each image to the scores, for the bootstrap in metrics/bootstrap.py."""
+    """The contribution of each image to the scores, for the bootstrap in metrics/bootstrap.py."""
 
     keys: tuple[str, ...]
-    bleu: NDArray[np.float64]  # (images, 9), see bleu_counts
+    bleu: NDArray[np.float64]  # (images, 9), see `bleu_counts`
     rouge: NDArray[np.float64]  # (images,)
     cider: NDArray[np.float64]  # (images,)
 
@@ -34,9 +34,10 @@ class CaptionItems:
 
 
 def caption_items(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> CaptionItems:
-    """Score every image of `references` (key -> captions) with its prediction (key -> caption).
+    """Score the predicted caption of each image.
 
-    Raises DataError if predictions and references are of different images, or if an image has no reference.
+    `references`: key -> captions. Raises DataError if predictions and references have different images, or if an image
+    has no reference.
     """
     written, truths = _tokenised(predictions, references)
     bleu = np.stack([bleu_counts(written[key], truths[key]) for key in references])
@@ -49,8 +50,8 @@ def caption_scores(
 ) -> dict[str, float]:
     """Return {"BLEU-1": ..., ..., "ROUGE-L": ..., "CIDEr": ...}, and METEOR and SPICE if `extra_metrics` names them.
 
-    METEOR and SPICE need Java. Raises RecipeError before any work for one that cannot run here (see `unavailable`),
-    and DataError as `caption_items`.
+    METEOR and SPICE need Java. Raises RecipeError at the start if one of them cannot run here (see `unavailable`), and
+    DataError in the same cases as `caption_items`.
     """
     extra = java_scores(predictions, references, extra_metrics)
     return caption_items(predictions, references).scores() | extra
@@ -59,7 +60,10 @@ def caption_scores(
 def java_scores(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> dict[str, float]:
-    """Return METEOR and SPICE alone. Raises RecipeError before any work for one that cannot run here."""
+    """Return only METEOR and SPICE, as `names` selects.
+
+    Raises RecipeError at the start if one of them cannot run here.
+    """
     for name in names:
         unavailable(name, required=True)
     return {name: java_score(name, *_tokenised(predictions, references)) for name in names}
@@ -68,7 +72,7 @@ def java_scores(
 def _tokenised(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Tokens], dict[str, list[Tokens]]]:
-    """Return tokenised predictions and references. Raises DataError unless both are of the same images."""
+    """Return the tokenised predictions and references. Raises DataError unless both have the same images."""
     if not references:
         raise DataError("no reference captions, so nothing to score")
     for key, captions in references.items():
@@ -77,8 +81,8 @@ def _tokenised(
     missing, unknown = [key for key in references if key not in predictions], set(predictions) - set(references)
     if missing or unknown:
         raise DataError(
-            f"{len(missing)} of {len(references)} images have no predicted caption and {len(unknown)} predictions no "
-            "reference; narrow both to the same images",
+            f"{len(missing)} of {len(references)} images have no predicted caption, and {len(unknown)} predictions "
+            "have no reference; use the same images in both",
             key=(missing or sorted(unknown))[0],
         )
     written: dict[str, Tokens] = {key: tokens_of(predictions[key]) for key in references}

@@ -1,13 +1,13 @@
 """CIDEr (Vedantam et al., CVPR 2015, arXiv:1411.5726) as pycocoevalcap computes it: 0 to 10, papers print it times 100.
 
 pycocoevalcap's CIDEr has the clipping and the length penalty of CIDEr-D (section 5 of the paper). It differs from the
-paper's CIDEr-D only in its document frequencies, which are of the references under evaluation. SCST training
-(arXiv:1612.00563) takes them from the whole training corpus. Both are `CiderD`, with different frequencies.
+paper's CIDEr-D only in the document frequencies: it takes them from the evaluated references. SCST training
+(arXiv:1612.00563) takes them from the whole training corpus. `CiderD` computes both, given the frequencies.
 
     CIDEr-D(c, references) = 10/4  sum over n = 1..4  mean over references r  exp(-(|c| - |r|)^2 / (2 * 6^2))
                              * sum over n-grams g of min(c_g, r_g) r_g / (|c_n| |r_n|)
 
-where c_g is the count of g times log(images / images with g in a reference).
+where c_g is the count of g in c times log(images / images with g in a reference).
 """
 
 import json
@@ -34,15 +34,15 @@ def _ngrams(tokens: Tokens) -> Iterator[Ngram]:
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """Document frequencies: for each n-gram the number of images with it in some reference."""
+    """Document frequencies: for each n-gram, the number of images that have it in a reference."""
 
     pictures: int
     counts: Mapping[Ngram, int]
-    references: str = ""  # name of the corpus, saved with the counts
+    references: str = ""  # name of the corpus, such as a data set
 
     @classmethod
     def of(cls, references: Iterable[Sequence[Tokens]], name: str = "") -> "DocumentFrequencies":
-        """Count the n-grams of a corpus: each item has the references of one image."""
+        """Count the n-grams of a corpus. Each item has the references of an image."""
         counts: Counter[Ngram] = Counter()
         images = 0
         for captions in references:
@@ -74,26 +74,26 @@ class DocumentFrequencies:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A caption as TF-IDF weights of its n-grams, the norm of each order, and its length."""
+    """A caption as TF-IDF weights of its n-grams, the norm for each n, and its length."""
 
     weights: Mapping[Ngram, float]
     norms: Sequence[float]
-    length: int  # number of bigrams, as in pycocoevalcap; it matters only where a caption has no words
+    length: int  # number of bigrams, as in pycocoevalcap
 
 
 class CiderD:
-    """Scorer for captions of known images. References are weighted once, at an image's first score, and cached."""
+    """Scores captions of images with known references. The weights of an image's references are cached."""
 
     def __init__(self, frequencies: DocumentFrequencies, references: Mapping[str, Sequence[Tokens]]) -> None:
         self._references = references
         whole = math.log(max(frequencies.pictures, 1))
         by_count = {count: whole - math.log(count) for count in set(frequencies.counts.values())}
         self._rarity = {gram: by_count[count] for gram, count in frequencies.counts.items()}
-        self._unseen = whole  # an n-gram without a reference counts as if it were in one image
+        self._unseen = whole  # weight of n-grams in no reference, as if in one image
         self._weighed: dict[str, list[_Weighed]] = {}
 
     def score(self, key: str, caption: Tokens) -> float:
-        """Return the score of a caption of the image `key`, 0 to 10; 0 for a caption without words.
+        """Return the score (0 to 10) of a caption of the image `key`; 0 for a caption without words.
 
         Raises DataError for an image without references.
         """
@@ -106,7 +106,7 @@ class CiderD:
         return 10 * sum(_similarity(weighed, reference) for reference in references) / len(references)
 
     def scores(self, keys: Iterable[str], captions: Iterable[Tokens]) -> NDArray[np.float64]:
-        """Return scores (N,), one per pair; keys may repeat, as with several samples per image."""
+        """Return the scores (N,) of N captions. A key may occur several times, for several captions of an image."""
         return np.array([self.score(key, caption) for key, caption in zip(keys, captions, strict=True)])
 
     def _weigh(self, caption: Tokens) -> _Weighed:
@@ -119,21 +119,21 @@ class CiderD:
 
 
 def _similarity(caption: _Weighed, reference: _Weighed) -> float:
-    """Return the clipped cosine, mean over orders, times the length penalty: 0 to 1."""
+    """Return the clipped cosine similarity, averaged over n = 1 to 4, times the length penalty: 0 to 1."""
     products = [0.0] * len(ORDERS)
     ours, theirs = caption.weights, reference.weights
     for gram in ours.keys() & theirs.keys():
         products[len(gram) - 1] += min(ours[gram], theirs[gram]) * theirs[gram]
-    # A norm is 0 where every n-gram of that order is in every image, or there is none; then the product is 0 too.
+    # If a norm is 0 (no n-grams, or all in every image), the product of the weights is 0 too.
     pairs = zip(products, caption.norms, reference.norms, strict=True)
     cosine = sum(product / (mine * their) for product, mine, their in pairs if product)
     return cosine / len(ORDERS) * math.exp(-((caption.length - reference.length) ** 2) / (2 * _SIGMA**2))
 
 
 def cider_scores(predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> dict[str, float]:
-    """Return CIDEr of each predicted image, with document frequencies of their references.
+    """Return CIDEr of each predicted caption, with document frequencies from the references.
 
-    The corpus score is the mean. Raises DataError for an image without references.
+    The score of the corpus is the mean. Raises DataError for an image without references.
     """
     scorer = CiderD(DocumentFrequencies.of(references[key] for key in predictions), references)
     return {key: scorer.score(key, caption) for key, caption in predictions.items()}

@@ -1,7 +1,8 @@
-"""METEOR (Denkowski and Lavie, 2014) and SPICE (Anderson et al., 2016), by the authors' Java in pycocoevalcap.
+"""METEOR (Denkowski and Lavie, 2014) and SPICE (Anderson et al., 2016).
 
-Both are 0 to 1. They need Java and the extra `java-metrics`. SPICE also needs Stanford CoreNLP 3.6.0, which is not in
-pycocoevalcap's wheel. Nothing is downloaded here: errors name what is missing.
+The authors' Java programs are in pycocoevalcap. Both scores are 0 to 1. They need Java and the extra `java-metrics`.
+SPICE also needs Stanford CoreNLP 3.6.0, which pycocoevalcap's wheel lacks. Nothing is downloaded here; an error states
+what to install.
 """
 
 import contextlib
@@ -20,9 +21,9 @@ JAVA_METRICS = ("METEOR", "SPICE")
 
 
 def unavailable(name: str, *, required: bool = False) -> str | None:
-    """Return why a score cannot run on this machine and what to install, or None if it can.
+    """Return why METEOR or SPICE cannot run on this machine and what to install; None if it can run.
 
-    Raises RecipeError with that reason instead if `required`.
+    If `required`, raise RecipeError with this reason.
     """
     reason = _reason(name)
     if reason and required:
@@ -43,7 +44,7 @@ def _reason(name: str) -> str | None:
 
 
 def without_models(package: Path) -> str | None:
-    """Return what to do if the package lacks Stanford CoreNLP, which SPICE needs, or None."""
+    """Return how to install Stanford CoreNLP, which SPICE needs; None if the package has it."""
     if list((package / "spice" / "lib").glob("stanford-corenlp-3.6.0*.jar")):
         return None
     return (
@@ -53,9 +54,9 @@ def without_models(package: Path) -> str | None:
 
 
 def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> float:
-    """Return METEOR or SPICE of a corpus of tokenised captions, by key.
+    """Return METEOR or SPICE of a corpus: key -> tokenised caption or captions.
 
-    The caller has checked that it can run here (`unavailable`). Raises DiptychError if the Java program fails.
+    Call `unavailable` first. Raises DiptychError if the Java program fails.
     """
     written = {key: [" ".join(tokens)] for key, tokens in predictions.items()}
     truths = {key: [" ".join(tokens) for tokens in references[key]] for key in predictions}
@@ -76,14 +77,14 @@ def _meteor(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -
     try:
         return float(scorer.compute_score(truths, written)[0])
     finally:
-        # After a failure its destructor would wait for its own lock for ever, fail on a dead pipe and leave two open.
+        # After a failure, pycocoevalcap's destructor would wait forever for its own lock, and leave pipes open.
         if scorer.lock.locked():
             scorer.lock.release()
         process: subprocess.Popen[bytes] = scorer.meteor_p
         process.kill()
         process.wait()
         for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
-            with contextlib.suppress(OSError):  # unwritten bytes have no reader any more
+            with contextlib.suppress(OSError):  # the process that reads the pipe has ended
                 pipe.close()
 
 

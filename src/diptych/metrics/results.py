@@ -1,10 +1,10 @@
-"""Prediction files in the formats of the COCO caption and VQA servers, and COCO's file of reference captions.
+"""Read prediction files in the formats of the COCO caption and VQA servers, and COCO's reference captions.
 
     captions   [{"image_id": 404464, "caption": "a man by a building"}, ...]
     answers    [{"question_id": 458752000, "answer": "net"}, ...]
     references {"images": [{"id": 404464}, ...], "annotations": [{"image_id": 404464, "caption": "..."}, ...]}
 
-Ids are whole numbers or strings in the file, and strings here.
+Ids in a file are integers or strings. The functions return them as strings.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,35 +18,38 @@ from diptych.runtime.errors import DataError
 
 @dataclass(frozen=True)
 class Results:
-    """Predictions of a file for the expected ids."""
+    """The predictions in a file for the expected ids."""
 
     predictions: Mapping[str, str]
-    missing: tuple[str, ...]  # expected, not predicted
-    unknown: tuple[str, ...]  # predicted, not expected
-    empty: tuple[str, ...]  # predicted as empty text; they score 0
+    missing: tuple[str, ...]  # expected ids without a prediction
+    unknown: tuple[str, ...]  # predicted ids that are not expected
+    empty: tuple[str, ...]  # ids whose prediction is an empty text, with score 0
 
     @property
     def coverage(self) -> float:
-        """The predicted share of the expected ids, 0 to 1. Below 1 the score is of a different set."""
+        """The share of the expected ids that have a prediction, 0 to 1.
+
+        If it is below 1, the score is for a smaller set.
+        """
         return len(self.predictions) / (len(self.predictions) + len(self.missing))
 
 
 def read_caption_results(
     path: Path, expected: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
 ) -> Results:
-    """Read predicted captions by image id. Raises DataError for anything that would make the score misleading."""
+    """Read image id -> predicted caption. Raises DataError for a file that would give a misleading score."""
     return _checked(path, ("image_id", "caption"), expected, allow_missing, allow_unknown)
 
 
 def read_answer_results(
     path: Path, expected: Collection[str], *, allow_missing: bool = False, allow_unknown: bool = False
 ) -> Results:
-    """Read predicted answers by question id. Raises DataError as `read_caption_results`."""
+    """Read question id -> predicted answer. Raises DataError in the same cases as `read_caption_results`."""
     return _checked(path, ("question_id", "answer"), expected, allow_missing, allow_unknown)
 
 
 def read_references(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read reference captions by image id, in the file's order. Raises DataError for an image without any."""
+    """Read image id -> reference captions, in the file's order. Raises DataError for an image without references."""
     content = read_json(path, str(path)).value
     if not isinstance(content, dict) or "annotations" not in content:
         raise _mismatch(f"{path}", 'COCO\'s form {"images": [...], "annotations": [...]}', content)
@@ -62,7 +65,7 @@ def read_references(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _pairs(path: Path, content: Any, key_name: str, value_name: str) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each entry of a list."""
+    """Yield the id and the text of each entry of a list."""
     for key, entry, where in _entries(path, content, key_name):
         value = entry.get(value_name)
         if not isinstance(value, str):
@@ -71,7 +74,7 @@ def _pairs(path: Path, content: Any, key_name: str, value_name: str) -> Iterator
 
 
 def _entries(path: Path, content: Any, key_name: str) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield id, entry and place of each entry of a list."""
+    """Yield the id, the entry and the place in the file, for each entry of a list."""
     if not isinstance(content, list):
         raise _mismatch(f"{path}", "a list of entries", content)
     for number, entry in enumerate(content):
@@ -79,7 +82,7 @@ def _entries(path: Path, content: Any, key_name: str) -> Iterator[tuple[str, dic
         if not isinstance(entry, dict):
             raise _mismatch(where, f"an object with {key_name!r}", entry)
         key = entry.get(key_name)
-        if type(key) not in (int, str):  # isinstance would take True as an int
+        if type(key) not in (int, str):  # isinstance would accept True as an int
             raise _mismatch(where, f"a whole number or text under {key_name!r}", key)
         yield str(key), entry, where
 

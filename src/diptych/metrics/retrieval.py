@@ -1,7 +1,7 @@
 """Recall at K of text and image retrieval (Karpathy and Fei-Fei, CVPR 2015): 0 to 1, papers print it times 100.
 
-An image may have several captions (five in Flickr30k and COCO). A search for captions succeeds at K if any caption of
-the image is among the first K, a search for images if the caption's only image is.
+An image may have several captions (five in Flickr30k and COCO). A search for captions is right at K if any caption of
+the image is among the first K. A search for images is right at K if the image of the caption is among the first K.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,25 +14,31 @@ from numpy.typing import ArrayLike, NDArray
 from diptych.metrics.tokenise import tokens_of
 from diptych.runtime.errors import DataError
 
-# Name of retrieval by what is searched: captions with an image (TR in papers), images with a caption (IR).
+# Names of the two directions: search captions with an image (TR in papers), or images with a caption (IR).
 RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
 
 
 @dataclass(frozen=True)
 class RetrievalRanks:
-    """Ranks of the first right item, from 0. A wrong item with an equal score ranks before a right one."""
+    """The rank of the first right item of each query, from 0.
 
-    of_captions: NDArray[np.int64]  # (images,), searching captions with an image
-    of_pictures: NDArray[np.int64]  # (captions,), searching images with a caption
+    A wrong item with an equal score ranks before a right one.
+    """
+
+    of_captions: NDArray[np.int64]  # (images,), for searches of captions
+    of_pictures: NDArray[np.int64]  # (captions,), for searches of images
 
 
 def same_texts(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return a group number for each text; texts with the same words share it, whatever their case and punctuation."""
+    """Return a group number for each text.
+
+    Texts with the same words have the same number; case and punctuation are ignored.
+    """
     return same_images([" ".join(tokens_of(text)) or text.strip() for text in texts])
 
 
 def same_images(contents: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Return a group number for each image; images of equal content have the same number."""
+    """Return a group number for each image. Images of equal content have the same number."""
     numbers = {one: number for number, one in enumerate(dict.fromkeys(contents))}
     return np.array([numbers[one] for one in contents], dtype=np.int64)
 
@@ -43,11 +49,12 @@ def retrieval_ranks(
     texts: Sequence[str] | None = None,
     contents: Sequence[Hashable] | None = None,
 ) -> RetrievalRanks:
-    """Rank both ways from `scores` (images, captions); `picture_of` (captions,) is the row of each caption's image.
+    """Rank captions for each image and images for each caption, given `scores` (images, captions).
 
-    With `texts` (captions,), a caption with the words of a right one is right, and so is its image. With `contents`
-    (images,), so are images of equal content and their captions. Without them such copies are wrong, as in the papers.
-    Raises DataError for shapes that do not fit, NaN, and an image without a caption.
+    `picture_of` (captions,): the image index of each caption. If `texts` (captions,) are given, captions with the same
+    words count as the same caption. If `contents` (images,) are given, images of equal content count as the same image.
+    By default such copies are wrong, as in the papers. Raises DataError for wrong shapes, NaN, and an image without a
+    caption.
     """
     table = np.asarray(scores, dtype=np.float64)
     owners = np.asarray(picture_of, dtype=np.int64)
@@ -72,16 +79,17 @@ def retrieval_ranks(
 
 
 def recalls(ranks: RetrievalRanks, at: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
-    """Return {"text retrieval R@1": ..., "image retrieval R@1": ..., ...}: TR and IR in papers."""
+    """Return {"text retrieval R@1": ..., "image retrieval R@1": ..., ...}, which papers call TR and IR."""
     both = {"captions": ranks.of_captions, "pictures": ranks.of_pictures}
     return {f"{RECALLS[asks]} R@{k}": float(np.mean(rank < k)) for asks, rank in both.items() for k in at}
 
 
 def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
-    """Return the rank of the first right item of one query, from 0; ties count against it.
+    """Return the rank of the first right item of a query, from 0.
 
-    `scores` and `right` (booleans) are (items,). Items outside a shortlist have the score -inf, so a right one of them
-    ranks after all wrong ones. Raises DataError for unequal shapes, NaN, and no right item.
+    Wrong items with an equal score rank before it. `scores` and `right` (booleans) have the shape (items,). An item
+    outside a shortlist must have the score -inf, so that it ranks last. Raises DataError for unequal shapes, for NaN,
+    and if no item is right.
     """
     values, own = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=bool)
     if values.shape != own.shape or values.ndim != 1:
@@ -94,8 +102,7 @@ def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
 
 
 def recall_by_chance(right: int, of: int, at: int) -> float:
-    """Return the expected recall at K of a random ranking of `of` items, `right` of them right.
-
-    It is 1 - C(of - right, K) / C(of, K).
+    """Return the expected recall at K = `at` of a random ranking. Of the `of` items, `right` are right. The value is 1
+    - C(of - right, K) / C(of, K).
     """
     return 1.0 if at >= of else 1 - comb(of - right, at) / comb(of, at)

@@ -1,7 +1,7 @@
 """ROUGE-L (Lin, 2004) as coco-caption computes it: 0 to 1, papers print it times 100.
 
-It joins precision and recall of the longest common subsequence with beta = 1.2, which favours recall. Each is the best
-over all references, so the two may be of different references.
+It is the F-measure of precision and recall of the longest common subsequence, with beta = 1.2, which favours recall.
+Precision and recall are the best over all references, possibly of two different references.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ _BETA = 1.2
 
 
 def rouge_l(prediction: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Return the score of one image; the corpus score is the mean. It is 0 without words on either side."""
+    """Return the score of an image, 0 if there are no words. The score of a corpus is the mean over images."""
     common = [(longest_common(prediction, reference), len(reference)) for reference in references if reference]
     if not prediction or not common:
         return 0.0
@@ -24,11 +24,11 @@ def rouge_l(prediction: Sequence[str], references: Sequence[Sequence[str]]) -> f
 
 
 def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence (Hunt and Szymanski, 1977: fast where few words repeat)."""
+    """Return the length of the longest common subsequence (Hunt and Szymanski, 1977)."""
     places = defaultdict(list)
     for place, token in enumerate(second):
         places[token].append(place)
-    ends: list[int] = []  # ends[n]: least end in `second` of a common subsequence of n + 1 words
+    ends: list[int] = []  # ends[n]: smallest index in `second` at which a common subsequence of n + 1 words ends
     for token in first:
         for place in reversed(places.get(token, ())):
             rank = bisect_left(ends, place)

@@ -1,10 +1,11 @@
-"""Penn Treebank tokens of captions, as caption metrics have counted them since COCO.
+"""Split captions into Penn Treebank tokens, as metrics of captions have done since COCO.
 
-coco-caption runs Stanford's PTBTokenizer in Java, lowers the case and drops fifteen punctuation tokens. Numbers in
-papers depend on it (`isn't` is two words, `t-shirt` one, a bracket is the word `-lrb-`). This lexer was written to
-match its output, without its source. It differs for scripts without spaces: here each of their characters is a token,
-in Java a whole sentence is one word. Each pattern below is a kind of token; at every position the longest match wins.
-tests/metrics/test_tokenise.py compares the two on thousands of sentences, and lists known differences.
+The code `coco-caption` runs Stanford's PTBTokenizer in Java, converts to lower case, and drops fifteen punctuation
+tokens. Scores in papers depend on this: `isn't` is two words, `t-shirt` is one, and a bracket is the word `-lrb-`. This
+lexer was written to produce the same output, without reading the Java source. It differs for scripts without spaces:
+here each character is a token, in Java a whole sentence is. Each pattern below describes a kind of token; at each
+position the longest match is used. tests/metrics/test_tokenise.py compares both on thousands of sentences, and lists
+known differences.
 """
 
 import re
@@ -15,9 +16,9 @@ from unicodedata import normalize
 
 Tokens = Sequence[str]
 Ngram = tuple[str, ...]
-ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams up to four words
+ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams of one to four words
 
-# Tokens that coco-caption drops. It also lists -LRB- and the like, but compares in lower case, so brackets stay.
+# Tokens that coco-caption drops. Its list also has -LRB-, but it compares lower-case tokens, so brackets are kept.
 PUNCTUATION = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
 
 # Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
@@ -28,7 +29,7 @@ _UNSPACED = (
 UNSPACED = re.compile(f"[{_UNSPACED}]")
 _L = rf"[^\W\d_¹²³¼½¾⅓⅔{_UNSPACED}]"  # a letter of any other script
 _W = rf"[^\W_¹²³¼½¾⅓⅔{_UNSPACED}]"  # a letter or digit
-_A = r"['’`]"  # an apostrophe
+_A = r"['’`]"  # an apostrophe, straight or curly
 _NOT_SUFFIX = r"(?!(?:s|m|d|ll|re|ve)\b)"
 _ALWAYS_SHORT = (  # abbreviations that keep their full stop
     "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri mr mrs ms messrs mlle mme msgr dr "
@@ -37,18 +38,18 @@ _ALWAYS_SHORT = (  # abbreviations that keep their full stop
     "intl mfg natl univ sys etc est ext al cf vs ph tel sq st ste ave blvd rd ft mt mont ala ariz calif colo conn ct "
     "dak fla ga ind kan kans ky md mich minn mo neb nev okla penn tenn va vt wis wisc wyo elec adj adv arr"
 )
-_SHORT_AS_NAMES = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash"  # with a capital: `miss.` ends a sentence
-_SHORT_BEFORE_NUMBER = "no nos fig figs art pp ca op prop"  # `no. 5`, but `she answered no.`
+_SHORT_AS_NAMES = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash"  # with a capital; `miss.` ends a sentence
+_SHORT_BEFORE_NUMBER = "no nos fig figs art pp ca op prop"  # only before a number: `no. 5`, but not `she answered no.`
 
 
 def _any(words: str) -> str:
     return "|".join(words.split())
 
 
-# One kind of token each. A group is a look-ahead that counts towards the match's length: `did` before `n't` is
-# longer than `didn`.
+# Each pattern is a kind of token. Look-aheads in groups count towards the length of a match, so that `did` before `n't`
+# is longer than `didn`.
 _KINDS = (
-    rf"{_L}{_W}*(?:[.!?]{_L}{_W}*)*",  # words; `street.the` after a forgotten space is one
+    rf"{_L}{_W}*(?:[.!?]{_L}{_W}*)*",  # words, and words without a space: `street.the`
     rf"{_W}+(?:[-_‐‑]{_W}+)*(?:/{_W}+(?:[-_‐‑]{_W}+)*)*",  # t-shirt, and/or, 5pm, 1/2, foo_bar
     rf"{_W}(?:{_W}|[.,])*(?:[-‐‑](?:(?:{_L}\.){{2,}}|{_W}+))+",
     rf"{_L}(?:\.{_L})*\.",  # u.s.
@@ -58,7 +59,7 @@ _KINDS = (
     rf"['’](?i:em|cause|till?)(?!{_L})|['’](?i:n)['’]|['’](?i:n)(?!{_W})",  # rock 'n' roll
     r"['’](?:[2-9]0[sS]|\d\d(?!\w|['’]))",  # the '90s
     rf"(?i:[dlo]|qu)['’]{_NOT_SUFFIX}{_L}+|[A-HJ-XZn]'{_NOT_SUFFIX}{_L}{{2,}}",  # d'art, O'Reilly
-    rf"(?i:[jy])['’](?={_L})",  # y'all is two
+    rf"(?i:[jy])['’](?={_L})",  # y' in y'all
     r"(?i:s'mores|ma'am|ne'er|e'er|o'er|cap'n|li'l|nat'l|nor'easter|ev'ry|c'est|c'mon|ol'|somethin'|dunkin')",
     rf"(?i:'tis|'twas)(?!{_L})|(?i:'tis)(?=n't)",
     rf"(?i:ph\.d|{_any(_ALWAYS_SHORT)})\.|(?:{_any(_SHORT_AS_NAMES)})\.",
@@ -68,8 +69,8 @@ _KINDS = (
     r"(?:US|HK|NZ|A|C)?\$",
     rf"[@#]{_L}+|@_\w+",
     r"(?:https?://|www\.)[^\s\"<>()]*[^\s\"<>().,;:!?']|[\w.]{1,64}\.(?:com|net|org|edu)/[^\s\"<>()]*[^\s\"<>().,;:!?']",
-    r"[^\W_][^\s\"<>|()@]{0,64}@[^\s\"<>|().]+(?:\.[^\s\"<>|().]+)*",  # an address
-    r"</?[A-Za-z][^<>\s]*>|&#\d+;",  # a tag
+    r"[^\W_][^\s\"<>|()@]{0,64}@[^\s\"<>|().]+(?:\.[^\s\"<>|().]+)*",  # an e-mail address
+    r"</?[A-Za-z][^<>\s]*>|&#\d+;",  # an HTML tag or character code
     r"[<>]?[:;=]['*o-]?[()DPp](?!\w)",  # :-)
     r"-{5,}|-{2,4}|_+|\.\.\.|[!?]+|\*+|#+|<<|>>|``|''",
     r"\S",
@@ -86,28 +87,28 @@ _SPELT = str.maketrans(
     | dict.fromkeys('"“”«»‘’‛‹›', "'")
 )
 _ENTITIES = {"&amp;": " & ", "&lt;": " < ", "&gt;": " > ", "&quot;": '"', "&nbsp;": " ", "&apos;": "'"}
-_CHUNK = re.compile(r"[^\s\u200b\ufeff]{1,256}")  # no word is longer, and matching is quadratic in the length
+_CHUNK = re.compile(r"[^\s\u200b\ufeff]{1,256}")  # limits the length, as matching takes quadratic time
 _PLAIN = re.compile(r"[a-z]+")
 
 
 def tokens_of(sentence: str) -> tuple[str, ...]:
-    """Return the words of a sentence in lower case, without punctuation; () if there are none.
+    """Return the tokens of a sentence in lower case, without punctuation; () if there are none.
 
     >>> tokens_of("The dog's t-shirt isn't red (it is blue).")
     ('the', 'dog', "'s", 't-shirt', 'is', "n't", 'red', '-lrb-', 'it', 'is', 'blue', '-rrb-')
     """
     if "&" in sentence and ";" in sentence:
         sentence = re.sub("|".join(_ENTITIES), lambda match: _ENTITIES[match.group()], sentence)
-    chunks = _CHUNK.findall(normalize("NFC", sentence.replace("\u00ad", "")))  # letters of macOS are in two parts
+    chunks = _CHUNK.findall(normalize("NFC", sentence.replace("\u00ad", "")))  # NFC: macOS writes é as two characters
     return tuple(token for chunk, after in pairwise([*chunks, ""]) for token in _cut(chunk, after[:1].isdigit()))
 
 
 def ngrams(tokens: Tokens, order: int) -> Iterator[Ngram]:
-    """Return the n-grams of `order` words."""
+    """Yield all n-grams of `order` words."""
     return zip(*(tokens[start:] for start in range(order)), strict=False)
 
 
-@lru_cache(maxsize=1 << 16)  # captions repeat their words: nearly every chunk is a hit
+@lru_cache(maxsize=1 << 16)  # nearly all words of captions are in this cache
 def _cut(chunk: str, before_digit: bool) -> tuple[str, ...]:
     if _PLAIN.fullmatch(chunk) and chunk not in _TWO_WORDS:
         return (chunk,)
@@ -128,12 +129,12 @@ def _longest(text: str, place: int) -> str:
 
 
 def _spelt(token: str) -> Iterator[str]:
-    """Yield the token as coco-caption writes it: lower case, brackets and symbols by name."""
+    """Yield the token as coco-caption writes it: in lower case, with names for brackets and symbols."""
     lower = token.lower()
     if lower in _TWO_WORDS:
         yield from _TWO_WORDS[lower]
     elif len(token) == 1 and ord(token) > 0xFFFF and not UNSPACED.match(token):
-        return  # an emoji: the Java lexer knows 16 bits and deletes the rest
+        return  # such as an emoji, which the Java lexer (16 bits) deletes
     elif (len(token) == 1 and ord(token) in _SPELT) or re.fullmatch(r"[<>]?[:;=]['*o-]?[()]", token):
         yield token.translate(_SPELT)
     elif re.fullmatch(r"[’`](?:s|m|d|ll|re|ve)|n’t", lower):

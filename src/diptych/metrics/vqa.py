@@ -1,7 +1,7 @@
 """VQA accuracy (Antol et al., ICCV 2015; VQA v2's evaluation server): 0 to 1, papers print it times 100.
 
-Ten people answered each question. Each person in turn is left out, and the score against the other nine is
-min(1, people who gave the answer / 3). The accuracy is the mean of the ten scores: 0, 0.3, 0.6, 0.9 or 1.
+Ten people answered each question. A predicted answer is compared with each group of nine people. Its score in a group
+is min(1, people who gave the answer / 3). The accuracy is the mean of the ten scores: 0, 0.3, 0.6, 0.9 or 1.
 """
 
 import re
@@ -15,12 +15,12 @@ from diptych.core.record import Question
 from diptych.runtime.errors import DataError
 
 _PEOPLE = 10
-_ENOUGH = 3  # people whose agreement makes an answer right
+_ENOUGH = 3  # an answer that this number of people gave is right
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {"none": "0"}
 _ARTICLES = frozenset(["a", "an", "the"])
-_UNSEEN = str.maketrans("\n\t", "  ", "\u200b\ufeff\u00ad")  # of web pages; no one types what is deleted
-_PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # without apostrophe, colon and full stop
+_UNSEEN = str.maketrans("\n\t", "  ", "\u200b\ufeff\u00ad")  # invisible characters of web pages are deleted
+_PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # apostrophe, colon and full stop are kept
 _CONTRACTED = """
     ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've
     he's how'd how'll how's isn't it'd it'd've it'll ma'am mightn't mightn't've might've mustn't must've needn't not've
@@ -32,20 +32,20 @@ _CONTRACTED = """
 """
 
 
-# The official table maps a contraction that lacks one apostrophe to the full form; one entry maps the other way.
+# The official table adds a missing apostrophe to a contraction. One entry removes it.
 _CONTRACTIONS = {
     word[:at] + word[at + 1 :]: word for word in _CONTRACTED.split() for at, sign in enumerate(word) if sign == "'"
 }
 _CONTRACTIONS["somebody'd"] = "somebodyd"
 
 
-@lru_cache(maxsize=2**16)  # few answers are different
+@lru_cache(maxsize=2**16)  # most answers repeat
 def normalise_answer(answer: str) -> str:
     """Return the official normal form: `Two  dogs.` equals `2 dogs`, and `the cat` equals `cat`.
 
-    A punctuation sign is removed if it occurs next to a space, or if the answer has a comma between digits; otherwise
-    it becomes a space. A full stop is removed unless a digit follows. Unlike the official form, an answer that has
-    only articles or signs (`A`, `?`) does not become empty: it is kept, in lower case.
+    A punctuation sign is removed if it occurs next to a space, or if the answer has a comma between digits. Otherwise
+    it becomes a space. A full stop is removed unless a digit follows. Unlike the official form, an answer of only
+    articles or signs (`A`, `?`) is kept, in lower case.
     """
     answer = _one_line(answer)
     in_number = re.search(r"\d,\d", answer) is not None
@@ -56,38 +56,39 @@ def normalise_answer(answer: str) -> str:
     bare = re.sub(r"\.(?!\d)", "", bare)
     words = (_DIGITS.get(word, word) for word in bare.lower().split())
     normal = " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
-    own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # a mark such as A+ is not A
+    own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # a grade such as A+ is not A
     return normalize("NFC", normal or " ".join(own.lower().split()))
 
 
 def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
-    """Return the official accuracy of one answer, 0 to 1. If ten people agree to the letter, nothing is normalised.
+    """Return the official accuracy of a predicted answer, 0 to 1.
 
-    With fewer than ten answers, as in a user's own data, no person is left out and three in ten must agree:
-    min(1, share of people who gave the answer / 0.3). With one answer the prediction is right or wrong.
+    If the ten answers are identical, they are not normalised, as in the official code. With fewer than ten answers, as
+    in a user's own data, the accuracy is min(1, share of people who gave the answer / 0.3). With one answer, it is 0 or
+    1.
     """
     answers = [_one_line(answer) for answer in answers]
     prediction = _one_line(prediction)
-    if len(set(answers)) > 1 or len(answers) != _PEOPLE:  # the official rule is one about VQA's own ten answers
+    if len(set(answers)) > 1 or len(answers) != _PEOPLE:  # the official code does not normalise ten identical answers
         answers = [normalise_answer(answer) for answer in answers]
         prediction = normalise_answer(prediction)
     return _agreement(answers.count(prediction), len(answers))
 
 
 def is_unreachable(answers: Sequence[str]) -> bool:
-    """Return True if no model can be right, because models give normal forms: ten equal answers such as `Green`."""
+    """Return True if no model can be right: ten identical answers that are not in normal form, such as `Green`."""
     return bool(answers) and not any(answer_accuracy(normalise_answer(answer), answers) for answer in set(answers))
 
 
 def first_words(question: str) -> str:
-    """Return the first two words of a question, in lower case and without punctuation: its kind."""
+    """Return the first two words of a question, such as `what color`, in lower case and without punctuation."""
     return " ".join(re.findall(r"\w+", question.lower())[:2])
 
 
 def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) -> dict[str, float]:
-    """Return the mean accuracy, 0 to 1, over all questions ("all") and by kind ("yes/no", "number", "other", ...).
+    """Return the mean accuracy (0 to 1) over all questions ("all"), and for each answer type, such as "yes/no".
 
-    Raises DataError for no questions, and for a question without answers or without a prediction.
+    Raises DataError if there are no questions, or if a question has no answers or no prediction.
     """
     by_kind: dict[str, list[float]] = {"all": []}
     for question in questions:
@@ -106,10 +107,10 @@ def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) ->
 def soft_targets(
     answers: Sequence[str], rule: Literal["leave_one_out", "simple"] = "leave_one_out"
 ) -> dict[str, float]:
-    """Return soft targets to train on: each given answer, normalised, with its score (above 0, up to 1).
+    """Return soft targets for training: normalised answer -> score (above 0, up to 1).
 
-    leave_one_out: the accuracy of this answer, so .3, .6, .9 or 1 with ten answers (VL-BERT; Pythia).
-    simple: min(1, people / 3).
+    leave_one_out: the accuracy of the answer, so 0.3, 0.6, 0.9 or 1 with ten answers (VL-BERT; Pythia).
+    simple: min(1, people who gave the answer / 3).
     """
     counts = Counter(normalise_answer(answer) for answer in answers if answer.strip())
     return {answer: _agreement(count, len(answers), rule == "leave_one_out") for answer, count in counts.items()}
@@ -121,9 +122,9 @@ def _agreement(votes: int, people: int, leave_one_out: bool = True) -> float:
         return min(1.0, votes / people * _PEOPLE / _ENOUGH)
     if not leave_one_out:
         return min(1.0, votes / _ENOUGH)
-    with_one_fewer = votes * min(1.0, (votes - 1) / _ENOUGH)  # leaving out one of the voters
+    with_one_fewer = votes * min(1.0, (votes - 1) / _ENOUGH)  # score in groups that lack one of the voters
     return (with_one_fewer + (people - votes) * min(1.0, votes / _ENOUGH)) / people
 
 
 def _one_line(answer: str) -> str:
-    return normalize("NFC", answer.translate(_UNSEEN)).strip() or answer.strip()  # macOS parts é in two
+    return normalize("NFC", answer.translate(_UNSEEN)).strip() or answer.strip()  # macOS writes é as two characters

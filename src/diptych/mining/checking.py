@@ -1,4 +1,4 @@
-"""Check the files (JSON and tables) of a run's folder when they are read, as any program may have written them."""
+"""Validate the JSON files and tables of a run's folder, because another program may have changed them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,17 +16,17 @@ from diptych.runtime.files import parse_json, text_of
 T = TypeVar("T")
 Object = dict[str, Any]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
-Times = dict[str, Annotated[float, Field(ge=0, lt=2**33)]]  # seconds since 1970, by address
+Times = dict[str, Annotated[float, Field(ge=0, lt=2**33)]]  # URL -> seconds since 1970
 
 
 class WarcParts(BaseModel):
-    """The first and last byte of each shard of a WARC file."""
+    """The start and end of each shard of a WARC file, in bytes."""
 
     parts: list[tuple[Count, Count]]
 
 
 class Measured(BaseModel):
-    """The plan of a shard of measured images."""
+    """The plan of a shard of `measured`: the name of the shard of `index` that has the images."""
 
     index: str
 
@@ -38,7 +38,7 @@ class PageCounts(BaseModel, extra="allow"):
 
 
 class JournalRow(BaseModel, extra="forbid"):
-    """A row of `index`: the answer to one request."""
+    """A row of the table `index`: the answer to the request for one URL."""
 
     address: str
     reason: str
@@ -53,7 +53,7 @@ class JournalRow(BaseModel, extra="forbid"):
 
 
 class FetchJournal(BaseModel):
-    """The fetches of a shard so far, with their times."""
+    """The answers that a shard has received so far, and the time of each."""
 
     rows: list[JournalRow]
     times: Times
@@ -73,7 +73,7 @@ class _Versions(BaseModel):
 
 
 class RunSettings(BaseModel):
-    """The part of mine.json that the data card shows."""
+    """The values of mine.json that the data card shows."""
 
     inputs: list[InputDigest]
     versions: _Versions
@@ -88,14 +88,14 @@ class _About(BaseModel):
 
 
 class FunnelInputs(BaseModel):
-    """The part of funnel.json that cannot be counted again from the decisions."""
+    """The values of funnel.json that cannot be counted again from the table `decisions`."""
 
     inputs: dict[str, Count | dict[str, Count]]
     about: _About
 
 
 def read_json(path: Path, shape: type[T]) -> T:
-    """The content of a JSON file. Raises DataError if it cannot be read, or has another shape."""
+    """Return the content of a JSON file, validated as `shape`. Raises DataError if it cannot be read or is invalid."""
     try:
         adapter: TypeAdapter[T] = TypeAdapter(shape)
         return adapter.validate_python(parse_json(text_of(path)))
@@ -107,19 +107,19 @@ def read_json(path: Path, shape: type[T]) -> T:
 
 PICTURE_RULES = {rule.name for rule in RULES}
 OF_TEXTS = {"kinds", "score", *(rule.name for rule in TEXT_RULES)}
-# Columns that are never null, by the kind of table.
+# Kind of table -> columns that are never null.
 ALWAYS = {
     "index": ("address", "reason", "moved", "hops", "offset", "length"),
     "measured": ("address", "fails"),
     **dict.fromkeys(("pages", "joined", "decisions"), ("page", "address", "place", "texts", "fails", "licence")),
 }
-# Columns that are never null in a row that no rule drops.
+# Columns that are never null in rows of kept images.
 KEPT = ("sha256", "dhash", "bytes", "width", "height")
 LEFT = (*KEPT, "blob", "offset", "length")
 
 
 def faults(table: Any, kind: str) -> Iterator[str]:
-    """Return the faults in the values of a table, which may have only some columns of its kind."""
+    """Yield the faults in the values of a table. The table may have only some columns of its kind."""
     import pyarrow.compute as pc
 
     present = set(table.column_names)
@@ -157,7 +157,7 @@ def _faults_of_texts(texts: Any) -> Iterator[str]:
 
 
 def _missing(table: Any, present: set[str], kind: str) -> Iterator[str]:
-    """Yield the faults of rows: a kept row without a value that its record needs, or without its kept text."""
+    """Yield the faults in rows of kept images: a value that the record needs is missing, or the kept text is."""
     import pyarrow.compute as pc
 
     if kind == "joined":

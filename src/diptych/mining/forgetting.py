@@ -1,6 +1,6 @@
-"""Remove images from a run for good: their files, lines and verdicts.
+"""Remove images from a run permanently: their files, records and verdicts.
 
-Their hashes stay, so that later runs refuse them.
+Their hashes are kept, so that later runs in the same folder refuse them.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ FILE = "forgotten.txt"
 
 
 def forget(out: Path, lists: Sequence[Path]) -> int:
-    """Remove the images on these lists, and return their number. Their bytes in `work` are overwritten too.
+    """Remove the images on these lists, and return their number.
 
-    A command that was killed can be repeated: hashes of removed images are written first. The verdicts, from which the
-    images are found, are written last.
+    Their bytes in the folder `work` are overwritten too. If the command is killed, it can be repeated. For this, hashes
+    are written first, and the verdicts, which list the images, are changed last.
     """
     layout = RunLayout.finished(out)
     before = read_json(layout.funnel, FunnelInputs)
@@ -46,7 +46,7 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
 
 
 def _on(lists: Lists, row: Row) -> bool:
-    """True if a list has the image's URL, its redirect, its page, a host of these, or the image's hash."""
+    """Return True if a list has the image's hash, or the URL or host of the image, of its redirect or of its page."""
     if lists.refuse(row["address"], row["final"], row["page"]):
         return True
     return row["sha256"] is not None and lists.refused.hold(row["sha256"], row["dhash"])
@@ -62,7 +62,7 @@ def _remember(layout: RunLayout, lines: set[str]) -> None:
 def forget_records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
         try:
-            lines = [f"{line}\n" for line in text_of(path).split("\n") if line]  # splitlines() cuts at U+2028
+            lines = [f"{line}\n" for line in text_of(path).split("\n") if line]  # splitlines() would split at U+2028
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
             way_out = "repeat its `diptych mine run`, which leaves out what was forgotten"
@@ -74,7 +74,7 @@ def forget_records(layout: RunLayout, gone: set[str]) -> None:
 
 
 def _bodies(layout: RunLayout, gone: set[str]) -> None:
-    """Overwrite the fetched bytes in place, so that `work` stays otherwise as it is."""
+    """Overwrite the bytes of removed images in place. Other bytes of the folder `work` are not changed."""
     for path in layout.work("measured").glob("*.parquet"):
         index = read_json(layout.plan(path.stem), Measured).index
         blob = layout.blob(index)

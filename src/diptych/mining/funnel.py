@@ -1,4 +1,4 @@
-"""Count the inputs and what each rule dropped, from the verdicts on disk."""
+"""Count the inputs, and the images and texts that each rule dropped, from the verdicts on disk."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -12,17 +12,17 @@ from diptych.mining.rules import ORDER, RULES, TEXT_RULES
 from diptych.mining.tables import Row, read_rows
 
 EXAMPLES = 12
-PAPER_WORDS = 13.0  # mean words of a description, ImageBERT section 3
+PAPER_WORDS = 13.0  # mean number of words of a text in ImageBERT, section 3
 BINS = 20
 
 
 @dataclass
 class FunnelLine:
-    """Counts of one rule.
+    """Counts of the items (images or texts) for one rule.
 
-    `first`: dropped by it before any other rule; `alone`: all that break it; `only`: those that break no other.
-
-    `seen`: what earlier rules left to be measured, since an image that was never fetched has no sides.
+    `alone`: items that break the rule. `first`: items that break no earlier rule, so this rule dropped them. `only`:
+    items that break no other rule. `seen`: items that the rule was applied to. For instance, rules about sizes are not
+    applied to an image that was not fetched.
     """
 
     seen: int = 0
@@ -32,7 +32,10 @@ class FunnelLine:
     examples: list[Row] = field(default_factory=list)
 
     def add(self, first: bool, only: bool, example: Row) -> None:
-        """Count an image or a text that breaks the rule."""
+        """Count an image or text that breaks the rule.
+
+        `first`: it breaks no earlier rule. `only`: it breaks no other rule.
+        """
         self.alone, self.only, self.first = self.alone + 1, self.only + only, self.first + first
         if first and len(self.examples) < EXAMPLES:
             self.examples.append(example)
@@ -59,7 +62,7 @@ class Funnel:
     examples: list[Row] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
-        """Count a row of decisions: an image on a page."""
+        """Count a row of the table `decisions`: an image on a page."""
         self.pictures += 1
         fails, dropped_by = set(row["fails"]), row["dropped_by"]
         for name, line in self.rules.items():
@@ -95,7 +98,7 @@ class Funnel:
         return sum(number * count for number, count in words.items()) / max(1, words.total())
 
     def as_json(self, inputs: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-        """Return the funnel as JSON. The counts of `rules` add up: the sum of `dropped` and `kept` is `pictures`."""
+        """Return the funnel as JSON. `kept` plus the sum of `dropped` over all rules equals `pictures`."""
 
         def ranked(key: str, most: int | None = None) -> dict[str, int]:
             return dict(sorted(self.names[key].items(), key=lambda item: (-item[1], item[0]))[:most])
@@ -116,7 +119,7 @@ class Funnel:
 
 
 def of(layout: RunLayout) -> Funnel:
-    """Count the funnel of a run from its verdicts on disk, in the order of the shards."""
+    """Return the funnel of a run, counted from its verdicts on disk."""
     funnel = Funnel()
     for row in decisions(layout):
         funnel.add(row)
@@ -126,19 +129,19 @@ def of(layout: RunLayout) -> Funnel:
 
 
 def again(layout: RunLayout) -> tuple[Funnel, dict[str, Any]]:
-    """Count the funnel of a finished run again; also return the new content of funnel.json."""
+    """Count the funnel of a finished run again. Return it, and the new content of funnel.json."""
     before, funnel = read_json(layout.funnel, FunnelInputs), of(layout)
     return funnel, funnel.as_json(before.inputs, before.about.model_dump())
 
 
 def decisions(layout: RunLayout) -> Iterator[Row]:
-    """The verdict on each image on each page."""
+    """Yield the verdict on each image of each page."""
     for path in sorted(layout.decisions.glob("*.parquet")):
         yield from read_rows(path, "decisions")
 
 
 def inputs_of(layout: RunLayout, names: Iterable[str]) -> dict[str, Any]:
-    """Count the records and pages of these shards by outcome, and bad records by reason."""
+    """Count the records and pages in these shards by outcome, and bad records by reason."""
     total: Counter[str] = Counter()
     bad: Counter[str] = Counter()
     for name in names:

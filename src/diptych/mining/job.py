@@ -1,4 +1,4 @@
-"""The state that all stages of a run share: folder, settings, lists, and the function that makes shards."""
+"""The state that all stages of a run share: folder, settings, lists, and a function that makes shards."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,37 +12,37 @@ from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import holds_json, write_json
 from diptych.runtime.engine.outcome import Counts, Work
 
-LOADED = ("diptych.mining.run",)  # modules that its processes load: no torch, which only judges and scorers need
+LOADED = ("diptych.mining.run",)  # modules that worker processes load at their start; without torch
 
 
 @dataclass(frozen=True)
 class MiningJob:
-    """A run that has begun. `about`: what its mine.json holds; `engine` and `workers` do not change the result."""
+    """A mining run in progress. `about`: the content of mine.json. `engine` and `workers` do not change the result."""
 
     layout: RunLayout
     settings: MiningSettings
     about: Mapping[str, Any]
     lists: Lists
-    run: Callable[..., Iterator[Counts]]  # work on shards, as `runtime.engine.run` does
+    run: Callable[..., Iterator[Counts]]  # runs work on shards, such as `runtime.engine.run`
     engine: str
     workers: int
     tell: Callable[[str], None]
     progress: Callable[[str, int], Callable[[], None]]
 
     def make(self, stage: str, folder: str, work: Work, plans: dict[str, Object], model: bool = False) -> list[str]:
-        """Make the shards in work/FOLDER that are not complete yet, and return the names of all.
+        """Make the shards in work/FOLDER that are not complete yet, and return the names of all shards.
 
-        `plans`: by name, what `work` reads for one shard, or for those that the plan lists as `shards`.
-        `model`: True if each process loads a model; then there are at most as many processes as cores.
+        `plans`: name -> the description of a shard, which `work` reads. A plan with a list `shards` describes several
+        shards. `model`: True if each process loads a model; then there are at most as many processes as cores.
         """
         for name, plan in plans.items():
             path = self.layout.plan(name)
-            if not holds_json(path, plan):  # the inputs may have moved
+            if not holds_json(path, plan):  # the plan differs if inputs were moved
                 write_json(path, plan)
         shards: dict[str, list[str]] = {name: plan.get("shards", [name]) for name, plan in plans.items()}
         whole = {one for made in shards.values() for one in made if self.layout.counts(folder, one).exists()}
         missing = [name for name, made in shards.items() if not whole.issuperset(made)]
-        most = os.cpu_count() if model and self.engine != "ray" else None  # a cluster counts its own cores
+        most = os.cpu_count() if model and self.engine != "ray" else None  # Ray limits the workers by its cores
         step = self.progress(stage, len(missing))
         for _ in self.run(work, missing, self.engine, min(self.workers, most or self.workers), LOADED):
             step()

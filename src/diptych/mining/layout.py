@@ -1,4 +1,4 @@
-"""The paths of a run's files. `work` can be made again; all other files are the result of the run."""
+"""The paths of a run's files. The folder `work` is a cache; all other files are the result of the run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SHARD, SHA256, ENDING = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}")
 
 
 def damaged(path: Path, why: object, remove: Path | str = "it") -> DataError:
-    """Return the error for a file that differs from what its stage writes; the caller raises it."""
+    """Return the error for a damaged file, to be raised by the caller. `remove`: what the user should delete."""
     return DataError(f"cannot read {path}: {why}; remove {remove} and repeat the command")
 
 
 class RunLayout:
-    """The folder of a run, and where each of its files is."""
+    """The folder of a run, and the path of each file in it."""
 
     def __init__(self, out: Path) -> None:
         self.out, self.settings, self.funnel = out, out / "mine.json", out / "funnel.json"
@@ -29,7 +29,7 @@ class RunLayout:
     def finished(cls, out: Path) -> RunLayout:
         """Return the layout of a finished run.
 
-        Raises DataError if there is none, and DiptychError for links out of it.
+        Raises DataError if there is no finished run, and DiptychError if a link leads out of the folder.
         """
         layout = cls(out)
         if not layout.funnel.exists():
@@ -47,21 +47,24 @@ class RunLayout:
         return self._shard(stage, name, "parquet")
 
     def counts(self, stage: str, name: str) -> Path:
-        """The file that is written last: if it exists, the shard is complete."""
+        """Return the path of a shard's counts.
+
+        This file is written last, so it exists only if the shard is complete.
+        """
         return self._shard(stage, name, "json")
 
     def blob(self, name: str) -> Path:
-        """The concatenated image files; the index has the offset of each."""
+        """Return the path of the concatenated images of a shard of `index`, which has the offset of each."""
         return self._shard("index", name, "blob")
 
     def times(self, name: str) -> Path:
-        """The time at which each URL of an index was fetched."""
+        """Return the path of the file with the fetch times of a shard of `index`."""
         return self._shard("index", name, "times.json")
 
     def picture(self, sha256: str, ending: str) -> Path:
         """Return the path of a kept image.
 
-        Raises DataError for other names, as a table from elsewhere may name any path.
+        Raises DataError for an invalid name, because a table of unknown origin could contain any path.
         """
         if not SHA256.fullmatch(sha256) or not ENDING.fullmatch(ending):
             why = f"it names a picture {sha256[:80]!r} of type {ending[:20]!r}, expected a sha256 and jpg or the like"

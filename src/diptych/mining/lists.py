@@ -1,4 +1,4 @@
-"""Lists of unwanted hosts, URLs and images (by hash), given by users or written when images are forgotten."""
+"""Lists of unwanted hosts, URLs and hashes of images, which users write, or `diptych mine forget`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,11 @@ WANTED = "expected a sha256, a dHash (16 hex digits), an address or a host a lin
 
 @dataclass(frozen=True)
 class Hashes:
-    """A set of images: by SHA-256, or by a difference hash (64 bits) that differs in at most `near` bits."""
+    """A set of images, by their hashes.
+
+    An image is in the set if the set has its SHA-256, or a difference hash (64 bits) that differs from the image's in
+    at most `near` bits.
+    """
 
     sha256: frozenset[str] = frozenset()
     dhashes: tuple[int, ...] = ()
@@ -32,7 +36,7 @@ class Hashes:
 
 @dataclass(frozen=True)
 class Lists:
-    """The lists of a run. `refused`: unwanted images; `excluded`: images of val and test splits."""
+    """All lists of a run. `refused`: unwanted images. `excluded`: images of val and test splits."""
 
     hosts: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
@@ -40,7 +44,7 @@ class Lists:
     excluded: Hashes = Hashes()
 
     def refuse(self, *places: str | None) -> bool:
-        """True if the URL of an image or page is listed, or its host. A listed host includes its subdomains."""
+        """Return True if one of these URLs, or its host, is listed. A listed host includes its subdomains."""
         return any(place and (place in self.addresses or self._refuse_host(place)) for place in places)
 
     def _refuse_host(self, place: str) -> bool:
@@ -49,9 +53,10 @@ class Lists:
 
 
 def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """Read the entries of lists by kind: `sha256` (64 hex digits), `dhash` (16), `addresses` or `hosts`.
+    """Return kind -> entries of the lists.
 
-    # begins a comment.
+    Kinds are `sha256` (64 hex digits), `dhash` (16 hex digits), `addresses` (URLs) and `hosts`. A line that begins with
+    # is a comment.
     """
     entries: dict[str, list[str]] = {"sha256": [], "dhash": [], "addresses": [], "hosts": []}
     for path in paths:
@@ -76,9 +81,10 @@ def _kind(entry: str, path: Path) -> str:
 
 
 def lists_of(refuse: Iterable[Path], near: int | None, excluded: Iterable[tuple[str, int | None]] = ()) -> Lists:
-    """Make lists from files of entries, and from the SHA-256 and difference hashes of images to exclude.
+    """Read the list files in `refuse`, and return the lists of a run.
 
-    `near`: bits in which the difference hashes of the same image may differ; None: only equal files are the same image.
+    `excluded`: SHA-256 and difference hash of images to exclude. `near`: the number of bits in which the difference
+    hashes of the same image may differ. None: only equal files are the same image.
     """
     entries, held_out, bits = read_entries(refuse), list(excluded), -1 if near is None else near
     return Lists(

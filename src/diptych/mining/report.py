@@ -1,4 +1,4 @@
-"""The funnel of `diptych mine`: a table on the terminal, and one HTML page without network requests or scripts."""
+"""Report the funnel of `diptych mine` as a table on the terminal, and as an HTML page without scripts."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ THUMBNAIL = 160
 
 
 def summary(numbers: Mapping[str, Any], console: Console) -> None:
-    """Print the counts of each rule. Dropped and kept items add up to the input."""
+    """Print the counts of each rule. The dropped images and the kept images add up to all images."""
 
     def share(part: int, whole: int) -> str:
         return f"{100 * part / max(1, whole):.1f}%"
@@ -43,9 +43,10 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 
 
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
-    """Write OUT/report.html, and OUT/card.md with the origin of the data, its licences, judges and limits.
+    """Write OUT/report.html and OUT/card.md, and return the path of the report.
 
-    Each is written completely or not at all. Returns the path of the report.
+    The card describes the origin of the data, its licences, judges and limits. Each file is written completely or not
+    at all.
     """
     run = read_json(layout.settings, RunSettings)
     card = environment().get_template("mined_card.md.jinja").render(numbers=numbers, run=run)
@@ -83,7 +84,7 @@ def _shown(layout: RunLayout, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _thumbnail(layout: RunLayout, row: Row) -> str:
-    """Return a data URI; empty if the image is neither in the run nor in `work`, or was dropped before decoding."""
+    """Return a thumbnail as a data URI; empty if the image was not decoded or was deleted."""
     if row["sha256"] is None or row["dhash"] is None:
         return ""
     path = layout.picture(row["sha256"], row["type"] or "jpg")
@@ -103,7 +104,10 @@ def _small(file: Path | bytes) -> str:
 
 
 def write_sheet(path: Path, folder: Path, pairs: Sequence[Mapping[str, Any]]) -> None:
-    """Write an HTML page of images with their texts, in the order of the lines."""
+    """Write an HTML page with the images and texts of `pairs`, in their order.
+
+    Paths of images are relative to `folder`.
+    """
     shown = [{"uri": _small(folder / pair["image"]), **pair} for pair in pairs]
     page = environment().get_template("labels.html.jinja").render(shown=shown)
     write_atomically(path, page.encode("utf-8", "replace"))

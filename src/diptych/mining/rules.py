@@ -1,17 +1,18 @@
 # ruff: noqa: E501  # a table
-"""The mining rules in the order of their stages. The first rule that an image breaks counts as the one that dropped it.
+"""The mining rules, in the order of their stages.
 
-`paper` quotes ImageBERT, section 3. Thresholds and mechanisms are ours even if there is a quote, except the 300 pixels.
+An image is counted as dropped by the first rule that it breaks. `paper` quotes ImageBERT, section 3. Even with a quote,
+thresholds and methods are ours, except the 300 pixels.
 """
 
 from dataclasses import dataclass
 
-VERSION = "4"  # version of the rules' behaviour: a new one makes every shard again
+VERSION = "4"  # version of the rules; if it changes, all shards are made again
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A reason to drop an image, or one of its texts. `what` is the condition, as reports show it."""
+    """A reason to drop an image, or one of its texts. `what`: the condition as reports show it."""
 
     name: str
     what: str

@@ -1,4 +1,4 @@
-"""One run of `diptych mine`: all stages in order. Complete shards of an interrupted run are used again."""
+"""Run all stages of `diptych mine` in order. Complete shards of an interrupted run are used again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import refuse_links_out, text_of
 from diptych.runtime.outputs import claim
 
-EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # settings that cannot change in a folder
+EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # must not change in a folder
 
 
 @dataclass
 class Mine:
-    """One mining job. `engine` and `workers` do not change the result."""
+    """A run of `diptych mine`. `engine` and `workers` do not change the result."""
 
     out: Path
     given: Sequence[Path]
@@ -58,9 +58,10 @@ class Mine:
     progress: Callable[[str, int], Callable[[], None]] = lambda _stage, _shards: lambda: None
 
     def run(self) -> dict[str, Any] | None:
-        """Carry out all stages up to `until`. Returns the funnel, or None if `until` ends before it.
+        """Run all stages up to `until`.
 
-        Raises Stopped on a signal; complete shards are kept.
+        Returns the content of funnel.json, or None if the last stage is not run. Raises Stopped on a signal; complete
+        shards are kept.
         """
         if self.until not in STAGES:
             raise RecipeError(f"no stage {self.until!r}; expected one of {', '.join(STAGES)}")
@@ -86,9 +87,9 @@ class Mine:
             return numbers
 
     def _begin(self, sources: Sequence[inputs.MiningInput]) -> MiningJob:
-        """Write mine.json.
+        """Write mine.json, and return the state of the run.
 
-        Raises RecipeError, which shows the difference, if the folder was begun with other settings.
+        Raises RecipeError if the folder has a run with other settings, and lists the differences.
         """
         from diptych.mining.judge.judges import identity
 

@@ -1,4 +1,7 @@
-"""The weak semantic model of mining (ImageBERT, section 3): logistic regression on features of pairs."""
+"""The weak scorer of mining: logistic regression on features of pairs of image and text.
+
+ImageBERT (section 3) calls it "weak semantic model".
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ MEASURED = PictureRules(small_file=None, large_file=None, sides=None, ratio=None
 
 
 class Reader:
-    """Features of pairs. An optional detector adds the objects that it finds, an optional model the matching score."""
+    """Computes the features of pairs.
+
+    An optional detector adds features of detected objects, an optional model its matching score.
+    """
 
     def __init__(self, detector: Detector | None = None, model: ModelFolder | None = None) -> None:
         self.detector, self.model = detector, model
@@ -63,7 +69,7 @@ class Reader:
         return can_match(self.model.model) if name == "match" else isinstance(self.model.model, TwoTowers)
 
     def table(self, pairs: Sequence[Pair]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return features N F: a row per pair, a column per name in `names`."""
+        """Return the features as (N, F): a row per pair, a column per name in `names`."""
         pictures = {id(pair.picture): pair for pair in pairs}
         measured = {key: self._measure(pair) for key, pair in pictures.items()}
         rows = []
@@ -145,7 +151,7 @@ class WeakScorer:
 
 @cache
 def load_scorer(folder: str) -> Scorer:
-    """The scorer in a folder, loaded once per process. Raises CheckpointError if it is damaged."""
+    """Load the scorer in a folder, once per process. Raises CheckpointError if it is damaged."""
     path = Path(folder)
     card, detector, model = _card(path), path / DETECTOR, path / MODEL
     opened = load_detector(detector) if detector.is_dir() else None
@@ -183,7 +189,7 @@ class LabelledLine(BaseModel):
 
 
 def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
-    """Read labelled pairs, their labels, and the image name of each. Lines without a label are skipped."""
+    """Return the labelled pairs, their labels, and the name of each pair's image. Lines without a label are skipped."""
     pairs, labels, names = [], [], []
     for path in paths:
         bodies: dict[str, tuple[bytes, dict[str, Any]]] = {}
@@ -223,10 +229,10 @@ def train_scorer(
     detector: str | None = None,
     precision: float = PRECISION,
 ) -> dict[str, Any]:
-    """Train a scorer and write it to `out`. Returns its card.
+    """Train a scorer and write it to `out`.
 
-    Every fourth image, with all its texts, is held out. The threshold is the lowest score above which at least
-    `precision` (0 to 1) of the held-out pairs are true.
+    Returns its model card. Every fourth image, with all its texts, is held out. The threshold is the lowest score for
+    which at least the share `precision` of the held-out pairs above it is true.
     """
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
@@ -256,7 +262,7 @@ def train_scorer(
 
 
 def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
-    """SHA-256 and difference hash of the images in val and test splits of a store or other data.
+    """Return the SHA-256 and difference hash of each image in the val and test splits of a store or other data.
 
     Raises DataError if an image is missing, or if there is no such split.
     """

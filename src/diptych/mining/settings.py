@@ -1,4 +1,4 @@
-"""The settings of `diptych mine`: one frozen model, saved in OUT/mine.json with every value resolved."""
+"""The settings of `diptych mine`. OUT/mine.json has all of them, including defaults."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -16,9 +16,9 @@ class _Frozen(BaseModel):
 
 
 class PageRules(_Frozen):
-    """Rules of pages and their images.
+    """Rules of pages and of the images on them.
 
-    `off` (None) switches a rule off. `rules.py` has the meaning and source of each.
+    `off` (None) turns a rule off. `rules.py` describes the meaning and source of each rule.
     """
 
     opt_out: bool | None = True
@@ -29,7 +29,7 @@ class PageRules(_Frozen):
 
 
 class TextRules(_Frozen):
-    """Rules of the texts of an image."""
+    """Rules for the texts of an image."""
 
     file_name: bool | None = True
     boilerplate: bool | None = True
@@ -45,7 +45,7 @@ class TextRules(_Frozen):
 
 
 class PictureRules(_Frozen):
-    """Rules of an image file."""
+    """Rules for image files."""
 
     small_file: int | None = Field(default=2_000, ge=0)
     large_file: int | None = Field(default=10_000_000, ge=0)
@@ -59,7 +59,7 @@ class PictureRules(_Frozen):
 
 
 class KeepRules(_Frozen):
-    """Rules of pairs, over the whole collection."""
+    """Rules for pairs of image and text, applied to the whole collection."""
 
     score: float | None = None
     kinds: tuple[Literal["figcaption", "alt", "title", "caption", "near"], ...] | None = Field(
@@ -72,9 +72,9 @@ class KeepRules(_Frozen):
 
 
 class Fetch(_Frozen):
-    """How images are fetched; times are in seconds.
+    """How URLs are fetched.
 
-    These settings do not change the result, so they may change when a run resumes.
+    Times are in seconds. These settings do not change the result, so they may differ when a run is resumed.
     """
 
     contact: str = ""
@@ -99,7 +99,7 @@ class Fetch(_Frozen):
 
 
 class MiningSettings(_Frozen):
-    """All settings of a run, by section."""
+    """All settings of a run, in sections."""
 
     pages: PageRules = PageRules()
     texts: TextRules = TextRules()
@@ -114,9 +114,9 @@ RULES = ("pages", "texts", "pictures", "keep")
 
 
 def changed(settings: MiningSettings, assignments: Iterable[str]) -> MiningSettings:
-    """Return a copy with assignments such as `rules.sides=300` or `fetch.rate=2`.
+    """Return a copy with assignments such as `rules.sides=300` or `fetch.rate=2` applied.
 
-    Raises RecipeError for an unknown key (with the nearest known one), and for values out of range.
+    Raises RecipeError for an unknown key (and suggests the nearest one), and for values out of range.
     """
     values = settings.model_dump()
     places = {f"rules.{name}": (part, name) for part in RULES for name in values[part] if name != "kinds"}
@@ -131,7 +131,7 @@ def changed(settings: MiningSettings, assignments: Iterable[str]) -> MiningSetti
 
 
 def checked(values: dict[str, Any]) -> MiningSettings:
-    """The settings from their values by section. Raises RecipeError for the first value out of range."""
+    """Return the settings, given section -> values. Raises RecipeError for the first value that is out of range."""
     try:
         return MiningSettings.model_validate(values)
     except ValidationError as error:

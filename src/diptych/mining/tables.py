@@ -1,4 +1,7 @@
-"""The tables that stages write: Parquet, written completely or not at all. Equal rows give equal bytes."""
+"""Read and write the tables of the stages, as Parquet.
+
+A file is written completely or not at all. Equal rows give equal bytes.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +18,7 @@ Row = dict[str, Any]
 
 
 def digest(*parts: Any) -> str:
-    """The name of a shard: 16 hex digits of the SHA-256 of its parts as JSON."""
+    """Return the name of a shard: the first 16 hex digits of the SHA-256 of `parts` as JSON."""
     return sha256_of_json(parts)[:16]
 
 
@@ -29,8 +32,8 @@ _PAGES = (
     "page:text address:text place:int title:text declared:text language:text english:real declared_width:int "
     "declared_height:int dominant:real lead:real features:names texts:texts licence:text fails:names"
 )
-# Columns and their types. pages: an image on a page; index: a requested address; measured: an image file; joined and
-# decisions: all of these.
+# Columns and their types. A row is, in `pages`: an image on a page; in `index`: a requested URL; in `measured`: an
+# image file. `joined` and `decisions` have a row per image on a page, with the columns of all three.
 COLUMNS = {
     "pages": _PAGES,
     "index": f"address:text reason:text status:int final:text moved:text hops:int media:text date:text {_BODY}",
@@ -42,7 +45,7 @@ COLUMNS = {
 
 @cache
 def schema(name: str) -> Any:
-    """The Arrow schema of a table of COLUMNS."""
+    """Return the Arrow schema of a kind of table, such as `pages`."""
     with requires_extra("diptych mine", "mine"):
         import pyarrow as pa
     names = pa.list_(pa.string())
@@ -67,7 +70,10 @@ def write_rows(path: Path, rows: Sequence[Row], kind: str) -> None:
 
 
 def write_shard(layout: RunLayout, stage: str, name: str, rows: Sequence[Row], counts: Row) -> Row:
-    """Write a shard's table, then its counts, which mark it as complete. Returns the counts."""
+    """Write the table of a shard, then its counts, and return the counts.
+
+    The file of counts marks the shard as complete.
+    """
     write_rows(layout.table(stage, name), rows, stage)
     write_json(layout.counts(stage, name), counts)
     return counts
@@ -79,7 +85,7 @@ def read_rows(path: Path, kind: str, columns: Sequence[str] | None = None) -> li
 
 
 def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> Any:
-    """Read a table, or some of its columns. Raises DataError for a file that is not a table of this kind."""
+    """Read a table, or some of its columns. Raises DataError for any other file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -99,7 +105,7 @@ def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> A
 
 
 def check_same_rows(index: Any, measured: Any, path: Path) -> None:
-    """Raise DataError if the table of measured images at `path` does not have one row for each row of its index."""
+    """Raise DataError unless `measured` (the table at `path`) has as many rows as `index`."""
     if index.num_rows != measured.num_rows:
         why = f"it has {measured.num_rows} rows for {index.num_rows} answers"
         raise damaged(path, why, "it, with the .json next to it,")
@@ -111,7 +117,7 @@ def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def holds_json(path: Path, value: Mapping[str, Any]) -> bool:
-    """True if the file holds exactly what `write_json` writes for this value."""
+    """Return True if the file has exactly the bytes that `write_json` would write for this value."""
     return path.is_file() and bytes_of(path) == _json(value)
 
 
@@ -120,5 +126,5 @@ def _json(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
 
 
 def lines_of(values: Iterable[Mapping[str, Any]]) -> bytes:
-    """JSON lines, in UTF-8."""
+    """Return the values as JSON lines, in UTF-8."""
     return "".join(f"{json.dumps(value, ensure_ascii=False, sort_keys=False)}\n" for value in values).encode()

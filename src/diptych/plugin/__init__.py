@@ -1,12 +1,11 @@
-"""The interface for packages that add to Diptych: they import only this module and `diptych.testing`.
+"""The interface for packages that extend Diptych. They import only this module and `diptych.testing`.
 
 A package adds systems, tasks, formats, metrics, detectors, objectives and heads (docs/from-outside.md). Each name here
 is documented where it is defined; `help(diptych.plugin.Batch)` lists the fields of a batch with their shapes.
 
-Stability: a name of `__all__` keeps its meaning and its arguments within 0.x, and within each later major version.
-New names and new arguments with defaults may come in any version. A name that goes away is deprecated in one minor
-version, with a warning that names its replacement, before it is removed in the next major one. Other modules of
-Diptych may change in any version.
+Stability: names in `__all__` keep their meaning and arguments within 0.x, and within each later major version. Any
+version may add names, and arguments with defaults. A name is removed only in a major version, after a minor version
+that warns of it and names the replacement. Other modules of Diptych may change in any version.
 """
 
 from diptych.core import (

@@ -1,4 +1,4 @@
-"""Write a model card, the README.md of a repository on the hub, from a model folder and its publisher's words."""
+"""Write a model card (README.md on the Hugging Face hub) from a model folder and statements of the publisher."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,30 +19,33 @@ from diptych.tasks.answers import OF_VQA
 from diptych.tasks.scores import Score, Scores
 
 NOT_STATED = "not stated by the publisher"
-LONGEST_QUOTE = 500  # characters of a text from a file
+LONGEST_QUOTE = 500  # limit of characters of a text that is quoted from a file
 
 
 @dataclass(frozen=True)
 class Publisher:
-    """Statements of the publisher, which no file of the model contains."""
+    """Statements of the publisher that cannot be read from the model's files."""
 
-    licence: str | None = None  # of the weights, as the hub names licences: cc-by-4.0, apache-2.0
-    data: str | None = None  # training data, in words
+    licence: str | None = None  # of the weights, in the hub's form, such as apache-2.0
+    data: str | None = None  # description of the training data
     data_licence: str | None = None
     scores: tuple[Path, ...] = ()  # files written by `diptych evaluate --json`
 
 
 class ScoredModel(BaseModel):
-    """The entry `of` in a file of scores: the weights, data and precision they were computed with."""
+    """The entry `of` in a file of scores: the weights, data and precision with which the scores were computed."""
 
-    weights: int  # CRC of the weights
+    weights: int  # CRC-32 of the weights
     data: str
     split: str
     precision: str
 
 
 def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> str:
-    """Return README.md: the hub's metadata in YAML, then the facts. Raises DataError for scores of other weights."""
+    """Return the text of README.md: metadata for the hub in YAML, then facts.
+
+    Raises DataError for scores of other weights.
+    """
     from huggingface_hub import ModelCardData
 
     tasks = offered_tasks(folder)
@@ -74,7 +77,7 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
 
 
 def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publisher) -> Mapping[str, str | None]:
-    """Rows of the table of facts; those without a value are left out."""
+    """Return fact -> text for the table of facts; facts with None are left out."""
     recipe, contract = folder.recipe, folder.contract
     imported = "the authors' checkpoint, imported" if folder.untrained else None
     data = publisher.data or (knows if is_drawn_world(folder) else NOT_STATED)
@@ -117,7 +120,7 @@ def _limits(folder: ModelFolder, tasks: Sequence[str]) -> list[str]:
     if folder.recipe is not None and not folder.recipe.data.images:
         limits.append("It is a control: it was trained without images, and is shown blank regions.")
     for spec in (tasks_by_verb()[task] for task in tasks if folder.recipe is not None):
-        with suppress(RecipeError):  # a model without a list of answers
+        with suppress(RecipeError):  # the model has no list of answers
             limit = spec.required_interface.words.limit
             limits += [limit(folder.task(spec.name))] if limit is not None else []
     return [*limits, "It was not checked for bias or harmful output; it is for research."]
@@ -133,7 +136,10 @@ def _scores(folder: ModelFolder, validated: str | None, files: Sequence[Path]) -
 
 
 def _scored(folder: ModelFolder, path: Path) -> str:
-    """A section with one file of scores. Raises DataError for a file that has no scores, or scores of other weights."""
+    """Return a section about a file of scores.
+
+    Raises DataError if the file has no scores, or scores of other weights.
+    """
     try:
         saved = parse_json(text_of(path))
         scores, of = Scores.from_json(saved), ScoredModel.model_validate(saved["of"])
@@ -144,7 +150,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         ) from error
     if of.weights != folder.weights_checksum:
         raise DataError(
-            f"{path} holds scores of other weights than those of {folder.name}; score this model: "
+            f"{path} has scores of other weights than {folder.name}; score this model: "
             f"diptych evaluate --model {folder.name} --data DATA --json > scores.json"
         )
     split, data, precision = (_line(_plain(text)) for text in (of.split, Path(of.data).name, of.precision))
@@ -172,10 +178,10 @@ def _table(rows: Mapping[str, str | None]) -> str:
 
 
 def _line(text: str) -> str:
-    """Put a text on one line, escaped for one cell of a table."""
+    """Return a text on one line, escaped for a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def _plain(text: str) -> str:
-    """Escape text that others may have written: it cannot add links, images or HTML, or end a quotation."""
+    """Escape text of unknown origin, so that it cannot add links, images or HTML, or end a quotation."""
     return printable(text[:LONGEST_QUOTE]).replace("`", "'").replace("<", "&lt;").replace("[", "\\[")

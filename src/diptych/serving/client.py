@@ -1,4 +1,4 @@
-"""Client of a running service (`diptych serve`), used instead of opening a model."""
+"""A client of a running service (`diptych serve`), which is used in place of a local model."""
 
 import base64
 import ipaddress
@@ -23,20 +23,20 @@ from diptych.tasks.interface import TaskAnswer, TaskInterface, TaskRequest
 from diptych.tasks.retrieval import SearchHits, SearchRequest
 
 TOKEN = "DIPTYCH_TOKEN"
-TRIES = 6  # while the queue is full
-TIMEOUT = 120.0  # seconds for one request
+TRIES = 6  # number of tries while the service's queue is full
+TIMEOUT = 120.0  # seconds until a request fails
 LONGEST_RESPONSE = 16 * 2**20  # bytes
 SECONDS = re.compile(r"[0-9]{1,3}")
 T = TypeVar("T")
 
 
 class Client:
-    """Send requests to a service; thread-safe. The token is read from $DIPTYCH_TOKEN."""
+    """Sends requests to a service. Thread-safe. The token is read from $DIPTYCH_TOKEN."""
 
     def __init__(self, url: str) -> None:
         try:
             parts = urlsplit(url)
-        except ValueError:  # an IPv6 address without its bracket
+        except ValueError:  # such as an IPv6 address without its bracket
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ServingError(f"{url!r} is not the address of a service; expected one such as http://127.0.0.1:8000")
@@ -48,9 +48,10 @@ class Client:
         self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
 
     def ask(self, interface: TaskInterface, picture: Path, request: TaskRequest) -> TaskAnswer:
-        """Return the service's answer about an image. Retries while its queue is full.
+        """Return the service's answer about an image.
 
-        Raises DataError if the image cannot be read or is refused, ServingError if the service does not answer.
+        Retries while the service's queue is full. Raises DataError if the image cannot be read or is rejected,
+        ServingError if the service does not answer.
         """
         try:
             content = bytes_of(picture)
@@ -66,16 +67,16 @@ class Client:
         return message
 
     def search(self, request: SearchRequest) -> SearchHits:
-        """Return the best of the service's own images.
+        """Search the images of the service.
 
-        Raises DataError if the query is refused; other errors are those of `ask`.
+        Raises DataError if the query is rejected, ServingError if the service does not answer.
         """
         body = request.model_dump(exclude_none=True, exclude_defaults=True)
         answer = self._sent("/v1/search", json.dumps(body).encode(), request.query)
         return self._read(lambda: SearchHits.model_validate(answer))
 
     def verbs(self) -> list[str]:
-        """Return the verbs that the models of the service answer. Raises ServingError."""
+        """Return the verbs, such as `caption`, that the models of the service answer. Raises ServingError."""
         answer = self._sent("/v1/models", None, "/v1/models")
         return self._read(lambda: list(dict.fromkeys(str(verb) for one in answer["models"] for verb in one["tasks"])))
 
@@ -86,7 +87,10 @@ class Client:
             raise ServingError(f"{self.url} is not a service of this version of Diptych; check --server") from error
 
     def _sent(self, path: str, body: bytes | None, about: str) -> Any:
-        """Return the JSON that answers a POST, or a GET without a body. `about`: what a refusal names."""
+        """Send a POST, or a GET if `body` is None, and return the JSON of the response.
+
+        `about`: the subject of error messages.
+        """
         request = urllib.request.Request(self.url + path, body, self._headers)
         for tried in range(TRIES):
             try:
@@ -108,14 +112,14 @@ class Client:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects: image and token are only for the service that was named."""
+    """Follows no redirects, because image and token must be sent only to the given service."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def _json(answer: IO[bytes]) -> Any:
-    """Parse JSON. Raises ValueError if it is not JSON or too long."""
+    """Return the JSON of a response. Raises ValueError if it is not JSON or too long."""
     content = answer.read(LONGEST_RESPONSE + 1)
     if len(content) > LONGEST_RESPONSE:
         raise ValueError(f"the answer has more than {LONGEST_RESPONSE // 2**20} MiB")

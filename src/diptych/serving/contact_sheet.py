@@ -1,4 +1,4 @@
-"""Write the hits of a search on one sheet, as a PNG and as an HTML page."""
+"""Write the images that a search found on a contact sheet, as a PNG and as an HTML page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +42,10 @@ endif %}</p>
 
 
 def write_sheet(searched: Searched, path: Path, most: int = 12) -> tuple[Path, Path]:
-    """Write at most `most` hits to `path` (a PNG) and to an HTML page of the same name; return both paths."""
+    """Write the best hits, at most `most`, to the PNG `path` and to an HTML page of the same name.
+
+    Return both paths.
+    """
     hits = searched.hits[:most]
     path.parent.mkdir(parents=True, exist_ok=True)
     picture, page = path.with_suffix(".png"), path.with_suffix(".html")
@@ -75,7 +78,7 @@ def draw_sheet(query: str, hits: Sequence[Hit]) -> Image.Image:
 def _thumbnail(path: Path) -> Image.Image:
     try:
         image = Image.fromarray(open_picture(path).permute(1, 2, 0).numpy())
-    except DataError:  # it was removed after the gallery was read
+    except DataError:  # the image was deleted after the search
         return Image.new("RGB", (SIDE, SIDE), "#E8EAED")
     image.thumbnail((SIDE, SIDE))
     return image

@@ -1,8 +1,9 @@
 """Draw an image with its regions, next to a table of the weight of each region on each word.
 
-Each region that mattered has a number and a colour, on the image and above its column; each row is a word. A cell shows
-how many nats of log-probability the word loses without the region; its colour is stronger for larger losses. Regions
-that cover each other are removed together, and the best of them represents all. Below are the detector's labels.
+Each region with an influence has a number and a colour, on the image and above its column of the table. Each row of the
+table is a word. A cell shows by how many nats the log-probability of the word drops without the region. Larger drops
+have a stronger colour. Regions that overlap strongly are removed together; the one with the highest confidence
+represents them. The detector's labels are below the table.
 """
 
 from collections.abc import Sequence
@@ -18,15 +19,15 @@ from diptych.tasks.influence import covering
 from diptych.tasks.interface import GroundedText
 from diptych.vision.detectors.detector import Picture
 
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one per column
+COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # per column
 HEIGHT, MARGIN, ROW, CELL = 480, 16, 28, 58
-LEAST_WEIGHT = 0.1  # nats: smaller weights are not shown as numbers
+LEAST_WEIGHT = 0.1  # in nats; no number is shown for smaller weights
 NOTE = "nats that a word loses without the region"
 INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
 
 
 def draw(prediction: GroundedText, picture: Picture) -> Image.Image:
-    """Draw the explanation of a prediction: up to eight regions in colour, the others thin and grey."""
+    """Draw the explanation of a prediction. Up to eight regions have a colour; the others are thin and grey."""
     weights = prediction.weights
     most = weights.abs().amax(0) if len(weights) else torch.zeros(len(prediction.regions))
     groups = {group[0]: group for group in covering(prediction.regions)}
@@ -48,7 +49,7 @@ def draw(prediction: GroundedText, picture: Picture) -> Image.Image:
 
 
 def draw_box(picture: Picture, box: Sequence[float], title: str) -> Image.Image:
-    """Draw one box (x1, y1, x2, y2 as fractions) on an image of any size, with a title above it."""
+    """Draw a box (x1, y1, x2, y2 in fractions of the image) on an image, with a title above the box."""
     image = Image.fromarray(picture.permute(1, 2, 0).numpy())
     pen = ImageDraw.Draw(image)
     wide = max(2, round(max(image.size) / 200))
@@ -89,7 +90,7 @@ def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image
 
 
 def label_of(prediction: GroundedText, group: list[int]) -> str:
-    """Return the label of a region and the number that cover it: `dog 0.83, and 2 regions that cover it`."""
+    """Return the label of a group of overlapping regions: `dog 0.83, and 2 regions that cover it`."""
     classes, more = prediction.regions.classes, len(group) - 1
     name = "region"
     if classes is not None and prediction.class_names:
@@ -100,7 +101,7 @@ def label_of(prediction: GroundedText, group: list[int]) -> str:
 
 
 def _inside(box: list[float], image: Image.Image) -> tuple[float, float, float, float]:
-    """Move a box (pixels) inside the image and make it at least 8 pixels wide, so that its lines can be drawn."""
+    """Move a box (in pixels) inside the image, and enlarge it to at least 8 pixels per side, so that it is visible."""
     x1, y1 = min(box[0], image.width - 9), min(box[1], image.height - 9)
     return x1, y1, min(max(box[2], x1 + 8), image.width - 1), min(max(box[3], y1 + 8), image.height - 1)
 
@@ -140,7 +141,7 @@ def _table(prediction: GroundedText, weights: Float[Tensor, "W K"], height: int,
 
 
 def _mixed(colour: str, share: float) -> tuple[int, int, int]:
-    """Mix a colour with light grey; `share`, 0 to 1, is the weight of the colour."""
+    """Mix a colour with light grey. `share`: the weight of the colour, 0 to 1."""
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return round(244 + (red - 244) * share), round(244 + (green - 244) * share), round(244 + (blue - 244) * share)
 

@@ -1,4 +1,4 @@
-"""Download models from the Hugging Face hub by `user/name`, and upload them with a model card."""
+"""Download models from the Hugging Face hub by name (`user/name`), and upload them with a model card."""
 
 import re
 import shutil
@@ -22,22 +22,22 @@ from diptych.systems.recipe import FILE as RECIPE
 from diptych.tasks.answers import FILE as ANSWERS
 
 CARD = "README.md"
-# Files of a model folder, in addition to those of its detector.
+# Files of a model folder, without the files of its detector.
 FILES = (WEIGHTS, CONFIG, RECIPE, TOKENS, CHECKS, FEATURES, ANSWERS, VALIDATION, FAMILIAR, SEEN)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 def fetch(name: str, revision: str | None = None) -> Path:
-    """Download the model folder `user/name` (at a branch, tag or commit), or return the cached copy.
+    """Return the path of the model folder `user/name`, downloaded or cached.
 
-    Raises CheckpointError.
+    `revision`: a branch, tag or commit. Raises CheckpointError.
     """
     from huggingface_hub import hf_hub_download, snapshot_download
 
     made = "`diptych demo` makes it" if name.startswith("demo/") else "copy the model folder here and pass its path"
     with _hub_errors(name, f"{made} (there is no folder {name})"), without_retries():
         config = Path(hf_hub_download(name, CONFIG, revision=revision))
-        if not _is_ours(config, name):  # before gigabytes of another kind of model are downloaded
+        if not _is_ours(config, name):  # checked before gigabytes are downloaded
             raise CheckpointError(
                 f"{name} on the hub is not a model of Diptych (its {CONFIG} names none of its systems); `diptych push` "
                 "uploads those, and `diptych import` converts checkpoints of the authors' code"
@@ -65,15 +65,15 @@ def check_repository(repository: str) -> None:
 def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:
     """Upload all files of a model folder and its card as one commit, and return the URL.
 
-    Files of an earlier model in the repository are replaced; other files stay. Raises CheckpointError and RecipeError.
+    Files of an earlier model in the repository are replaced. Other files are kept. Raises CheckpointError and
+    RecipeError.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 
     files = files_of(folder)
     if get_token() is None:
         raise RecipeError(
-            "pushing to the hub needs a write token: set HF_TOKEN, or run `hf auth login`; --dry-run writes "
-            "the folder without one"
+            "pushing to the hub needs a write token: set HF_TOKEN, or run `hf auth login`; --dry-run needs no token"
         )
     api = HfApi()
     with _hub_errors(repository, "--dry-run writes the folder"), without_retries():
@@ -87,7 +87,7 @@ def push(folder: ModelFolder, repository: str, card: str, private: bool = False)
 
 
 def write(folder: ModelFolder, target: Path, card: str) -> None:
-    """Write the files that `push` would upload to a folder."""
+    """Write the files that `push` would upload to the folder `target`."""
     with whole_folder(target, "card") as temporary:
         for name, path in files_of(folder).items():
             (temporary / name).parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def write(folder: ModelFolder, target: Path, card: str) -> None:
 
 
 def files_of(folder: ModelFolder) -> dict[str, Path]:
-    """Return the files to upload, by name in the repository. Raises CheckpointError if one is damaged or missing."""
+    """Return name in the repository -> file to upload. Raises CheckpointError if a file is damaged or missing."""
     refuse_links_out(folder.folder)
     if hurt := damaged_files(folder.folder):
         raise CheckpointError(f"{hurt[0]}; nothing was pushed")
@@ -108,7 +108,7 @@ def files_of(folder: ModelFolder) -> dict[str, Path]:
 
 
 def private_paths(folder: ModelFolder) -> list[str]:
-    """Return KEY=VALUE for each key of the recipe that holds a path of this machine, which would become public."""
+    """Return KEY=VALUE for each key of the recipe with a path on this machine, because an upload would publish it."""
     recipe = folder.recipe
     if recipe is None:
         return []
@@ -119,7 +119,10 @@ def private_paths(folder: ModelFolder) -> list[str]:
 
 @contextmanager
 def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
-    """Turn errors of the hub and the network into one CheckpointError; `otherwise` is what to do without the hub."""
+    """Convert errors of the hub and the network to CheckpointError.
+
+    `otherwise`: what the user can do without the hub.
+    """
     from huggingface_hub import errors
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
@@ -127,7 +130,7 @@ def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
         yield
     except CheckpointError:
         raise
-    except Exception as error:  # the library and its dependencies raise many kinds
+    except Exception as error:  # the library raises many kinds of errors
         match error:
             case GatedRepoError():
                 why = "is gated: request access on its page on the hub, then set HF_TOKEN to your token"

@@ -1,4 +1,4 @@
-"""Facts about a model folder, for the service, its page and model cards: tasks, training, scores, detector."""
+"""Collect facts about a model folder (tasks, training, scores, detector) for the service, its page and model cards."""
 
 import re
 from pathlib import Path
@@ -14,26 +14,26 @@ from diptych.tasks.interface import Message
 
 
 class ModelFacts(Message):
-    """A model of a service."""
+    """Facts about a model, as the service sends them."""
 
     name: str
     system: str
     tasks: tuple[str, ...]  # verbs
     version: str  # CRC-32 of the weights
-    licence: str | None  # licence of the weights, from the model card next to them
-    knows: str  # the kind of images it was trained on
+    licence: str | None  # licence of the weights, from the folder's model card
+    knows: str  # kind of images that the model was trained on
     recipe: str | None  # name of the recipe; None for an imported checkpoint
-    trained: str | None  # task, steps, batch and seed
-    scores: str | None  # on the validation records, which chose the weights
+    trained: str | None  # description of the training: task, steps, batch and seed
+    scores: str | None  # scores on the validation split, by which the weights were chosen
     parameters: int
-    vocabulary: int  # words and word pieces
-    precision: Precision  # of prediction
+    vocabulary: int  # number of tokens
+    precision: Precision  # precision in which predictions are computed
     detector: str
-    sees: tuple[str, ...]  # classes of the detector
+    sees: tuple[str, ...]  # class names of the detector
 
 
 def offered_tasks(folder: ModelFolder) -> tuple[str, ...]:
-    """Return the verbs of the tasks that the model was trained for, in the order of `TASKS`."""
+    """Return the verbs, such as `caption`, of the tasks that the model was trained for, in the order of `TASKS`."""
     trained_for = None if folder.recipe is None else folder.recipe.task
     return tuple(
         verb
@@ -43,12 +43,12 @@ def offered_tasks(folder: ModelFolder) -> tuple[str, ...]:
 
 
 def is_drawn_world(folder: ModelFolder) -> bool:
-    """True if the model was trained on the drawn world."""
+    """Return True if the model was trained on the drawn world (Storybook)."""
     return folder.contract.extractor == STORYBOOK
 
 
 def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> ModelFacts:
-    """Collect the facts of a model that is served as `name` for these tasks (verbs)."""
+    """Return the facts of a model that is served under `name` for these tasks (verbs)."""
     recipe, detector, trained = folder.recipe, folder.contract.extractor, None
     if recipe is not None:
         training = recipe.training
@@ -78,7 +78,7 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
 
 
 def _licence(card: Path) -> str | None:
-    """Read the licence in the metadata of a model card; None without one."""
+    """Return the licence in the metadata of a model card; None if there is none."""
     try:
         stated = re.match(r"---\n(?:.*\n)*?license: *(\S.*)\n(?:.*\n)*?---", text_of(card))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`Predictor`, a model with its detector: images to records with regions, and records to answers."""
+"""`Predictor`, a model with its detector: converts images to records with regions, and records to answers."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from diptych.vision.pictures import open_picture
 if TYPE_CHECKING:
     from diptych.serving.search import Progress, ScannedFolder, Searched
 
-# A path, an RGB tensor uint8 (3, H, W), or a record that may have regions already.
+# An image as a path, as an RGB uint8 tensor (3, H, W), or as a record, which may have regions.
 AnyPicture = str | Path | UInt8[Tensor, "3 H W"] | Record
 
 
-Refused = Callable[[AnyPicture, DataError], object]  # called with each unreadable image and its error
+Refused = Callable[[AnyPicture, DataError], object]  # called as refused(image, error) for unreadable images
 
 
 class Predictor:
-    """A model with its detector. Thread-safe unless the model is being trained."""
+    """A model with its detector. Thread-safe, unless the model is being trained."""
 
     def __init__(self, model: ModelFolder, features: Path | None = None) -> None:
         self.folder, self.features = model, features
-        self.scans: dict[object, ScannedFolder] = {}  # the folder that was searched last
+        self.scans: dict[object, ScannedFolder] = {}  # the state of the folder that was searched last
 
     @property
     def precision(self) -> Precision:
-        """Precision of prediction; small batches may use fp32, which each prediction reports."""
+        """The precision of predictions. Small batches may use fp32; each prediction reports its precision."""
         return self.folder.model.precision
 
     @property
@@ -62,8 +62,8 @@ class Predictor:
             return given
         if contract.is_given:
             raise ServingError(
-                f"{self.folder.folder} was trained on given features, which an image alone lacks; pass a file or "
-                "folder of them: --features PATH, or diptych.load(model, features=PATH)"
+                f"{self.folder.folder} was trained on given features and cannot compute them from images; pass a "
+                "file or folder of features: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
             raise ServingError(
@@ -78,41 +78,41 @@ class Predictor:
             )
         self.folder.accept(detector.contract, self.folder.detector)
         device = next(self.folder.model.parameters()).device
-        if detector.network is not None and device.type == "cuda":  # other devices lack some of its kernels
+        if detector.network is not None and device.type == "cuda":  # other devices lack some of the network's kernels
             detector.network.to(device)
         return detector
 
     @property
     def decoding(self) -> DecodingOptions:
-        """The recipe's decoding options; beam search with 5 beams for a model without a recipe."""
+        """The decoding options of the recipe. For a model without a recipe: beam search with 5 beams."""
         return self.folder.recipe.decoding if self.folder.recipe is not None else DecodingOptions(beams=5)
 
     def answers(self, spec: TaskSpec, requests: Sequence[tuple[Record, TaskRequest]]) -> list[Any]:
-        """Return the task's answer to each request about a record with regions, computed in one batch."""
+        """Return the answer to each (record, request), computed in one batch. The records have regions."""
         assert spec.required_interface.answer is not None, f"{spec.name} needs a gallery"
         trained_for = None if self.folder.recipe is None else self.folder.recipe.task
         spec.check_offered(self.folder.model, trained_for, self.folder.folder)
         return list(spec.required_interface.answer(self.task_model(spec), requests))
 
     def check(self, spec: TaskSpec, request: TaskRequest | None = None) -> None:
-        """Raise ServingError if the model lacks the task, RecipeError if it cannot follow the request."""
+        """Raise ServingError if the model was not trained for the task, RecipeError if the request is invalid."""
         model = self.task_model(spec)
         model.build()
         if request is not None and spec.required_interface.check is not None:
             spec.required_interface.check(model, request)
 
     def is_familiar(self, record: Record) -> bool | None:
-        """Return whether an image, as `extract` returns it, is like those of training; None if that is not known."""
+        """Return True if the image of a record is similar to the training images; None if this is unknown."""
         known = self.folder.familiarity
         return None if known is None or record.regions is None else known.knows(record.regions)
 
     def message(self, spec: TaskSpec, answer: Any, request: TaskRequest, record: Record, picture: str) -> TaskAnswer:
-        """Return an answer about a record as the message that is sent or printed."""
+        """Convert an answer about a record to the message that is sent or printed. `picture`: the image's name."""
         made, familiar = spec.required_interface.build_message(answer, request, picture), self.is_familiar(record)
         return made if familiar is None else derive(made, familiar=familiar)
 
     def task_model(self, spec: TaskSpec) -> TaskModel:
-        """The model in the form in which a task uses it."""
+        """Return the model with everything that a task needs, such as decoding options."""
         return TaskModel(
             model=self.folder.model,
             system=self.folder.architecture.system,
@@ -123,7 +123,7 @@ class Predictor:
         )
 
     def _task(self, spec: TaskSpec) -> Task:
-        """Return the task of this name. Raises ServingError if the model was not trained for it."""
+        """Return the task. Raises ServingError if the model was not trained for it."""
         try:
             return self.folder.task(spec.name)
         except RecipeError as error:
@@ -141,12 +141,12 @@ class Predictor:
         most: int | None = None,
         keep: float = 0.0,
     ) -> Searched:
-        """Rank all images below a folder by how well they match the query; unreadable ones are reported.
+        """Rank all images below a folder by how well they match the query. Unreadable images are reported.
 
-        `cache` keeps regions (default: in the user's cache folder). With a `shortlist`, only the N best images of the
-        two-tower model `by` are ranked. `gallery` is the URL of a database for the vectors (postgresql://...;
-        default: in the cache). `most` hits are enough. The folder is rescanned at each call, or with `keep` only after
-        at least `keep` times the duration of the last scan.
+        `cache`: the folder where regions are stored (default: in the user's cache folder). `shortlist`: the number of
+        images that are ranked; the two-tower model `by` selects them. `gallery`: URL of a database for the vectors
+        (postgresql://...); by default they are in `cache`. `most`: limit of hits. `keep`: the folder is scanned again
+        only after `keep` times the duration of the last scan; by default at each call.
 
         Raises ServingError if the model cannot match images and texts, DataError if no image can be read.
         """
@@ -156,15 +156,15 @@ class Predictor:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the model's architecture and weights, a key for cached results."""
+        """A hash of the model's architecture and weights, for the keys of cached results."""
         from diptych.runs.evaluation.retrieve import model_fingerprint
 
         return model_fingerprint(self.folder)
 
     def extract(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
-        """Return the images as records with regions.
+        """Detect the regions of images, and return the images as records.
 
-        An image that cannot be read raises DataError; if `refused` is given, it is skipped and
+        Raises DataError for an image that cannot be read. If `refused` is given, such an image is skipped, and
         `refused(picture, error)` is called.
         """
         records: dict[int, Record] = {}
@@ -202,7 +202,7 @@ class Predictor:
             refused(pictures[number], unusable)
         ordered = (records[number] for number in sorted(records))
         seen = [(record, record.regions.first(most)) for record in ordered if record.regions is not None]
-        blank = self.folder.recipe is not None and not self.folder.recipe.data.images  # a control sees nothing here too
+        blank = self.folder.recipe is not None and not self.folder.recipe.data.images  # for blind baselines
         return [replace(record, regions=regions.blank() if blank else regions) for record, regions in seen]
 
 

@@ -35,31 +35,31 @@ from diptych.tasks.two_towers import TowerHit, embed_sentences
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import GivenRegions
 
-WORDS = 30  # words of a query that are read, if the model has positions for them
-PAIRS = 64  # pairs of query and image in a batch
-ENCODED = 1024  # images between two writes of their vectors
+WORDS = 30  # limit of the tokens of a query
+PAIRS = 64  # number of pairs of query and image per batch
+ENCODED = 1024  # vectors are stored after each ENCODED images
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
 
 
 class Hit(NamedTuple):
-    """One image of a search."""
+    """An image that a search found."""
 
     picture: Path
-    score: float  # probability of a match; of a two-tower model the product of the vectors, -1 to 1
+    score: float  # probability of a match; for two-tower models the product of vectors, -1 to 1
 
 
 @dataclass(frozen=True)
 class Searched:
-    """Result of a search, best hits first: all readable images, or those of a shortlist."""
+    """The result of a search, best hits first."""
 
     query: str
     hits: tuple[Hit, ...]
-    refused: dict[Path, str]  # unreadable images, each with the reason
+    refused: dict[Path, str]  # unreadable image -> reason
     readable: int  # number of readable images
 
 
 class Searcher(Protocol):
-    """The part of a `Predictor` that a search uses."""
+    """The attributes of a `Predictor` that a search uses."""
 
     scans: dict[object, ScannedFolder]
 
@@ -83,13 +83,13 @@ def search(
     most: int | None = None,
     keep: float = 0.0,
 ) -> Searched:
-    """Rank the images below a folder by how well they match a text. The arguments are those of `Predictor.search`.
+    """Rank the images below a folder by how well they match a text.
 
-    Each image is read once. Its regions are cached by the content of its file, and so is its vector if the ranking
-    model makes vectors, in the same folder or in the database at `gallery`. Models with vectors rescan the folder only
-    after at least `keep` times the duration of the last scan; other models rescan at each search.
-
-    Raises ServingError for a model that cannot match, DataError if no image can be read.
+    For the arguments see `Predictor.search`. Each image is read once: its regions are cached by the content of its
+    file. If the model is a two-tower model, its vectors are cached too, in the same folder or in the database at
+    `gallery`. With such a model, the folder is scanned again only after `keep` times the duration of the last scan.
+    With other models, it is scanned at each search. Raises ServingError for a model that cannot match images and texts,
+    DataError if no image can be read.
     """
     check_search(predictor, query, shortlist, by, gallery)
     folder = cache if cache is not None else _cache(pictures, predictor.detector)
@@ -124,20 +124,20 @@ def search(
 
 @dataclass(frozen=True)
 class ScannedFolder:
-    """The state of a folder at its last scan, which later searches reuse."""
+    """The images of a folder at its last scan, which later searches reuse."""
 
-    contents: dict[Path, str]  # SHA-256 of each image
+    contents: dict[Path, str]  # path -> SHA-256 of the image file
     refused: dict[Path, str]
     images: RegionCache
-    vectors: VectorStore | None  # None: the model makes none
+    vectors: VectorStore | None  # None: no two-tower model
     encoded: list[str]  # contents that have a vector
-    until: float  # by time.monotonic
+    until: float  # time.monotonic() until which no new scan is needed
 
 
 def _scan(
     images: RegionCache, ranker: Searcher, pictures: Path, gallery: str | None, vectors: VectorStore | None, keep: float
 ) -> ScannedFolder:
-    """List the images of the folder; if the model makes vectors, extract and encode new ones."""
+    """List the images of the folder. For a two-tower model, also make the vectors of new images."""
     begun = time.monotonic()
     contents, refused = read_contents(pictures, images.folder)
     for path, content in contents.items():
@@ -150,7 +150,7 @@ def _scan(
 
 
 class RegionCache:
-    """Images by content (SHA-256), and the store that caches their regions."""
+    """Caches the regions of images in a store. The key of an image is its content (SHA-256)."""
 
     def __init__(self, detector: Detector, folder: Path, progress: Progress) -> None:
         self.detector, self.folder, self.progress = detector, folder, progress
@@ -158,9 +158,12 @@ class RegionCache:
         self.failed: dict[str, str] = {}
 
     def records(self, contents: Sequence[str], model: ModelFolder) -> CachedRecords:
-        """Return records with regions, extracting those the store lacks; unreadable images go to `failed`."""
+        """Return records with regions.
+
+        Images that are not in the store yet are extracted; unreadable ones are added to `failed`.
+        """
         paths = {content: self.paths[content][0] for content in contents}
-        # Content identifies an image, so one that was renamed, or whose name another image has now, is not another.
+        # Keep the image paths in the store: an image that was only renamed must not seem to be another image.
         there = images_in(self.folder) if (self.folder / INDEX).exists() else {}
         records = [Record(key=content, image=there.get(content) or path) for content, path in paths.items()]
         with self.progress("extracting", len(records)) as advance:
@@ -168,20 +171,23 @@ class RegionCache:
                 self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
             except DataError:
                 self.failed |= _failures(self.folder)
-                if not set(contents) <= self.failed.keys():  # the error is not about the images
+                if not set(contents) <= self.failed.keys():  # another error than unreadable images
                     raise
                 return CachedRecords(None, {}, model)
         return CachedRecords(shown_to(model.recipe, Store(self.folder)), paths, model)
 
 
 def images_in(folder: Path) -> dict[str, Path | None]:
-    """Return the image of each key of a store."""
+    """Return key -> path of the image, for the records of a store."""
     store = Store(folder)
     return {words.key: words.image for words in map(store.words, range(len(store)))}
 
 
 class CachedRecords:
-    """Records of the cache for the images of a folder, each read on access and cut to the model's regions."""
+    """The cached records of a folder's images.
+
+    A record is read on access, with at most the model's number of regions.
+    """
 
     def __init__(self, store: Store | None, paths: dict[str, Path], model: ModelFolder) -> None:
         there = {} if store is None else {store.words(index).key: index for index in range(len(store))}
@@ -203,7 +209,7 @@ class CachedRecords:
 
 
 def _by_pairs(predictor: Searcher, query: str, records: CachedRecords, progress: Progress) -> list[TowerHit]:
-    """Rank records by the model's match probability of query and image, each pair in one pass."""
+    """Rank records by the probability that query and image match. Each pair is encoded jointly."""
     with progress("matching", len(records)) as advance:
         scores = pair_scores(predictor, records, [query], advance)[:, 0]
     return [TowerHit(records.keys[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")]
@@ -215,9 +221,9 @@ def pair_scores(
     texts: Sequence[str],
     progress: Callable[[int], object] | None = None,
 ) -> NDArray[np.float32]:
-    """Return the probability that image and text match (images, texts), each pair in one pass.
+    """Return the probability that image and text match, (images, texts). Each pair is encoded jointly.
 
-    Raises ServingError for a model that has not learnt to match.
+    Raises ServingError for a model that was not trained to match images and texts.
     """
     _check(predictor, None, None, None)
     keys, captions = tuple(map(str, range(len(records)))), [GalleryCaption(str(n), t, 0) for n, t in enumerate(texts)]
@@ -229,7 +235,7 @@ def pair_scores(
 
 
 def _encoded(predictor: Searcher, images: RegionCache, vectors: VectorStore) -> list[str]:
-    """Encode the images that lack a vector, and return the contents that have one."""
+    """Encode the images without a vector, and return all contents that have one now."""
     there = vectors.known(list(images.paths))
     if new := [content for content in images.paths if content not in there]:
         records = images.records(new, predictor.folder)
@@ -246,7 +252,7 @@ def _encoded(predictor: Searcher, images: RegionCache, vectors: VectorStore) -> 
 def _by_vectors(
     predictor: Searcher, query: str, vectors: VectorStore, contents: Sequence[str], most: int
 ) -> list[TowerHit]:
-    """Return the `most` images whose vectors have the largest product with the query's."""
+    """Return the `most` images whose vectors have the largest product with the query's vector."""
     if not contents:
         return []
     model, tokens = predictor.folder.model, predictor.folder.tokens
@@ -255,18 +261,18 @@ def _by_vectors(
 
 
 def _maker(predictor: Searcher) -> str:
-    """Return a key of what makes the vectors: the model, and the features if they are given."""
+    """Return a hash that identifies the origin of vectors: the model, and the given features if there are any."""
     state = predictor.detector.state() if isinstance(predictor.detector, GivenRegions) else ""
     return hashlib.sha256(f"{predictor.fingerprint} {state}".encode()).hexdigest()
 
 
 def query_words(predictor: Searcher) -> int:
-    """Return how many words of a text are read."""
+    """Return the largest number of tokens of a query that is used."""
     return min(WORDS, predictor.folder.architecture.config.max_text - 1)
 
 
 def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gallery: str | None) -> None:
-    """Raise ServingError for a model that cannot search, and for options that do not fit it."""
+    """Raise ServingError for a model that cannot search, and for options that it does not support."""
     folder = predictor.folder
     two_towers = ", ".join(name for name, system in SYSTEMS.items() if hasattr(system.model, "embed_texts"))
     problem = None
@@ -299,7 +305,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
 def check_search(
     predictor: Searcher, query: str, shortlist: int | None, by: Searcher | None, gallery: str | None = None
 ) -> None:
-    """Raise ServingError as `_check` does, and for a query without words, or without any word a model knows."""
+    """Raise ServingError as `_check` does, and for a query that is empty or has no word of the vocabulary."""
     _check(predictor, shortlist, by, gallery)
     if not query.strip():
         raise ServingError("the query is empty; describe an image, such as 'a red kite over a beach'")
@@ -309,7 +315,7 @@ def check_search(
 
 
 def _cache(pictures: Path, detector: Detector) -> Path:
-    """Return the cache folder of these images with this detector, and with the state of given features."""
+    """Return the default cache folder for a folder of images and a detector. Given features are part of the key."""
     state = detector.state() if isinstance(detector, GivenRegions) else ""
     of = json.dumps([str(pictures.resolve()), detector.contract.to_json(), state], sort_keys=True)
     return user_cache() / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]

@@ -1,4 +1,4 @@
-"""Checks of systems, objectives and tasks, also those of other packages, to call from pytest.
+"""Checks for systems, objectives and tasks, including those of your own package. Call them from pytest tests.
 
     from diptych.testing import Case, check_heads, check_masks, check_overfit, check_ranks, check_resume
 
@@ -8,7 +8,7 @@
     def test_it_resumes(tmp_path):
         check_resume("uniter/small/pretrain", tmp_path)
 
-Each raises AssertionError with the difference. `Case.of` makes a recipe's model small enough to train in seconds.
+Each check raises AssertionError with the difference. `Case.of` makes a recipe's model small enough to train in seconds.
 """
 
 from diptych.testing.case import EIGHT, Case

@@ -1,4 +1,4 @@
-"""A recipe with a small model, and toy records to overfit it to."""
+"""A recipe with a small model, and toy records on which it can overfit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from diptych.systems import SYSTEMS, Recipe, find_recipe
 from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.run import predict_records
 
-KINDS, FEATURES = 4, 6  # region classes, and values of a region's features
+KINDS, FEATURES = 4, 6  # numbers of region classes and of feature values per region
 SIZES = {
     "width": 32,
     "heads": 2,
@@ -30,11 +30,14 @@ SIZES = {
     "attention_dropout": 0.0,
     "init_std": 0.1,
 }
-LAYERS = 2  # most layers of each stack
+LAYERS = 2  # limit of layers per encoder or decoder
 
 
 def toy_regions(count: int, seed: int = 0) -> Regions:
-    """Return `count` random boxes (fractions), each with a class and features from which the class can be inferred."""
+    """Return `count` regions with random boxes in fractions of the image.
+
+    The class of each can be inferred from its features.
+    """
     random = torch.Generator().manual_seed(seed)
     corner = torch.rand(count, 2, generator=random) * 0.5
     kinds = torch.randint(0, KINDS, (count,), generator=random)
@@ -47,7 +50,7 @@ def toy_regions(count: int, seed: int = 0) -> Regions:
     )
 
 
-# Eight images with different captions and the same question, which only the image can answer.
+# Eight images with different captions and the same question, which can be answered only with the image.
 _WORDS = ("dog", "bird", "tree", "person")
 NAMES = tuple(f"{first} {second}" for first in _WORDS for second in _WORDS)[:8]
 EIGHT = tuple(
@@ -62,14 +65,14 @@ EIGHT = tuple(
 
 
 def small(model: ModelConfig, shape: Mapping[str, Any]) -> ModelConfig:
-    """Shrink a model's configuration to test sizes; `shape` overrides them by name."""
+    """Return a model's configuration with sizes for tests. `shape`: name -> value of settings to change in addition."""
     layers = {name: min(value, LAYERS) for name, value in model if name.endswith("layers")}
     return derive(model, **{**SIZES, **layers, **shape})
 
 
 @dataclass(frozen=True)
 class Case:
-    """A recipe with a small model, its objectives, and the records and samples that it trains on."""
+    """A recipe with a small model, its objectives, and its training records and samples."""
 
     recipe: Recipe
     spec: TaskSpec
@@ -89,9 +92,10 @@ class Case:
         schedule: Schedule | None = None,
         shape: Mapping[str, Any] | None = None,
     ) -> Case:
-        """Make a case of a recipe or its name.
+        """Make a case from a recipe or its name.
 
-        `tokens` default to the words of the records, `schedule` to the recipe's; `shape` overrides model settings.
+        `tokens`: by default a vocabulary of the records' words. `schedule`: by default the recipe's objectives.
+        `shape`: changes settings of the model.
         """
         load_plugins()
         recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
@@ -115,12 +119,12 @@ class Case:
         return cls(recipe, spec, task, tokens, model, schedule, records, samples)
 
     def questions(self) -> Batch:
-        """Return the task's queries for all records, as one batch."""
+        """Return the task's queries for all records as a batch."""
         return collate([replace(q, regions=r.regions) for r in self.records for q in self.task.queries(r)])
 
     def predictions(self) -> list[dict[str, Any]]:
         """Return the task's prediction for each query of all records."""
-        predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)  # splits groups
+        predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)  # cuts groups
         self.model.train()
         return predicted
 

@@ -1,4 +1,4 @@
-"""Check that a model can overfit a few samples, and reads no rows that its heads and objectives do not name."""
+"""Check that a model can overfit a few samples, and that heads and objectives request all states that they read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,15 +15,16 @@ from diptych.models import SystemModel, rows
 from diptych.models.rows import Rows
 from diptych.testing.case import Case
 
-LEARNT = 0.05  # nats per word or answer; a guess among eight costs 2
-CHECK_EVERY = 50  # steps between checks of the answers
-RUBBISH = 1e4  # value put into rows that are cut
+LEARNT = 0.05  # nats per word or answer; guessing among eight costs 2
+CHECK_EVERY = 50  # number of steps between checks of the answers
+RUBBISH = 1e4  # value that replaces rows which must not be read
 
 
 def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) -> Iterator[dict[str, float]]:
-    """Train on all samples, and yield the mean loss of each objective before each step.
+    """Train on all samples.
 
-    The batches are prepared once; with `anew`, masks and mismatched pairs are drawn again at each step.
+    Before each step, yield the mean loss of each objective. Batches are prepared once. With `anew`, masks and
+    mismatched pairs are drawn again at each step.
     """
     case.model.train()
     updates, rng = [update for update, _ in case.schedule.updates], Random(0)
@@ -46,7 +47,7 @@ def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) ->
 
 
 def answers_rightly(case: Case) -> bool:
-    """True if the task's validation score is 100, or if the task is pre-training, which has no answers."""
+    """Return True if the task's validation score is 100. Also return True for pre-training, which has no answers."""
     return case.spec.pretrains or case.scores()[case.spec.training.watched] >= 100
 
 
@@ -58,9 +59,9 @@ def check_overfit(
     anew: bool = False,
     right: Callable[[Case], bool] = answers_rightly,
 ) -> None:
-    """Check that the model overfits: each loss falls below `enough`, and the answers are `right`.
+    """Check that the model overfits: each loss falls below `enough`, and `right` returns True.
 
-    `enough` is in nats, or a function of the losses at the start.
+    `enough`: a loss in nats, or a function of the initial losses that returns it.
     """
     start: dict[str, float] = {}
     for step, losses in enumerate(learn(case, steps, lr, anew), start=1):
@@ -75,7 +76,7 @@ def check_overfit(
 
 
 def costs(model: SystemModel, update: Update, batch: Batch) -> list[Tensor]:
-    """Return the losses of each pass, then the gradient of their sum for each weight."""
+    """Return the losses of each forward pass, then the gradient of their sum for each weight."""
     torch.manual_seed(0)
     model.zero_grad()
     losses = list(update.losses(model, batch))
@@ -85,15 +86,15 @@ def costs(model: SystemModel, update: Update, batch: Batch) -> list[Tensor]:
 
 
 def uncut(run: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
-    """Return what `run` computes if no rows are cut, neither padding nor rows that no head needs."""
+    """Return the result of `run` when no rows are left out: neither padding nor states that no head needs."""
     with patch.object(rows, "special_tokens_read", lambda *_: None), patch.object(rows, "WORTH", 0.0):
         return run()
 
 
 def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States, int]:
-    """Return the states with RUBBISH in the rows and special tokens that no request names, and their number.
+    """Return the states with RUBBISH in all rows and special tokens that were not requested, and the number of these.
 
-    All are kept if nothing was requested, or if a requested head has no `reads` and so may read any.
+    Nothing is replaced if there was no request, or if a requested head has no `reads`, as it may read all states.
     """
     read, request, count = rows.special_tokens_read(batch, model.heads), batch.request, 0
     if read is None or request is None:
@@ -110,9 +111,10 @@ def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States,
 
 
 def rows_cut(model: SystemModel, run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
-    """Return the number of rows that no request of `run` names. With rubbish in these rows, `run` must give `wanted`.
+    """Check that `run` gives the result `wanted` with RUBBISH in all rows that it does not request.
 
-    These are the rows that the model leaves out, and the unrequested rows of the states that it returns.
+    Return the number of these rows. They are the rows that the model leaves out, and the rows of its states that were
+    not requested.
     """
     cut = 0
 
@@ -143,10 +145,10 @@ def rows_cut(model: SystemModel, run: Callable[[], Sequence[Tensor]], wanted: Se
 
 
 def check_masks(case: Case) -> int:
-    """Check that each objective names in `request` all states its loss reads, and that no layer reads padding.
+    """Check that each objective's `request` names all states that its loss reads, and that no layer reads padding.
 
-    Losses and gradients must be the same with rubbish in all other rows, and with rubbish as padding of the batch.
-    Returns the number of rows with rubbish: 0 only if the objectives read all states.
+    Losses and gradients must not change if RUBBISH replaces all other states and the padding. Returns the number of
+    replaced rows, which is 0 only if the objectives read all states.
     """
     case.model.train()
     cut = 0
@@ -161,17 +163,17 @@ def check_masks(case: Case) -> int:
 
 
 def rubbish_padded(batch: Batch) -> Batch:
-    """Return the batch with other words and large features in place of padding."""
+    """Return the batch with random words and large features as padding."""
     outside = ~batch.regions_present[..., None]
     features = None if batch.features is None else batch.features.masked_fill(outside, 9.0)
     return replace(batch, text=batch.text.masked_fill(~batch.text_present, 7), features=features)
 
 
 def check_heads(case: Case) -> int:
-    """Check that each head names in `reads` all states it reads.
+    """Check that each head's `reads` names all states that it reads.
 
-    Losses, gradients and outputs of the heads must be the same with rubbish in all other rows. Returns the number of
-    rows with rubbish.
+    Losses, gradients and outputs of heads must not change if RUBBISH replaces all other states. Returns the number of
+    replaced rows.
     """
     update, queries = case.schedule.at(0), case.questions()
     batch = collate(update.prepare(list(case.samples), Random(0)))
@@ -180,7 +182,7 @@ def check_heads(case: Case) -> int:
         read: list[Tensor] = []
 
         def keep(_module: nn.Module, _inputs: object, scores: Tensor) -> None:
-            """Keep the head's output. Of scores per region, keep only those of regions that are not padding."""
+            """Store the output of a head. If it has a score per region, scores of padding are left out."""
             regions = queries.regions_present
             read.append(scores.view_as(regions)[regions] if scores.numel() == regions.numel() else scores)
 

@@ -1,4 +1,4 @@
-"""Check that a killed run resumes bit for bit, and that two processes train like one."""
+"""Check that a killed run resumes exactly, and that training with two processes equals training with one."""
 
 import json
 import time
@@ -27,7 +27,7 @@ from diptych.training.checkpoint import steps_in
 from diptych.training.ranks import join_ranks
 from diptych.training.trainer import CHECKPOINTS
 
-# With these settings, 1, 2 or 4 processes train to the same weights.
+# With these settings, 1, 2 or 4 processes give the same weights.
 ALIKE = {
     "training.steps": 6, "training.checkpoint_every": 3, "training.batch": 8, "training.log_every": 1,
     "training.validate_every": "null", "training.patience": "null", "training.average_best": 1,
@@ -39,7 +39,7 @@ KILLED = {"training.steps": 12, "training.checkpoint_every": 2, "optimizer.kind"
 
 
 def toy_store(folder: Path, records: Sequence[Record] = EIGHT) -> Path:
-    """Write a store of records with regions: the last one in the split val, the others in train."""
+    """Write a store of records with regions. The last record is in the split val, the others are in train."""
     features, classes = sizes(records)
     contract = FeatureContract("given", "", features, tuple(f"class {number}" for number in range(classes)))
     with StoreWriter(folder, contract) as writer:
@@ -49,7 +49,7 @@ def toy_store(folder: Path, records: Sequence[Record] = EIGHT) -> Path:
 
 
 def toy_recipe(recipe: Recipe | str, shape: Mapping[str, Any] | None = None, **settings: Any) -> Recipe:
-    """Return a recipe with a small model, few steps and the settings ALIKE, overridden by `settings`."""
+    """Return a recipe with a small model, few steps and the settings ALIKE. `settings` override these."""
     load_plugins()
     recipe = find_recipe(recipe) if isinstance(recipe, str) else recipe
     made = derive(recipe, model=small(recipe.model, shape or {}).model_dump(), init=None)
@@ -59,9 +59,9 @@ def toy_recipe(recipe: Recipe | str, shape: Mapping[str, Any] | None = None, **s
 def check_resume(
     recipe: Recipe | str, folder: Path, records: Sequence[Record] = EIGHT, start: Path | None = None, **options: Any
 ) -> None:
-    """Check that a killed (SIGKILL) and resumed run ends with the same losses and weights, bit for bit.
+    """Check that a killed (SIGKILL) and resumed run has exactly the losses and weights of an uninterrupted run.
 
-    `start` is a model folder to begin from; `options` are those of `toy_recipe`.
+    `start`: a model folder to start from. `options`: arguments of `toy_recipe`.
     """
     store, chosen = toy_store(folder / "store", records), toy_recipe(recipe, **{**KILLED, **options})
     _train(chosen, store, folder / "whole", start)
@@ -80,7 +80,10 @@ def check_resume(
 def check_ranks(
     recipe: Recipe | str, folder: Path, records: Sequence[Record] = EIGHT, start: Path | None = None, **options: Any
 ) -> None:
-    """Check that two processes train like one, except for rounding. The arguments are those of `check_resume`."""
+    """Check that training with two processes equals training with one, except for rounding.
+
+    For the arguments see `check_resume`.
+    """
     store, chosen = toy_store(folder / "store", records), toy_recipe(recipe, **{"training.batch": 4, **options})
     _train(chosen, store, folder / "one", start)
     together(_train, chosen, store, folder / "two", start, processes=2)
@@ -88,7 +91,7 @@ def check_ranks(
 
 
 def assert_alike(one: Path, other: Path, exactly: bool = False) -> None:
-    """Assert that two runs have the same losses, gradient norms and weights."""
+    """Assert that two runs have the same losses, gradient norms and weights; up to rounding unless `exactly`."""
     same = torch.testing.assert_close
     same(_losses(other), _losses(one), rtol=0 if exactly else 1e-4, atol=0)
     actual, wanted = (load_file(folder / INNER / WEIGHTS) for folder in (other, one))

@@ -1,1 +1,1 @@
-"""Extraction: the regions of every image, found by a detector and written to a store."""
+"""Detect the regions of every image and write them to a store."""

@@ -1,4 +1,4 @@
-"""Fill a store: extract the regions of each image once, and report the images that failed."""
+"""Fill a store: detect the regions of each image once, and report the images that failed."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from diptych.vision.pictures import as_picture
 LOCAL, RAY = "local", "ray"
 EXTRACTING = (LOCAL, RAY)  # engines
 CPU = torch.device("cpu")
-WINDOW = 4  # batches whose images are sorted by shape together, so that a detector that pads a batch pads little
-MOST_BYTES = 256 * 2**20  # limit of decoded images that wait for the detector: one may have 200 MB
+WINDOW = 4  # number of batches whose images are sorted by aspect ratio together, which saves padding
+MOST_BYTES = 256 * 2**20  # limit of the decoded images in memory; one image may take 200 MB
 
-Readable: TypeAlias = "tuple[Record, Picture | None]"  # None: the detector reads the record alone
+Readable: TypeAlias = "tuple[Record, Picture | None]"  # None: the detector needs no image
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
-Failed: TypeAlias = dict[str, str]  # by key: the reason
-Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]  # from a window of records
-Packed: TypeAlias = dict[str, Any]  # the fields of regions, with arrays for tensors
+Failed: TypeAlias = dict[str, str]  # key of a record -> why it failed
+Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]  # the result for a window of records
+Packed: TypeAlias = dict[str, Any]  # the fields of `Regions`, with arrays in place of tensors
 
 
 @dataclass
 class Extraction:
-    """The result of an extraction. `failed` has the reason for each record that is not in the store, by key."""
+    """The result of an extraction. `failed` maps the key of each record that could not be stored to the reason."""
 
     written: int = 0
     already_there: int = 0
@@ -74,15 +74,16 @@ def extract(
 ) -> Extraction:
     """Extract the regions of records into a store. Records in the store are skipped, so the same command resumes.
 
-    - progress: called with the number of records that were written or failed since the last call; False ends it.
-    - threads: open images ahead of the detector, in this process.
-    - processes: on the CPU, each process has its own detector and one thread, and the store's bytes are the same. With
-      another `device` the detector stays in this process, and the processes open images for it.
-    - engine: `ray` distributes windows of records on a cluster, `processes` at a time. All machines must find the
-      images at the same paths. If a worker is lost, its unfinished windows are repeated.
+    - progress: called with the number of records that were written or failed since the last call. If it returns False,
+      extraction stops.
+    - threads: the number of threads that open images in advance, in this process.
+    - processes: on the CPU, each process runs its own detector with one thread; the store does not depend on their
+      number. On another `device` the detector runs in this process, and the other processes only open images.
+    - engine: `ray` distributes groups of records to `processes` workers of a Ray cluster. All machines must have the
+      images at the same paths. If a worker is lost, its unfinished groups are repeated.
 
-    Ctrl-C keeps what was extracted. Raises RecipeError for an engine that cannot be used, and DataError if no record
-    could be extracted.
+    After Ctrl-C the store has all records that were extracted. Raises RecipeError for an engine that cannot be used,
+    and DataError if no record could be extracted.
     """
     _check_engine(engine, detector, device)
     result = Extraction()
@@ -99,7 +100,7 @@ def extract(
             writing = writer.submit(dict[str, str])
             for extracted, failed in windows:
                 _settle(writing, result)
-                writing = writer.submit(_add, store, extracted)  # while the next window is read
+                writing = writer.submit(_add, store, extracted)  # in a thread, while the next window is extracted
                 result.written += len(extracted)
                 result.failed.update(failed)
                 finished = result.written + len(result.failed)
@@ -119,7 +120,7 @@ def extract(
 
 
 def _add(store: StoreWriter, extracted: list[tuple[Record, Regions]]) -> Failed:
-    """Write records, and return those that the store refuses."""
+    """Add records to the store. Return the key of each record that it rejects, with the reason."""
     refused: Failed = {}
     for record, regions in extracted:
         try:
@@ -130,7 +131,10 @@ def _add(store: StoreWriter, extracted: list[tuple[Record, Regions]]) -> Failed:
 
 
 def _settle(writing: Future[Failed], result: Extraction) -> None:
-    """Wait until all records that were counted as written are on disk; then correct the count."""
+    """Wait until the writing thread is done.
+
+    Then move the records that the store rejected from the written to the failed ones.
+    """
     refused = writing.result()
     result.written -= len(refused)
     result.failed.update(refused)
@@ -149,7 +153,10 @@ def _check_engine(engine: str, detector: Detector, device: torch.device) -> None
 
 
 def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extraction) -> Iterator[Record]:
-    """Yield the records that the store lacks; count the others, and report keys that occur twice as failures."""
+    """Yield the records that are not in the store yet, and count the others.
+
+    A second image of the same key is a failure.
+    """
     before, given = dict(done), set[str]()
     for record in records:
         if record.key in given:
@@ -167,7 +174,7 @@ def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extrac
 
 
 def is_another(image: Path | None, there: Path | None) -> bool:
-    """Return True if both images can be read, and differ."""
+    """Return True if both image files can be read and have different bytes."""
     if image is None or there is None or not image.is_file() or not there.is_file() or image.samefile(there):
         return False
     return not filecmp.cmp(image, there, shallow=False)
@@ -176,7 +183,7 @@ def is_another(image: Path | None, there: Path | None) -> bool:
 def _by_workers(
     records: Iterator[Record], detector: Detector, batch: int, workers: int, engine: str, store: Path
 ) -> Iterator[Extracted]:
-    """Extract in other processes. Records are grouped as in a single process, so the same images share a batch."""
+    """Extract in other processes. Records are grouped as in a single process, so batches have the same images."""
     windows, sent = tee(iter(lambda: list(islice(records, batch * WINDOW)), []))
     with TemporaryDirectory(prefix=".detector.", suffix=f".diptych-{os.getpid()}.partial", dir=store) as folder:
         detector.save(Path(folder))
@@ -193,7 +200,7 @@ def _by_workers(
 
 
 def _as_text(window: list[Record]) -> str:
-    """Return a window in the form that an engine takes: a JSON list of records, with absolute paths of images."""
+    """Return a window of records as the text that workers receive: a JSON list, with absolute paths of images."""
     placed = (r if r.image is None else replace(r, image=Path(os.path.abspath(r.image))) for r in window)
     return json.dumps([json.dumps(record_to_json(record), ensure_ascii=False) for record in placed])
 
@@ -209,7 +216,7 @@ class _Worker:
 
     folder: str  # the detector's folder
     batch: int
-    # The files of `folder`, for machines that do not share it.
+    # The content of the detector's files, for machines that cannot read `folder`.
     files: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
     def __call__(self, window: list[Record] | str) -> Counts:
@@ -231,11 +238,11 @@ class _Worker:
         return _DETECTORS[self.folder]
 
 
-_DETECTORS: dict[str, Detector] = {}  # the one detector of a worker's process, by its folder
+_DETECTORS: dict[str, Detector] = {}  # folder -> detector; at most one in each worker process
 
 
 def _packed(regions: Regions) -> Packed:
-    """Replace tensors by arrays: torch sends each tensor through a shared file, which is slower than detection."""
+    """Convert tensors to arrays: sending tensors between processes is slow, as torch makes a shared file for each."""
     return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(regions).items()}
 
 
@@ -245,26 +252,26 @@ def _unpacked(values: Packed) -> Regions:
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
-    """Copy an array only if it is read-only, as in Ray's shared memory."""
+    """Convert an array to a tensor. Read-only arrays, such as those in Ray's shared memory, are copied."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def _images_of(
     records: Iterator[Record], detector: Detector, batch: int, threads: int, processes: int
 ) -> Iterator[Opened]:
-    """Open the images of records for a detector in this process, by threads or by other processes."""
+    """Open the images of records in threads (if `processes` is 1) or in other processes."""
     if not detector.needs_pictures:
         return ((record, None) for record in records)
     return _opened(records, threads, batch) if processes == 1 else _opened_by_processes(records, batch, processes)
 
 
 def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Opened]:
-    """Yield images in the order of their records, opened ahead by threads, which wait for the decoders."""
+    """Yield the opened image of each record in order. Threads open up to `ahead` images in advance."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="pictures")
     queue: deque[Future[Opened]] = deque()
     try:
         while True:
-            # At least one is always under way, or an image larger than the limit would stop everything.
+            # At least one image is always submitted; otherwise an image larger than MOST_BYTES would block the queue.
             room = 1 if sum(_bytes(one.result()) for one in queue if one.done()) > MOST_BYTES else ahead
             queue.extend(pool.submit(_open, record) for record in islice(records, max(0, room - len(queue))))
             if not queue:
@@ -275,7 +282,7 @@ def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Ope
 
 
 def _opened_by_processes(records: Iterator[Record], count: int, processes: int) -> Iterator[Opened]:
-    """Open images by processes, `count` at a time, for a GPU that is faster than the threads of one process."""
+    """Open images in other processes, `count` records per call: threads of one process are too slow for a GPU."""
     pieces = iter(lambda: list(islice(records, count)), [])
     with closing(map_in_processes(_open_each, pieces, processes)) as work:
         for opened in work:
@@ -283,7 +290,7 @@ def _opened_by_processes(records: Iterator[Record], count: int, processes: int) 
 
 
 def _open_each(records: list[Record]) -> list[tuple[Record, npt.NDArray[Any] | DataError | None]]:
-    """Open images as arrays, for the reason in `_packed`."""
+    """Open the images of records as arrays, because sending tensors to another process is slow (see `_packed`)."""
     opened = map(_open, records)
     return [(record, one.numpy() if isinstance(one, Tensor) else one) for record, one in opened]
 
@@ -293,7 +300,10 @@ def _bytes(opened: Opened) -> int:
 
 
 def _open(record: Record) -> Opened:
-    """Return the image and the record with its fingerprint, or the error: one bad file must not stop the job."""
+    """Return the record with its image's fingerprint, and the image.
+
+    If it cannot be opened, return the error instead, since one bad file must not stop the job.
+    """
     if record.image is None:
         return record, DataError("the record names no image", key=record.key)
     try:
@@ -304,7 +314,10 @@ def _open(record: Record) -> Opened:
 
 
 def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iterator[Extracted]:
-    """Detect the regions of images, a window at a time: batches are sorted by shape, results are in the given order."""
+    """Yield the regions for each window of records, in their order.
+
+    Within a window, images are batched by aspect ratio.
+    """
     for window in _windows(opened, batch * WINDOW):
         failed = {record.key: str(error) for record, error in window if isinstance(error, DataError)}
         readable = [(record, image) for record, image in window if not isinstance(image, DataError)]
@@ -316,9 +329,9 @@ def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iter
 
 
 def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
-    """Cut records into windows of at most `most` records and MOST_BYTES.
+    """Cut records into windows of at most `most` records.
 
-    A window also ends at each multiple of `most`.
+    A window ends early when its images exceed MOST_BYTES. After every `most` records of the input a new window begins.
     """
     window: list[Opened] = []
     waiting = 0
@@ -333,7 +346,10 @@ def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
 
 
 def _detected(readable: Sequence[Readable], rows: list[int], detector: Detector, failed: Failed) -> dict[int, Regions]:
-    """Return the regions by row. Images that the detector rejects go to `failed`; the rest of the batch continues."""
+    """Return the regions for each of `rows`, which are indices into `readable`.
+
+    Images that the detector rejects are added to `failed`, and the others are tried again one by one.
+    """
     batch = [readable[row] for row in rows]
     try:
         images = [image for _, image in batch if image is not None]

@@ -1,4 +1,4 @@
-"""Extract the regions of a user's data into a store, with the detector that found them."""
+"""Extract the regions of a user's images into a store that also contains the detector."""
 
 import os
 import re
@@ -28,18 +28,18 @@ from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.open import open_detector
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
-MANY = 500  # images from which processes pay off; they take a few seconds to start
-NAMED = 5  # failures that are printed; failures.jsonl has all
+MANY = 500  # with fewer images, starting processes (a few seconds) costs more than it saves
+NAMED = 5  # number of failures that are printed; failures.jsonl lists all
 
 
 def extract_regions(
     records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
     processes: int | None = None, engine: str = LOCAL, device: str = "auto", skip_bad: bool = False,
 ) -> Extraction:  # fmt: skip
-    """Detect the regions of every image, and save them with the detector. Models trained on the store will contain it.
+    """Detect the regions of every image, and save regions and detector in a store.
 
-    `processes` defaults to the number of cores for MANY images or more. A console gets a progress bar and the first
-    failures.
+    Models trained on this store include a copy of the detector. `processes` is by default the number of cores for MANY
+    images or more, else 1. If there is a `console`, it shows a progress bar and the first failures.
     """
     console = console or Console(quiet=True)
     claim(folder, "store")
@@ -76,7 +76,7 @@ def read_records(
     data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True,
     skip_bad: bool = False,
 ) -> list[Record]:  # fmt: skip
-    """Read the records of a user's data; print how many entries were skipped or corrected, and the first of them."""
+    """Read the records of a user's data. Print the number of skipped or corrected entries, with examples."""
     skips = Skips(skip_bad)
     records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
     if skips.counts:
@@ -87,7 +87,7 @@ def read_records(
 def open_data(
     data: Path, console: Console, seed: int = 0, features: Path | None = None, skip_bad: bool = False
 ) -> Store | list[Record]:
-    """Open a store, or read the records of other data. Raises DataError and RecipeError."""
+    """Open `data` if it is a store; else read its records. Raises DataError and RecipeError."""
     if (data / INDEX).is_file():
         if features is not None:
             raise RecipeError(f"{data} is a store and holds its regions already; leave out --features {features}")
@@ -104,30 +104,31 @@ def store_of(
     opened: Store | Sequence[Record], data: Path, folder: Path, detector: str | None, console: Console,
     features: Path | None = None, skip_bad: bool = False,
 ) -> Store:  # fmt: skip
-    """Return a store. If `opened` has records, extract their regions into a store in `folder` first.
+    """Return `opened` if it is a store.
 
-    `opened`: what `open_data` returned for `data`. `features`: a file or folder of precomputed regions; `detector` is
-    then `given`, or the folder of a model that was trained on such regions. A second call resumes. Raises DataError and
-    RecipeError.
+    If it is a list of records, extract their regions into a store in `folder` first. `opened`: what `open_data`
+    returned for `data`. `features`: a file or folder of precomputed regions. `detector` is then `given`, or the folder
+    of a model that was trained on precomputed regions. A second call resumes an interrupted extraction. Raises
+    DataError and RecipeError.
     """
     if isinstance(opened, Store):
         return opened
     records = opened
     if detector is None and features is None:
         raise RecipeError(
-            f"{data} is not a store, so its regions need to be found first: pass a detector (--model or --detector), "
+            f"{data} is not a store, so its regions must be extracted first: pass a detector (--model or --detector), "
             f"pass features that you have (--features PATH), or run diptych extract {data} --out STORE --detector ..."
         )
     if torchrun_processes() > 1:
         raise RecipeError(
-            f"several processes do not share the extraction; do it once: diptych extract {data} --out STORE "
+            f"several training processes cannot share the extraction; run it once: diptych extract {data} --out STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
             + ", then pass --data STORE"
         )
     finder = _detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:
         raise DataError(
-            f"{detector} finds no regions itself, as its own regions were made by {finder.contract.extractor}; "
+            f"{detector} cannot find regions: it was trained on regions of {finder.contract.extractor}; "
             + (f"pass them: --features PATH, or make a store: diptych extract {data} --out STORE --detector given ..."
                if isinstance(finder, GivenRegions)
                else f"pass such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
@@ -141,13 +142,13 @@ def store_of(
 
 
 def _detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
-    """Open the detector, or the precomputed features if the detector only describes their form."""
+    """Open the detector, or the precomputed `features` if the detector only describes such features."""
     if features is None:
         assert detector is not None
         return open_detector(detector, records)
     form = open_detector(detector, records) if detector not in (None, GIVEN) else None
     if form is not None and not isinstance(form, GivenRegions):
-        raise RecipeError(f"--features {features} has regions, but {detector} would find its own; pass one of the two")
+        raise RecipeError(f"--features {features} has regions, but {detector} would find its own; pass only one")
     return open_detector(GIVEN, records, features, boxes="whole" if form is not None and form.whole_boxes else None)
 
 
@@ -159,23 +160,23 @@ def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
     for one in given:
         parts = NAMED_SET.fullmatch(one)
         if parts is None or parts[1] in named:
-            raise RecipeError(f"--data {one}: several sets need distinct names, such as --data a=STORE --data b=STORE")
+            raise RecipeError(f"--data {one}: data sets need distinct names, such as --data a=STORE --data b=STORE")
         named[parts[1]] = Path(parts[2])
     return named
 
 
 def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
-    """Raise an error if a store's data has changed since it was filled, or if the store would be inside its data."""
+    """Raise an error if `out` is a store whose data changed since extraction, or a folder inside `data`."""
     refuse_inputs(out, [data])
     if (out / INDEX).is_file():
         _same_words(Store(out), records, data, whole=False)
 
 
 def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
-    """Raise DataError for a store whose data or splits changed since it was filled.
+    """Raise DataError if a record of the store has other texts or another split in `records`.
 
-    With `whole`, the store must have only this data. Otherwise it may have other records too, and other images of the
-    same name, which extraction reports.
+    With `whole`, every record of the store must be in `records`. Otherwise the store may have more records, and other
+    images of the same name, which extraction reports.
     """
     wanted = {record.key: record for record in records}
     for there in iterate(store):
@@ -184,11 +185,11 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
             if known is None or is_another(known.image, there.image):
                 continue
             known = replace(known, image=there.image)  # the image may have moved
-        if known is not None and there.image_id is None:  # stores of earlier versions have none
+        if known is not None and there.image_id is None:  # stores made by earlier versions have no image ids
             known = replace(known, image_id=None)
-        if known is not None and not there.caption_ids:  # as above
+        if known is not None and not there.caption_ids:  # stores made by earlier versions have no caption ids
             known = replace(known, caption_ids=())
-        if known is not None:  # a store adds these fields
+        if known is not None:  # extraction adds these fields
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
             raise DataError(
@@ -198,7 +199,7 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
 
 
 def _from_root(record: Record) -> Record:
-    """Make the path of the image absolute."""
+    """Return the record with an absolute path of its image."""
     return record if record.image is None else replace(record, image=Path(os.path.abspath(record.image)))
 
 

@@ -1,7 +1,7 @@
-"""Readers of data: public data sets, your own JSON lines, and the drawn world.
+"""Readers of data sets: public ones, your own JSON lines, and the drawn world of Storybook.
 
-`table.FORMATS` is the table of formats, `manifest` joins the files of a set, and `public.SETS_KNOWN` lists the files of
-public sets. A reader is a function `read(wanted, *files)` that returns a list of `Record`s. If a file is faulty, it
-raises a `DataError` with the place and the correction. `parsing.combined` joins the records that several files have of
-an image.
+`table.FORMATS` lists the formats, and `public.SETS_KNOWN` the files of public data sets. `manifest` reads a data set
+that consists of several files. A reader is a function `read(wanted, *files)` that returns a list of `Record`s. For a
+faulty file it raises a `DataError` with the place and how to correct it. `parsing.combined` merges the records of the
+same image from several files.
 """

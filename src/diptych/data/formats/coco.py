@@ -1,4 +1,4 @@
-"""COCO captions and instances (cocodataset.org/#format-data)."""
+"""Read COCO captions and instances (cocodataset.org/#format-data)."""
 
 import os
 from collections import Counter
@@ -19,11 +19,11 @@ CROWDS = "crowds"
 
 
 class CocoImage(Struct):
-    """An entry of `images`; `relations` (subject, relation, object) are Storybook's."""
+    """An entry of the list `images`. Only Storybook writes `relations`: (subject index, relation, object index)."""
 
     id: int
     file_name: Text
-    width: Side | None = None  # captions need no size
+    width: Side | None = None  # files of captions may lack the size
     height: Side | None = None
     relations: list[tuple[int, Text, int]] = []
 
@@ -32,7 +32,7 @@ class CocoImage(Struct):
         return None if self.width is None or self.height is None else (self.width, self.height)
 
     def box(self, corners: Corners, where: str) -> Box:
-        """Return a box of the image as fractions."""
+        """Return [left, top, width, height] in pixels as [x1, y1, x2, y2] in fractions of the image."""
         if self.size is None:
             refuse(where, "a box of an image without size", "its `width` and `height`")
         return box_of(corners, *self.size, where)
@@ -49,7 +49,7 @@ class _Instance(Struct):
     image_id: int
     category_id: int
     bbox: Corners
-    attributes: dict[str, Text] = {}  # Storybook's, as `visible`
+    attributes: dict[str, Text] = {}  # only Storybook writes `attributes` and `visible`
     visible: Number = 1.0
     iscrowd: Literal[0, 1] = 0
 
@@ -60,9 +60,10 @@ class _Category(Struct):
 
 
 def read_captions(wanted: Wanted, file: Source) -> list[Record]:
-    """Read `captions_*.json`: one record per image, in the file's order. Empty captions are counted in `wanted.skips`.
+    """Read `captions_*.json`: one record per image, in the file's order.
 
-    The key is the image's name without its suffix, as in all readers of data sets with COCO's images.
+    Empty captions are counted in `wanted.skips` and left out. The key is the image's name without its suffix, as in all
+    readers of data sets with COCO images.
     """
     listed, notes = file.json.lists("images", "annotations")
     images = CocoImages(listed, wanted.skips)
@@ -83,7 +84,7 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
 def read_instances(wanted: Wanted, file: Source) -> list[Record]:
     """Read `instances_*.json`: one record per image, in the file's order. Boxes become fractions of the image.
 
-    Crowds are counted and left out, unless `wanted.crowds`.
+    Annotations with `iscrowd` 1 are counted in `wanted.skips` and left out, unless `wanted.crowds` is True.
     """
     listed, notes, categories = file.json.lists("images", "annotations", "categories")
     skips, once, kinds = wanted.skips, Once("annotation id"), dict[int, str]()
@@ -107,7 +108,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
         if relations and len(things) < annotated[str(image.id)]:
             skips.add("relations of images with things left out", images.places[image.id], len(relations))
-            relations = ()  # their indices would refer to other things
+            relations = ()  # the indices would refer to other objects
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"
@@ -120,7 +121,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 
 
 class CocoImages:
-    """The images of a COCO file by id, with their places in the file. An id or a name that occurs twice counts once."""
+    """The images of a COCO file by id, and the place of each in the file. Repeated ids and names are skipped."""
 
     def __init__(self, listed: JsonValue, skips: Skips) -> None:
         self.by_id: dict[int, CocoImage] = {}
@@ -138,7 +139,10 @@ class CocoImages:
         self._nameless = not all(isinstance(number, int) for number in ids)
 
     def of(self, number: int, note: JsonValue) -> CocoImage | None:
-        """Return the image of an annotation; None, and count the annotation, if the image was left out."""
+        """Return the image with the id `number`.
+
+        If the image was left out, count the annotation `note` and return None.
+        """
         if number in self._left_out or (self._nameless and number not in self.by_id):
             self._skips.add(LEFT, note.where())
         elif number not in self.by_id:
@@ -150,14 +154,17 @@ class CocoImages:
 
         def record(image: CocoImage) -> Record:
             own: dict[str, Any] = {"size": image.size, "image_id": image_id_of(image.file_name, image.id)}
-            key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None  # a.jpg and a.png
+            key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None  # for a.jpg and a.png
             return wanted.record(image.file_name, self.places[image.id], key=key, **own, **fields(image))
 
         return wanted.records(self.by_id.values(), record)
 
 
 def _near(wanted: Wanted, file: Source, images: CocoImages) -> Wanted:
-    """Find the images of `captions_val2017.json`: if the expected folder has none, `val2017` in it or next to it."""
+    """Find the folder of the images.
+
+    For `captions_val2017.json`, this may be a folder `val2017` in the expected folder or next to it.
+    """
     folder, name = wanted.pictures, file.path.stem.rpartition("_")[2]
     first = next((image.file_name for image in images.by_id.values()), None)
     if not isinstance(folder, Path) or first is None or os.path.isfile(folder / first):

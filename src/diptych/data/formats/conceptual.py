@@ -1,4 +1,7 @@
-"""Conceptual Captions, Conceptual 12M, SBU and similar sets: a line has a caption, a tab and the image's URL."""
+"""Read Conceptual Captions, Conceptual 12M, SBU and similar data sets.
+
+A line has a caption, a tab and the image's URL.
+"""
 
 import re
 
@@ -12,16 +15,16 @@ from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
-_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names of the column in a header
+_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # possible names of the URL column
 
 
 def fits(source: Source) -> bool:
-    """Return True for a `.tsv` whose first line has no column names, or names the columns of captions and URLs."""
+    """Return True for a `.tsv` without a header, and for one whose header has a caption and a URL column."""
     return source.path.suffix.lower() == ".tsv" and (not source.names or _columns(source) is not None)
 
 
 def _columns(table: Source) -> tuple[int, int] | None:
-    """Return the indices of the caption and URL columns by the names in the first line; None if one is missing."""
+    """Return the indices of the caption and the URL column, found by the header; None if one is missing."""
     names = [name.lower() for name in table.names]
     at = next((at for at, name in enumerate(names) if name in _ADDRESSES), None)
     other = None if at is None or len(names) != 2 else 1 - at
@@ -32,9 +35,8 @@ def _columns(table: Source) -> tuple[int, int] | None:
 def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line except a header.
 
-    Other columns are skipped: those after the URL (as in a release with labels), or others that the header names.
-    A key is `NAME/NUMBER`: the table's name without its suffix, and the line's index from 0. The path of an image is
-    its URL below the folder of images; nothing is downloaded.
+    Other columns are ignored, such as labels. A key is `NAME/NUMBER`: the file's name without its suffix, and the
+    line's index from 0. An image is expected at its URL as a path in the folder of images; nothing is downloaded.
     """
     columns = _columns(table)
     head = first_line(table.path)[0] if columns is not None else None
@@ -62,9 +64,9 @@ class _CaptionLine(Struct):
 
 
 def read_lines(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read VL-BERT's lines {"image": "val_image.zip@/00000000.jpg", "caption": ["a", "dog"], "frcnn": ...}.
+    """Read VL-BERT's JSON lines: {"image": "val_image.zip@/00000000.jpg", "caption": ["a", "dog"], "frcnn": ...}.
 
-    One record per line; its key is the image's name. `ARCHIVE.zip@/NAME` is an image in a zip.
+    A line gives one record, whose key is the image's name. `ARCHIVE.zip@/NAME` means the file NAME in the zip.
     """
     once = Once("picture")
 

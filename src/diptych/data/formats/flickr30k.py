@@ -1,4 +1,4 @@
-"""Flickr30k Entities: five sentences per image, with marked phrases (github.com/BryanPlummer/flickr30k_entities)."""
+"""Read Flickr30k Entities: sentences with marked phrases (github.com/BryanPlummer/flickr30k_entities)."""
 
 import re
 from collections import defaultdict
@@ -16,7 +16,7 @@ _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
 
 
 def plain(sentence: str, where: str) -> str:
-    """Return the sentence without its marks: `[/EN#1/people A girl] sits .` becomes `A girl sits .`"""
+    """Return the sentence without the marks of phrases: `[/EN#1/people A girl] sits .` becomes `A girl sits .`"""
     text = _PHRASE.sub(r"\3", sentence).strip()
     if "[/EN#" in text or not text:
         problem = "an empty sentence" if not text else "a phrase mark that does not end"
@@ -27,8 +27,8 @@ def plain(sentence: str, where: str) -> str:
 def read(wanted: Wanted, sentences: Source, names: Source, annotations: Source | None = None) -> list[Record]:
     """Read one record for each name in the list `names` (`train.txt`), with captions from `sentences/<name>.txt`.
 
-    Without `wanted.split`, the name of the list is the split. With the folder `annotations`, each phrase that has boxes
-    is an expression, with the box around all of them.
+    The split is `wanted.split`, else the name of the list. If the folder `annotations` is given, each phrase with boxes
+    becomes an expression. Its box is the smallest that encloses all boxes of the phrase.
     """
     once = Once("picture")
 
@@ -62,10 +62,10 @@ def read(wanted: Wanted, sentences: Source, names: Source, annotations: Source |
 
 
 def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, Box]]:
-    """Return the image's size in pixels, and for each entity the box around all its boxes."""
+    """Return the image's (width, height) in pixels, and entity id -> the smallest box around all its boxes."""
     assert file is not None
     text = read_text(file)
-    if "<!" in text:  # a definition of entities can be made to fill all memory
+    if "<!" in text:  # XML entities could expand until memory is full
         raise DataError(f"{file.name}: found a DOCTYPE, expected XML of boxes without one; download it again")
     try:
         root = ElementTree.fromstring(text)

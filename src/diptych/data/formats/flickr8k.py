@@ -1,4 +1,4 @@
-"""Flickr8k: captions by the name of their image, with lists of its splits (Hodosh et al., JAIR 2013)."""
+"""Read Flickr8k (Hodosh et al., JAIR 2013): a file of captions, and a list of image names for each split."""
 
 import csv
 import re
@@ -11,17 +11,18 @@ from diptych.runtime.errors import DataError
 from diptych.vision.image_files import ENDINGS
 
 LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
-HEAD = ["image", "caption"]  # columns of Kaggle's version, by commas or tabs
-TOKEN = "token"  # in the names of the release's own files
+HEAD = ["image", "caption"]  # header of Kaggle's version; commas or tabs
+TOKEN = "token"  # part of the original files' names
 _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 _WANTED = {True: "`NAME,caption`, in quotes where it has a comma", False: "`NAME#NUMBER TAB caption`"}
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `NAME#NUMBER TAB caption`, or Kaggle's `NAME,caption` after a line `image,caption` (comma or tab).
+    """Read lines `NAME#NUMBER TAB caption`, or Kaggle's lines `NAME,caption` with a header (commas or tabs).
 
-    One record per image, in the order of its first caption. Splits come from the lists of names in the same folder;
-    images on no list are counted in `wanted.skips` and left out. Raises DataError if no caption is left.
+    One record per image, in the order of its first caption. Splits come from the lists of image names in the same
+    folder. Images that no list contains are counted in `wanted.skips` and left out. Raises DataError if no caption is
+    left.
     """
     path, skips, once = table.path, wanted.skips, Once("picture")
     splits, captions, from_kaggle = _listed(path.parent), ByImage[tuple[str, str]](), _is_kaggles(table)
@@ -46,7 +47,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
 
     def check_listed(name: str) -> None:
         if name not in captions:
-            raise DataError(f"{path}: found no caption of {name}, which is on a list in its folder; fetch both again")
+            raise DataError(f"{path}: found no caption of {name}, which a list in its folder has; download both again")
 
     each_line(path, skips, take)
     skips.every(splits, check_listed, "listed image")
@@ -59,7 +60,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
 
 
 def is_table(table: Source) -> bool:
-    """Return True for a file of captions, recognised by its name or its first line."""
+    """Return True for a file of Flickr8k's captions: `token` is part of its name, or it has Kaggle's header."""
     if not table.path.is_file() or table.path.suffix.lower() not in (".txt", ".csv", ".tsv", f".{TOKEN}"):
         return False
     return TOKEN in table.path.name.lower().split(".") or _is_kaggles(table)
@@ -70,7 +71,7 @@ def _is_kaggles(table: Source) -> bool:
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """Return the split of each image that a list names."""
+    """Return image name -> split, from the lists in the folder."""
     splits: dict[str, str] = {}
     for split, name in LISTS.items():
         if (folder / name).is_file():
@@ -81,15 +82,18 @@ def _listed(folder: Path) -> dict[str, str]:
 
 
 def _of_token(line: str) -> tuple[str, str | None, str]:
-    """Return the image's name, the caption and its id, `NAME#NUMBER`."""
+    """Return the image's name, the caption and the caption's id, which is `NAME#NUMBER`."""
     match = _TOKEN_LINE.fullmatch(line)
     return (match[1].strip(), (match[3] or "").strip(), match[1].strip() + match[2]) if match else ("", None, "")
 
 
 def _of_csv(line: str, between: str) -> tuple[str, str | None, str]:
-    """Return name, caption and no id. The caption is None if the line does not have exactly two fields."""
+    """Return the image's name, the caption and an empty id.
+
+    The caption is None unless the line has exactly two fields.
+    """
     try:
         fields = next(csv.reader([line], delimiter=between, strict=True))
     except csv.Error:
-        fields = line.split("\t") if between == "\t" else [""]  # with tabs, quotes are often a caption's own
+        fields = line.split("\t") if between == "\t" else [""]  # quotes between tabs are part of the caption
     return fields[0].strip(), fields[1].strip() if len(fields) == 2 else None, ""

@@ -17,13 +17,13 @@ from diptych.runtime.errors import DataError
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 JSON = (".json", ".jsonl")
-NEAREST = 2  # formats that an error names
+NEAREST = 2  # number of formats that an error suggests
 LIST_THEM = "all formats: diptych data formats"
 Item = TypeVar("Item")
 
 
 def drawn_split(key: str, seed: int) -> str:
-    """Draw a split by a hash of key and seed. It is the same on every machine, and when images are added."""
+    """Draw a split from a hash of key and seed. It is the same on every machine, and stays so when images are added."""
     place = int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:8], "big") / 2**64
     for name, share in SHARES.items():
         place -= share
@@ -34,23 +34,26 @@ def drawn_split(key: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of a reader, such as the folder of images, and the split of records whose files name none."""
+    """Options of a reader, such as the folder of images, or the split for files that name none."""
 
-    pictures: Path | Pictures | None = None  # None: images are not looked for
-    split: str | None = None  # None: drawn for each image by the seed
+    pictures: Path | Pictures | None = None  # None: image files are not needed
+    split: str | None = None  # None: drawn for each image with `seed`
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
-    crowds: bool = False  # keep COCO's boxes around many things of one kind
+    crowds: bool = False  # keep COCO's crowd boxes (`iscrowd`)
 
     def split_of(self, key: str) -> str:
         return self.split or drawn_split(key, self.seed)
 
     def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
-        """Return the record of each image; a missing or misnamed image is skipped."""
+        """Return `made(image)` for each image.
+
+        Images for which this raises DataError, such as missing files, are skipped.
+        """
         return self.skips.every(images, made, "image")
 
     def splitting(self, records: Sequence[Record]) -> list[Record]:
-        """Set the split of each record, for formats whose files do not name one."""
+        """Set the split of each record, for formats whose files have no splits."""
         return [replace(record, split=self.split_of(record.key)) for record in records]
 
     def record(
@@ -58,7 +61,7 @@ class Wanted:
     ) -> Record:
         """Return the record of an image file.
 
-        Its key is by default the file's name without the ending. Raises DataError, with the place `where`, for an
+        `key` is by default the file's name without the suffix. Raises DataError, with the place `where`, for an
         image that is missing or outside the folder.
         """
         key = key_of_name(image) if key is None else key
@@ -66,7 +69,7 @@ class Wanted:
 
 
 class ByImage(Generic[Item]):
-    """Items of a file grouped by image, in the order in which images first occur."""
+    """Items of a file, such as captions, grouped by image, in the order in which images first occur."""
 
     def __init__(self) -> None:
         self._groups: dict[Any, tuple[str, list[Item]]] = {}
@@ -81,24 +84,24 @@ class ByImage(Generic[Item]):
         return len(self._groups)
 
     def records(self, wanted: Wanted, made: Callable[[Any, tuple[Item, ...], str], Record]) -> list[Record]:
-        """Return the record of each image, made of its name, items and place, like `Wanted.records`."""
+        """Return `made(name, items, place)` for each image. Images for which this raises DataError are skipped."""
         return wanted.records(self, lambda one: made(*one))
 
     def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
-        """Yield each image with its items, and the place of its first item."""
+        """Yield each image's name or number, its items, and the place of its first item."""
         for image, (where, items) in self._groups.items():
             yield image, tuple(items), where
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder, and what its beginning shows about its format."""
+    """A file or folder, with properties of its first entries that show its format."""
 
     path: Path
 
     @cached_property
     def is_lines(self) -> bool:
-        """True for JSON lines; some files named .json have them too."""
+        """True for a file of JSON lines, which may also be named .json."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file():
             return False
         line, more = first_line(self.path)
@@ -116,7 +119,10 @@ class Source:
 
     @cached_property
     def names(self) -> dict[str, None]:
-        """The names in a JSON value and in the first entries of its lists, in order; for other texts, the columns."""
+        """The names in a JSON value and in the first entries of its lists, in order.
+
+        For other files, the column names.
+        """
         if self.path.suffix.lower() in JSON:
             value = self.json.value
             inner = value.values() if isinstance(value, dict) else [value]
@@ -128,30 +134,33 @@ class Source:
         return dict.fromkeys(columns if all(one.isidentifier() for one in columns) else ())
 
     def _value(self, ending: str = ".json") -> Any:
-        """Return the JSON value (for `.jsonl`, of the first line); None for a file of another kind."""
+        """Return the JSON value of the file (of its first line if `ending` is ".jsonl"); None for other files."""
         if self.path.suffix.lower() not in JSON or not self.path.is_file() or self.is_lines != (ending == ".jsonl"):
             return None
         try:
             return self.json.value
         except DataError:
-            if self.is_lines:  # the reader of lines raises a better error
+            if self.is_lines:  # the reader of JSON lines will raise a better error
                 return None
             raise
 
     def has(self, *names: str, ending: str = ".json") -> bool:
-        """Return True for a JSON object with these names; for `.jsonl`, if the first line is such an object."""
+        """Return True if the file (or its first line, if `ending` is ".jsonl") is a JSON object with these names."""
         if ending == ".jsonl" and self.is_lines:
             with suppress(DataError):
                 return _is_object(parsed_line(self.path, *names).value, names)
         return _is_object(self._value(ending), names)
 
     def values_have(self, *names: str) -> bool:
-        """True for a JSON object that has, among its first values, an object with these names."""
+        """Return True if the file is a JSON object and one of its first values is an object with these names."""
         value = self._value()
         return isinstance(value, dict) and _any_has(value.values(), names)
 
     def first_has(self, name: str, list_of: str = "") -> bool:
-        """Return True if one of the first objects of a JSON list, or of the list `list_of` in an object, has it."""
+        """Return True if one of the first objects of the file's JSON list has `name`.
+
+        With `list_of`, the file is an object that has the list under that name.
+        """
         value = self._value()
         if list_of:
             value = value.get(list_of) if isinstance(value, dict) else None
@@ -168,30 +177,30 @@ def _is_object(value: Any, names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Format:
-    """An entry of `FORMATS`."""
+    """A data format, as listed in `FORMATS`."""
 
-    what: str  # shown to users, such as "a COCO captions .json"
-    fits: Callable[[Source], bool]  # True if the first of its files is of this format
-    read: Callable[..., list[Record]]  # (wanted: Wanted, *files: Source), in the order of `files`
-    files: tuple[str, ...] = ("file",)  # what each file holds, for a manifest
+    what: str  # a description for users, such as "a COCO captions .json"
+    fits: Callable[[Source], bool]  # True if the file or folder has this format
+    read: Callable[..., list[Record]]  # called as read(wanted, *sources), in the order of `files`
+    files: tuple[str, ...] = ("file",)  # content of each file, as shown in a manifest's example
     least: int = 1  # number of files that are required
-    # Of its file: names in the first entries, and endings (where there are names, by default .json). An unknown file is
-    # compared with them; formats of folders have neither.
+    # Suffixes of the file (by default .json) and names in its first entries. They are used to suggest formats for an
+    # unknown file. Formats of folders have neither.
     endings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def lacks(self, ending: str, names: Iterable[str]) -> list[str]:
-        """Return what a file with this ending and these names lacks."""
+        """Return the required names, and the suffix, that a file with this suffix and these names lacks."""
         endings = self.endings or JSON[:1]
         return [name for name in self.names if name not in names] + [" or ".join(endings)] * (ending not in endings)
 
 
 def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | None:
-    """Return the first format that fits, with its name."""
+    """Return the name and the first format that fits the source; None if no format fits."""
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 
-# First bytes of files that hold data in a form that no reader opens, and the way out.
+# First bytes of files that no reader opens -> what the file is, and how to convert it.
 _PACKED = {
     b"\x1f\x8b": "is compressed by gzip; unpack it: gunzip -k",
     b"BZh": "is compressed by bzip2; unpack it: bunzip2 -k",
@@ -203,7 +212,7 @@ _PACKED = {
 
 
 def _packed(path: Path) -> str | None:
-    """Return how a file packs its data (compressed, Parquet, ...), and how to convert it."""
+    """Return why a file cannot be read (compressed, Parquet, empty, ...) and how to convert it, else None."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -217,15 +226,16 @@ def _packed(path: Path) -> str | None:
 
 
 def not_known(source: Source, formats: dict[str, Format]) -> DataError:
-    """Return the error for a file of unknown format: the names in it, and what it lacks for the nearest formats.
+    """Return the error for a file of unknown format.
 
-    For compressed files, Parquet and CSV with semicolons, the error states this.
+    It lists the names in the file, the nearest formats, and what the file lacks for each. For a compressed or Parquet
+    file, or a CSV with semicolons, it describes how to convert the file.
     """
     if packed := _packed(source.path):
         return DataError(f"{packed}; {LIST_THEM}")
     names, of_files = source.names, [(name, one) for name, one in formats.items() if one.endings or one.names]
     lacking = {name: one.lacks(source.path.suffix.lower(), names) for name, one in of_files}
-    # Shares of what is lacking, the ending counted as one name.
+    # Sorted by the fraction of required names that the file lacks; the suffix counts as one name.
     nearest = sorted(of_files, key=lambda one: len(lacking[one[0]]) / (1 + len(one[1].names)))[:NEAREST]
     lines = (f"{name}, {one.what} (lacks {', '.join(lacking[name]) or 'its structure'})" for name, one in nearest)
     has = f", with {', '.join(f'`{name}`' for name in list(names)[:8])}," if names else ""

@@ -1,4 +1,4 @@
-"""GQA: questions with one answer each about Visual Genome's images (cs.stanford.edu/people/dorarad/gqa)."""
+"""Read GQA: questions about images of Visual Genome, with one answer each (cs.stanford.edu/people/dorarad/gqa)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class _GqaQuestion(Struct, rename="camel"):
 
 
 def read(wanted: Wanted, questions: Source) -> list[Record]:
-    """Read {"QUESTION": {"imageId", "question", "answer"}}: one record per image. The key is the image's number.
+    """Read {"QUESTION_ID": {"imageId", "question", "answer"}}: one record per image, whose key is the image's number.
 
     Questions of the test set have no answer.
     """

@@ -1,4 +1,4 @@
-"""Hateful Memes: images with their text and a label, 0 or 1 (Kiela et al. 2020, arXiv 2005.04790)."""
+"""Read Hateful Memes (Kiela et al. 2020, arXiv 2005.04790): images with their text and a label, 0 or 1."""
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -13,11 +13,11 @@ class _Meme(Struct):
     id: int | Text
     img: Text
     text: Text
-    label: int | UnsetType = UNSET  # the test set of the challenge has none
+    label: int | UnsetType = UNSET  # the challenge's test set has no labels
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read one record per image. Labels are the file's numbers as texts."""
+    """Read one record per image. Its label is the text "0" or "1"."""
     by_image = ByImage[TaskItem]()
 
     def take(line: _Meme, value: JsonValue) -> None:

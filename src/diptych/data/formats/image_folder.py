@@ -1,4 +1,4 @@
-"""The hub's ImageFolder: images next to a metadata.jsonl or .csv, whose rows have a `file_name` and a caption."""
+"""Read an ImageFolder of the Hugging Face hub: images, and a metadata.jsonl or metadata.csv with captions."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -12,15 +12,15 @@ from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, refuse
 
-NAMES = ("metadata.jsonl", "metadata.csv")  # the first that exists is read
+NAMES = ("metadata.jsonl", "metadata.csv")  # the first file that exists is read
 CSV = ".csv"
-MOST_LINES = 100  # most lines of a csv row: if its quotes do not end, only the first line is lost
-CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of them that a line has
+MOST_LINES = 100  # limit of the lines of a csv row: after an unclosed quote, only the first line is skipped
+CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
 _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "test": "test", "train": "train"}
 
 
 def tables(path: Path) -> list[Path]:
-    """Return the tables of a folder: its own, or those of its splits' folders."""
+    """Return the metadata files in the folder; if it has none, the metadata files in its subfolders of splits."""
     there = ([path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}")) for name in NAMES)
     return next(filter(None, there), [])
 
@@ -32,7 +32,10 @@ def fits(source: Source) -> bool:
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read one record per image; its key is its path in the folder. Folders such as `train` name the split."""
+    """Read one record per image; the key is the image's path in the folder.
+
+    A subfolder such as `train` names the split.
+    """
     root, by_image = source.path if source.path.is_dir() else source.path.parent, ByImage[str]()
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = Wanted(pictures if source.path.is_dir() else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
@@ -51,7 +54,10 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
 
 
 def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:
-    """Yield for each row of a csv a function that returns the row by columns, or raises DataError."""
+    """Yield for each row of a csv a function that passes the row to `take`.
+
+    For an invalid row the function raises DataError.
+    """
     lines = read_lines(table)
     head, at = [name.strip() for name in next(csv.reader(lines[:1]), [])], 1
     while at < len(lines):

@@ -1,4 +1,4 @@
-"""Your own data: one JSON object per line.
+"""Read your own data: one JSON object per line.
 
     {"image": "a.jpg", "captions": ["a dog in the park", "..."], "split": "train"}
     {"image": "a.jpg", "question": "what is this", "answers": ["dog", "dog", "puppy"]}
@@ -10,11 +10,12 @@
     {"image": "a.jpg", "question": "why does [0] run", "choices": ["it plays", "it rests", "it eats", "it hides"],
      "answer": 0, "rationales": ["[0] has a ball", "...", "...", "..."], "rationale": 0}
 
-Boxes are COCO's: left, top, width, height in pixels. `[0]` is the first of the image's `objects`. `split` is optional.
-Several lines may have the same image. `more` has the texts of other tasks, by task name; an entry may also have
-`boxes`. `image_id`, `question_id` and `caption_ids` (one per caption) are kept for evaluation servers and results.
+Boxes are left, top, width, height in pixels, as in COCO. `[0]` is the first of the image's `objects`. `split` is
+optional. Several lines may have the same image. `more` maps the name of another task to its texts; each entry may also
+have `boxes`. `image_id`, `question_id` and `caption_ids` (one per caption) are copied to results, for evaluation
+servers.
 
-Captions that a model wrote are marked (`diptych augment`):
+Captions that a model generated are in `generated`, as `diptych augment` writes them:
 
     {"image": "a.jpg", "captions": ["a dog"], "generated": [{"text": "a dog", "by": "xgpt/3f2a9c01d4", "score": -2.5}]}
 """
@@ -124,8 +125,8 @@ KINDS = ("captions", "question", "expression", "statement", "label", "objects", 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
     """Read one record per image, in the order of its first line. The key is the image's name.
 
-    Empty captions and answers, lines without words and invalid lines are counted in `wanted.skips` and left
-    out. Raises DataError if nothing is left.
+    Empty captions and answers, lines without words, and invalid lines are counted in `wanted.skips` and left out.
+    Raises DataError if no record is left.
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
     records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
@@ -164,10 +165,10 @@ class _LineReader:
     """Adds the content of each line to the record of its image."""
 
     skips: Skips
-    folder: Path  # folder of the lines
-    lost: set[str] = field(default_factory=set)  # images with invalid objects, whose indices are not checked
+    folder: Path  # folder of the JSON lines
+    lost: set[str] = field(default_factory=set)  # images with an invalid object: tags such as [3] cannot be checked
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
-    choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with choices
+    choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with `choices`
 
     def added(self, record: Record, value: values.JsonValue) -> Record:
         line = value.value
@@ -187,7 +188,7 @@ class _LineReader:
             if any(name in line for name in names):
                 try:
                     record = add(record, value)
-                except Unreadable:  # extraction reports such an image
+                except Unreadable:  # extraction reports the image
                     self.skips.add("boxes on pictures that cannot be read", value.where())
         if "label" in line:
             made, there = value.read(_Labelled), record.more.get(CLASSIFY, ())
@@ -247,7 +248,7 @@ class _LineReader:
         return record
 
     def _with_more(self, record: Record, value: values.JsonValue) -> Record:
-        """Add the texts of other tasks. The image's size is needed only for boxes."""
+        """Add the texts of other tasks from `more`. The image's size is needed only for boxes."""
         more, tasks = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
         for name in more.read(dict[str, Any]):
             if name in WORDED:
@@ -285,7 +286,10 @@ class _LineReader:
         return replace(record, choices=(*record.choices, choices))
 
     def with_known_tags(self, record: Record, file: str) -> Record:
-        """Skip choices with a tag that refers to no object. Checked last, because objects may be in a later line."""
+        """Remove choices with a tag, such as `[3]`, that refers to no object.
+
+        This is checked last, because a later line may have the objects.
+        """
         count = 0 if record.key in self.lost else len(record.objects)
 
         def known(choices: Choices) -> Choices:
@@ -301,9 +305,9 @@ class _LineReader:
         return replace(record, choices=tuple(self.skips.every(record.choices, known, "choices")))
 
     def _size(self, record: Record, value: values.JsonValue) -> tuple[int, int]:
-        """Return the image's width and height in pixels, from this line, an earlier one, or the file.
+        """Return the image's width and height in pixels, from this line, an earlier line or the image file.
 
-        If images are not needed (features are given), an image in the folder of the lines still gives the size.
+        If features are given, images are not required; an image file next to the JSON lines is still used for the size.
         """
         if record.size is not None:
             return record.size

@@ -1,4 +1,4 @@
-"""Karpathy's splits of COCO, Flickr30k, Flickr8k: dataset_coco.json (cs.stanford.edu/people/karpathy/deepimagesent)."""
+"""Read Karpathy's splits of COCO, Flickr30k and Flickr8k (cs.stanford.edu/people/karpathy/deepimagesent)."""
 
 from collections import Counter
 from typing import Any
@@ -10,7 +10,7 @@ from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, image_id_of, key_of_name
 from diptych.data.formats.values import JsonValue, Text, Words
 
-SPLITS = {"restval": "train"}  # the rest of COCO's validation set, which is commonly trained on
+SPLITS = {"restval": "train"}  # restval: images of COCO's val set that papers train on
 
 
 class _Sentence(Struct):
@@ -23,14 +23,15 @@ class _KarpathyImage(Struct):
     sentences: list[Any]
     split: Text
     filepath: Text | UnsetType = UNSET
-    cocoid: int | None = None  # COCO's own number
+    cocoid: int | None = None  # the image id in COCO
 
 
 def read(wanted: Wanted, file: Source) -> list[Record]:
-    """Read one record per image, with its captions and the file's split; `restval` becomes `train`.
+    """Read one record per image from a file such as `dataset_coco.json`.
 
-    An image of COCO is in its `filepath`, such as val2014. The key leaves this folder out if no other image has the
-    same name. Empty captions are counted in `wanted.skips`.
+    The split `restval` becomes `train`. An image of COCO is in the folder that `filepath` names, such as val2014. The
+    key leaves this folder out if no other image has the same name. Empty captions are counted in `wanted.skips` and
+    left out.
     """
     once = Once("file name")
     (listed,) = file.json.lists("images")
@@ -51,7 +52,7 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
 
 
 def _keys(image: dict[str, Any]) -> tuple[str, ...]:
-    """Return the possible keys of an image, shortest first: b, a/b, and its path a/b.jpg."""
+    """Return the possible keys of an image, such as a/b.jpg: first b, then a/b, then a/b.jpg."""
     name, folder = str(image.get("filename")), image.get("filepath")
     path = name if folder is None else f"{folder}/{name}"
     return tuple(dict.fromkeys((key_of_name(name), key_of_name(path), path)))

@@ -1,14 +1,14 @@
-"""A manifest: a JSON file that lists the files of a data set, in any formats. Their records are joined by image.
+"""Read a manifest: a JSON file that lists the files of a data set. Records of the same image are merged.
 
     {"images": "train2014", "split": "train", "captions": "annotations/captions_train2014.json",
      "vqa": ["v2_OpenEnded_mscoco_train2014_questions.json", "v2_mscoco_train2014_annotations.json"]}
 
-Paths start from the manifest's own folder. `images` is a folder or a list of folders, by default the manifest's own.
-`split` applies to files that name none. `crowds` true keeps COCO's crowds; `about` is a comment. Other names are those
-of `FORMATS`, each with a file or the list of the format's files. Several such sets, one per split, are a list: {"sets":
-[{...}, {...}]}.
+Paths are relative to the manifest's folder. `images` is a folder or a list of folders, by default the manifest's
+folder. `split` is the split of all records whose files name none. If `crowds` is true, COCO's crowd boxes are kept.
+`about` is a comment. Every other name is a format of `FORMATS`; its value is a file, or the list of the files that the
+format needs. A data set with several splits is written as {"sets": [{...}, {...}]}, with an object for each split.
 
-Missing images are counted and left out, since public sets are seldom complete.
+Records of missing images are counted and left out, because downloads of public sets are seldom complete.
 """
 
 import os
@@ -29,13 +29,13 @@ from diptych.vision.archives import is_there
 WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
-KEYED = ("questions", "expressions", "choices", "statements")  # fields of a record whose entries have keys
+KEYED = ("questions", "expressions", "choices", "statements")  # fields of `Record` whose items have keys
 Formats = Mapping[str, Format]
 _Name: Any = Text
 
 
 def fits(source: Source, formats: Formats) -> bool:
-    """Return True for a manifest: it has `sets`, or a path where a data set would have a list."""
+    """Return True for a manifest: it has `sets`, or paths under the name of a format or under `images`."""
     if not source.has():
         return False
     values = source.json.value
@@ -48,7 +48,7 @@ def _are_texts(value: object) -> bool:
 
 
 def example(name: str, form: Format) -> str:
-    """Return an example of how a manifest names the files of a format."""
+    """Return a hint on how to list the files of a format in a manifest."""
     files = ", ".join(f'"{file.upper()}"' for file in form.files[: form.least])
     return f'write them into a manifest, {{"images": "FOLDER", "{name}": [{files}]}}'
 
@@ -56,7 +56,7 @@ def example(name: str, form: Format) -> str:
 def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
     """Read all records of all sets.
 
-    `wanted.pictures` replaces `images`; `wanted.split` applies to sets without a split.
+    `wanted.pictures`, if given, replaces `images`. `wanted.split` is the split of sets that name none.
     """
     sets = source.json.inner(SETS).items() if SETS in source.json.value else [source.json]
     if not sets:
@@ -97,7 +97,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
 
 
 def _paths(entry: JsonValue, folder: Path) -> list[tuple[Path, JsonValue]]:
-    """Return the path of a file or folder, or the paths of a list, each with its place in the manifest."""
+    """Return the path or paths in an entry, each with its place in the manifest."""
     named = entry.items() if isinstance(entry.value, list) else [entry]
     return [(folder / one.read(_Name), one) for one in named]
 
@@ -120,7 +120,10 @@ def _read(name: str, entry: JsonValue, folder: Path, formats: Formats, wanted: W
 
 
 def _same_keys(records: list[Record]) -> list[Record]:
-    """Give each image file a single key (the first by which a format names it), and different files different keys."""
+    """Give all records of an image file the key of its first record.
+
+    Add folder names to keys until different files have different keys.
+    """
     keys: dict[str, str] = {}
     taken: set[str] = set()
     named = []
@@ -138,7 +141,10 @@ def _same_keys(records: list[Record]) -> list[Record]:
 
 
 def _keys_of_their_own(records: list[Record]) -> list[Record]:
-    """Give a question, expression or statement a new key if its key is taken: each has its own prediction."""
+    """Give a question, expression, choice or statement a new key if an earlier item has the same key.
+
+    Predictions are stored by key.
+    """
     taken: dict[str, set[str]] = {name: set() for name in KEYED}
     own = []
     for record in records:
@@ -156,7 +162,7 @@ def _keys_of_their_own(records: list[Record]) -> list[Record]:
 
 
 def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:
-    """Return the records whose image exists, or that have no image; count the others."""
+    """Return the records without an image and those whose image file exists; count the others in `skips`."""
     there = []
     for record in records:
         if record.image is None or is_there(record.image):

@@ -1,4 +1,4 @@
-"""Outlines of objects, as in VCR and COCO, rasterised to the cells of their boxes."""
+"""Convert outlines of objects, as in VCR and COCO, to binary masks on a grid over the object's box."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -15,10 +15,11 @@ Outlines: TypeAlias = list[list[tuple[Number, Number]]]  # polygons [[[x, y], ..
 def mask_of(
     outlines: Outlines, box: Sequence[float], width: int, height: int, cells: int = MASK_CELLS
 ) -> tuple[str, ...]:
-    """Return `Object.mask` for polygons in pixels and the object's box in fractions of the image.
+    """Return a mask of `cells` x `cells` as in `Object.mask`.
 
-    A cell is set if its centre is in any of the polygons. Polygons of less than three corners, and polygons so thin
-    that they contain no centre, have no effect. If no cell is set, the mask is (), which means unknown.
+    `box` is (x1, y1, x2, y2) in fractions of the image, and polygons are in pixels. A cell is set if its centre is in
+    one of the polygons. Polygons with fewer than three corners are ignored. If no cell is set, the mask is (), which
+    means that it is unknown.
     """
     size = np.array([width, height], dtype=np.float64)
     start, end = np.array(box[:2]) * size, np.array(box[2:]) * size
@@ -32,7 +33,10 @@ def mask_of(
 
 
 def _inside(corners: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Test points by ray casting: from inside, a ray to the right crosses the outline an odd number of times."""
+    """Return for each point whether it is in the polygon, by ray casting.
+
+    From inside, a ray to the right crosses the outline an odd number of times.
+    """
     inside = np.zeros(x.shape, dtype=bool)
     for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, 0), strict=True):
         if y1 != y2:

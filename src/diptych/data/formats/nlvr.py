@@ -1,4 +1,4 @@
-"""True or false statements about images: NLVR2's pairs of images, and the same form for single images."""
+"""Read true or false statements about images: NLVR2, or the same format for single images."""
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -27,7 +27,7 @@ class _PairClaim(_Claim):
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read lines {"identifier", "sentence", "label", "image"} like NLVR2's, about single images: one record each."""
+    """Read NLVR2-like lines {"identifier", "sentence", "label", "image"} about single images: one record per image."""
     by_image = ByImage[Statement]()
 
     def take(line: _SingleClaim, value: JsonValue) -> None:
@@ -38,9 +38,11 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
 
 
 def read_pairs(wanted: Wanted, lines: Source) -> list[Record]:
-    """Read NLVR2: one record per pair of images, joined side by side, since statements name left and right.
+    """Read NLVR2: one record per pair of images.
 
-    `dev-850-0-1` is about `dev-850-0-img0.png` and `dev-850-0-img1.png`; images of `train` are in a `directory`.
+    The two images are joined side by side, since statements refer to left and right. The statement `dev-850-0-1` is
+    about `dev-850-0-img0.png` and `dev-850-0-img1.png`. Images of the split `train` are in a subfolder, which the
+    line's `directory` names.
     """
     by_pair, images = ByImage[Statement](), dict[str, str]()
 

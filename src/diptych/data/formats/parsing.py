@@ -1,4 +1,4 @@
-"""Read files from other programs. Every fault becomes a DataError with what was found, where, and how to correct it."""
+"""Read files that other programs wrote. Errors state what was found, where, and how to correct it."""
 
 import gc
 import json
@@ -21,23 +21,19 @@ T = TypeVar("T")
 V = TypeVar("V")
 _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "invalid entries"
-MOST_BAD, BAD_SHARE = 10, 0.01  # more than both is an error
-NAMED, SEPARATOR, SHOWN = 3, " | ", 200  # SHOWN: characters of the path of a missing image
+MOST_BAD, BAD_SHARE = 10, 0.01  # it is an error if both limits are exceeded
+NAMED, SEPARATOR, SHOWN = 3, " | ", 200  # SHOWN: characters of a path in an error
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 
 @dataclass
 class Skips:
-    """Counts of the entries that were left out, by reason, and where the first of each were found.
-
-    An invalid entry is skipped, and the others are read. With `allowed` (--skip-bad), any number of invalid entries is
-    accepted.
-    """
+    """Counts of the entries that were left out, by reason. `allowed` (--skip-bad): accept any number."""
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)  # the first NAMED of each
-    _read: dict[str, list[int]] = field(default_factory=dict)  # bad entries and all entries, by kind
+    places: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first NAMED places
+    _read: dict[str, list[int]] = field(default_factory=dict)  # kind -> [number of invalid entries, of all]
 
     @property
     def first(self) -> dict[str, str]:
@@ -49,9 +45,10 @@ class Skips:
             places.append(where)
 
     def every(self, items: Iterable[V], take: Callable[[V], T], kind: str) -> list[T]:
-        """Return `take(item)` for each item. An item that raises a DataError is skipped, counted and named.
+        """Return `take(item)` for each item.
 
-        Raises the first of these errors if no item is left.
+        If `take` raises a DataError, the item is skipped and counted, with its place. `kind` names the items in errors,
+        such as "line". Raises the first of these errors if no item is left.
         """
         kept, errors, bad, number = list[T](), list[DataError](), 0, 0
         for number, item in enumerate(items, start=1):  # noqa: B007  the last number is the count
@@ -71,7 +68,7 @@ class Skips:
         return kept
 
     def each(self, value: JsonValue, kind: type[V], take: Callable[[V, JsonValue], T]) -> list[T]:
-        """Return `take(entry, value)` for each entry of a JSON list, like `every`."""
+        """Return `take(entry, value)` for each entry of a JSON list, converted to `kind`; see `every`."""
 
         def one(at: int) -> T:
             entry = value.inner(at)
@@ -80,17 +77,17 @@ class Skips:
         return self.every(range(len(value.read(list))), one, getattr(kind, "__name__", "text"))
 
     def check(self) -> None:
-        """Raise DataError if more than MOST_BAD entries of a kind, and more than BAD_SHARE of them, are invalid."""
+        """Raise DataError if more than MOST_BAD and more than the share BAD_SHARE of any kind of entry are invalid."""
         for bad, number in self._read.values():
             if not self.allowed:
                 refuse_many(bad, number, self.places.get(BAD, []))
 
     def filled(self, texts: JsonValue, what: str) -> tuple[str, ...]:
-        """Return the texts with words of a JSON list; count empty ones as `what`."""
+        """Return the texts in a JSON list that are not empty; count the others under the reason `what`."""
         return self.worded(texts, _TEXT, str, what)
 
     def worded(self, entries: JsonValue, kind: type[V], text_of: Callable[[V], str], what: str) -> tuple[str, ...]:
-        """Return the texts with words of a JSON list's entries; count empty ones as `what`."""
+        """Return the text of each entry of a JSON list if it is not empty; count the others under the reason `what`."""
 
         texts: tuple[str, ...] = self.captions(entries, kind, lambda one: (text_of(one), None), what)["captions"]
         return texts
@@ -98,7 +95,7 @@ class Skips:
     def captions(
         self, entries: JsonValue, kind: type[V], of: Callable[[V], tuple[str, Any]], what: str
     ) -> dict[str, Any]:
-        """Return the texts with words, and their ids, as fields of `Record`; count empty texts as `what`."""
+        """Return texts and ids as fields of `Record`. `of`: entry -> (text, id). Empty texts are counted as `what`."""
 
         def one(entry: V, value: JsonValue) -> tuple[str, Any]:
             text, name = of(entry)
@@ -117,12 +114,12 @@ _TEXT: Any = Words
 
 
 def are_many(bad: int, number: int) -> bool:
-    """Return True for more than MOST_BAD entries, and more than BAD_SHARE of them."""
+    """Return True if `bad` is more than MOST_BAD and more than the share BAD_SHARE of `number`."""
     return bad > MOST_BAD and bad > number * BAD_SHARE
 
 
 def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> None:
-    """Raise DataError if `are_many` invalid entries were counted."""
+    """Raise DataError if `are_many(bad, number)`. `first` has the messages of the first invalid entries."""
     if are_many(bad, number):
         raise DataError(
             f"{where}{bad:,} of {number:,} entries are invalid, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
@@ -136,7 +133,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=Ambiguous.unless_once)
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Switch off garbage collection, which takes most of the time when millions of small objects are made."""
+    """Turn off garbage collection in a `with` block: it is slow while millions of objects are created."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -173,7 +170,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file without its byte order mark. Raises DataError."""
+    """Return the text of a UTF-8 file without its byte order mark. Raises DataError."""
     try:
         with _readable(path):
             content = bytes_of(path)
@@ -187,18 +184,18 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path, where: str = "") -> JsonValue:
-    """Return the value of a JSON file. Errors name it `where`, by default its file name. Raises DataError."""
+    """Return the value of a JSON file. Raises DataError; its message calls the file `where`, by default its name."""
     return _parse(read_text(path), where or path.name, whole=True)
 
 
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a file. They end with `\\n`, or with `\\r` in a file without `\\n` (Excel on a Mac).
 
-    Bytes that are not UTF-8 are escaped, and `check_utf8` refuses the lines that have them.
+    Bytes that are not UTF-8 are escaped; `check_utf8` raises an error for a line that has such bytes.
     """
     with _readable(path):
         content = bytes_of(path)
-    # UTF-16 has zero bytes, and no line of it is text.
+    # A file with zero bytes is UTF-16 or not text: `read_text` raises an error for the whole file.
     text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
     return text.split("\n" if "\n" in text else "\r")
 
@@ -212,7 +209,7 @@ def check_utf8(text: str, where: str) -> None:
 
 
 def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T]:
-    """Return `take(line, place)` for each line that is not empty, like `Skips.every`."""
+    """Return `take(line, place)` for each line that is not empty. Invalid lines are skipped as in `Skips.every`."""
 
     def one(line: tuple[int, str]) -> T:
         check_utf8(line[1], where := f"{path.name} line {line[0]}")
@@ -222,7 +219,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take(value)` for each line. If a crash cut a line and the next one was joined to it, the next is read."""
+    """Return `take(value)` for each JSON line. If a crash joined a cut line to the next, the next is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -242,7 +239,7 @@ def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> 
 def read_items(
     path: Path, skips: Skips, kind: type[T], field: str, what: str, take: Callable[[T, JsonValue], object]
 ) -> None:
-    """Take each line as a struct, with its value. Values of `field` occur once in the file; errors call it `what`."""
+    """Call `take(struct, value)` for each JSON line. Values of `field` must be unique; errors call them `what`."""
     once = Once(what)
 
     def one(value: JsonValue) -> None:
@@ -254,7 +251,7 @@ def read_items(
 
 
 def first_line(path: Path) -> tuple[str, bool]:
-    """Return the first non-empty line, and True if another follows; bytes that are not UTF-8 are replaced."""
+    """Return the first non-empty line, and True if there is a second. Bytes that are not UTF-8 become U+FFFD."""
     lines = first_lines(path, 2)
     return lines[0] if lines else "", len(lines) > 1
 
@@ -265,7 +262,7 @@ def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
 
 
 def parsed_line(path: Path, *names: str) -> JsonValue:
-    """Return the value of the first JSON line that has these names; if none has, that of the first line."""
+    """Return the first JSON line that has all these names (LOOKED_AT lines are read), else the first line."""
     for line in first_lines(path) if names else ():
         with suppress(DataError):
             value = _parse(line, path.name, whole=False)
@@ -278,8 +275,8 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
 class Pictures:
     """Folders of images, many of which may be missing.
 
-    `wanted` True: the record of a missing image has the expected path, so that it can be counted. False: the record has
-    no image.
+    If `wanted` is True, the record of a missing image has the path where the image was expected. If it is False, that
+    record has no image.
     """
 
     folders: tuple[Path, ...]
@@ -287,10 +284,11 @@ class Pictures:
 
 
 def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Skips | None = None) -> Path | None:
-    """Return the path of an image, which must be in the folder (in `Pictures`, it may be missing); None without folder.
+    """Return the path of the image `name` in a folder; None if `folder` is None.
 
-    A name that exists in another Unicode form, or with / for a backslash, is matched and counted in `skips`.
-    Raises DataError, with the place `where`, for a missing image and for a name that leads out of the folder.
+    In `Pictures` the image may be missing. A file whose name has another Unicode form, or / in place of a backslash, is
+    accepted and counted in `skips`. Raises DataError, with the place `where`, for a missing image and for a path
+    outside the folder.
     """
     if folder is None:
         return None
@@ -301,30 +299,30 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
     for form in chain((name,), _spellings(name)):
         for one in folders:
             with suppress(OSError):  # a name too long for the file system
-                if is_there(f"{one}/{form}"):  # paths are made only where needed: sets have many names
+                if is_there(f"{one}/{form}"):  # a `Path` for each of many names is slow
                     if form is not name and skips is not None:
                         skips.add("picture names in another Unicode form, or with \\ for / (found and read)", where)
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
     missing = f"{folder / name}"
-    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # of a table with columns of numbers
+    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # such as a row of numbers
     raise DataError(f"{where}: found no image {missing}, expected one; fetch it, or name its folder (--images)")
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield other spellings of an image's name that lead into the same folder."""
+    """Yield other spellings of an image's name: with / for backslashes, and in the Unicode forms NFC and NFD."""
     for one in dict.fromkeys((name, name.replace("\\", "/"))):
         if not one.startswith("/") and ".." not in one.split("/"):
             yield from (form for form in (one, normalize("NFC", one), normalize("NFD", one)) if form != name)
 
 
 class Once:
-    """Refuses a value that occurs a second time."""
+    """Raises DataError for a value that occurs a second time, such as a duplicate id."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.seen: dict[Any, str] = {}  # the place of each value
+        self.seen: dict[Any, str] = {}  # value -> its place
 
     def check(self, value: object, where: str) -> None:
         if value in self.seen:
@@ -336,7 +334,7 @@ class Once:
 
     @contextmanager
     def of(self, value: object, where: str) -> Iterator[None]:
-        """Check a value. If its entry turns out to be invalid, forget the value, as a later entry may be valid."""
+        """Check a value, then read its entry in the `with` block. If that fails, the value may occur again."""
         self.check(value, where)
         try:
             yield
@@ -346,36 +344,36 @@ class Once:
 
 
 def key_of_name(name: str) -> str:
-    """Return the key of an image that its data set names by file: the name without its suffix."""
+    """Return the key of an image with this file name: the name without its suffix."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}{file.rpartition('.')[0] or file}"
 
 
 def number_of_name(key: str) -> int | None:
-    """Return the number of an image with a COCO name, such as COCO_val2014_000000000042, or a name of digits alone."""
+    """Return the number in a COCO name, such as COCO_val2014_000000000042, or in a name of only digits; else None."""
     match = _NUMBERED.fullmatch(key.rpartition("/")[2])
     return None if match is None else int(match[1])
 
 
 def image_id_of(name: str, number: int | None) -> int | None:
-    """Return `Record.image_id` of an image with this number; None if that is the number in its name."""
+    """Return `number` as `Record.image_id`, or None if the file name has this number already."""
     return None if number == number_of_name(key_of_name(name)) else number
 
 
 def named_captions(captions: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of `Record` for captions and their ids (texts or numbers) in the file."""
+    """Return the fields `captions` and `caption_ids` of a `Record`, from pairs of a caption and its id."""
     listed = list(captions)
     ids = tuple(text_of_id(given) or "" for _, given in listed)
     return {"captions": tuple(text for text, _ in listed), "caption_ids": ids if any(ids) else ()}
 
 
 def key_of(split: str, image_id: int) -> str:
-    """Return the key of an image that its data set names by number."""
+    """Return the key of an image that has a number and no file name, such as `train/000007`."""
     return f"{split}/{image_id:06d}"
 
 
 def answer_kind(answers: tuple[str, ...]) -> str:
-    """Return VQA v2's answer type, by the most frequent answer."""
+    """Return VQA v2's answer type of the most frequent answer: yes/no, number or other."""
     most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower().strip(" .!?").replace(",", "")
     if most in ("yes", "no"):
         return "yes/no"
@@ -383,17 +381,17 @@ def answer_kind(answers: tuple[str, ...]) -> str:
 
 
 def combined(*sources: Iterable[Record]) -> list[Record]:
-    """Join the records of each image from several readers. A value that a record has once comes from the first source.
+    """Merge the records of the same image from several readers. Fields with a single value come from the first source.
 
-    Texts are joined in the order of the sources. Raises DataError for an image in two splits.
+    Lists, such as captions, are concatenated in the order of the sources. Raises DataError for an image in two splits.
     """
     joined: dict[str, Record] = {}
     for record in (record for source in sources for record in source):
         old = joined.get(record.key)
         if old is not None and old.split != record.split:
             raise DataError(
-                f"found the splits {old.split} and {record.split}, expected one split for each image: in all its lines "
-                "or rows, or leave out one of the files",
+                f"found the splits {old.split} and {record.split}, expected one split for each image; correct all its "
+                "lines or rows, or leave out one of the files",
                 key=record.key,
             )
         joined[record.key] = record if old is None else old.joined(record)

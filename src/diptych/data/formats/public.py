@@ -1,7 +1,7 @@
-"""Public data sets as they are downloaded: their files, their home pages, and a manifest of the files in a folder.
+"""Public data sets as they are downloaded: their files and home pages, and a manifest for the files in a folder.
 
-`public.json` lists the sets. Paths start from the folder of the set. Of several names, the first that exists is used.
-Sizes and counts are those stated on the home pages.
+`public.json` lists the sets. Paths are relative to the folder of the set. A file may have several names; the first that
+exists is used. Sizes and counts are quoted from the home pages.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"  # keys of a man
 
 
 class Piece(Struct, frozen=True):
-    """A file or folder of a release."""
+    """A file or folder of a public data set."""
 
     names: tuple[str, ...]  # alternatives
-    what: str  # its content, size and origin
+    what: str  # description: content, size and origin
 
     @property
     def line(self) -> str:
-        """Describe the piece in one line: its name, other names that it may have, its content."""
+        """A description in one line: the name, alternative names and the content."""
         others = f" (or {', '.join(self.names[1:])})" if len(self.names) > 1 else ""
         return f"{self.names[0]}{others}: {self.what}"
 
 
 class SetPart(Struct, frozen=True):
-    """One set of the manifest: a format, the pieces that it reads, and the split of files that name none."""
+    """One entry of the manifest: a format, its files, the folders of images, and the split if the files name none."""
 
     form: str
     files: tuple[Piece, ...]
     images: tuple[Piece, ...] = ()
     split: str | None = None
-    least: int | None = None  # how many of the files are required; None: all
+    least: int | None = None  # number of files that are required; None: all
 
 
 class PublicSet(Struct, frozen=True):
-    """A public data set: title, home page, and the sets of its manifest."""
+    """A public data set: its title, home page, and the entries of its manifest."""
 
     title: str
     home: str
@@ -60,7 +60,7 @@ SETS_KNOWN = msgspec.json.decode(text_of(Path(__file__).with_name("public.json")
 
 @dataclass(frozen=True)
 class PublicLayout:
-    """The pieces of a public set that are in a folder."""
+    """The files and folders of a public set that exist below `root`."""
 
     name: str
     root: Path
@@ -70,7 +70,7 @@ class PublicLayout:
     def of(cls, name: str, root: Path) -> PublicLayout:
         pieces = known(name).pieces()
         if not root.is_dir():
-            raise DataError(f"found no folder {root}, expected that of {name}'s files; see them: diptych data {name}")
+            raise DataError(f"no folder {root}, expected the folder of {name}; list its files: diptych data {name}")
         return cls(name, root, {p: path for p in pieces if (path := _path_of(p, root)) is not None})
 
     @property
@@ -78,7 +78,10 @@ class PublicLayout:
         return [piece for piece in known(self.name).pieces() if piece not in self.there]
 
     def manifest(self, out: Path) -> dict[str, Any]:
-        """Return a manifest of the parts whose files exist, with paths relative to the folder of `out`."""
+        """Return a manifest of the parts whose required files exist.
+
+        Paths in the folder of `out` are relative to it.
+        """
         chosen = known(self.name)
         sets = [self._set(part, out) for part in chosen.parts if set(part.files[: part.least]) <= self.there.keys()]
         if not sets:
@@ -107,7 +110,7 @@ def list_sets() -> str:
 
 
 def list_files(name: str) -> str:
-    """List the files of a set and where to put them."""
+    """List the files of a set, where to put them, and the command to run next."""
     chosen = known(name)
     lines = [chosen.title, f"from {chosen.home}, all into one folder ROOT:"]
     lines += [f"  ROOT/{piece.line}" for piece in chosen.pieces()]
@@ -115,7 +118,7 @@ def list_files(name: str) -> str:
 
 
 def describe_folder(name: str, root: Path) -> str:
-    """List the files of a set that are in a folder, and those that are missing."""
+    """List the files of a set that exist below `root`, and those that are missing."""
     layout = PublicLayout.of(name, root)
     lines = [f"there    {path}" for path in layout.there.values()]
     lines += [f"missing  {root / piece.line}" for piece in layout.missing]
@@ -123,20 +126,20 @@ def describe_folder(name: str, root: Path) -> str:
 
 
 def _path_of(piece: Piece, root: Path) -> Path | None:
-    """Return the first of a piece's names in the folder of the set, or in its subfolders."""
+    """Return the path of a piece below `root` or one of its subfolders. Its names are tried in order."""
     folders = [root, *(folder for folder in sorted(root.iterdir()) if folder.is_dir())]
     paths = (folder / name for name in piece.names for folder in (folders if name != "." else [root]))
     return next((path for path in paths if path.exists()), None)
 
 
 def _named(path: Path, out: Path) -> str:
-    """Return the path relative to the manifest's folder if it is inside; else the absolute path."""
+    """Return `path` relative to the folder of the manifest `out` if it is inside, else the absolute path."""
     path, folder = Path(os.path.abspath(path)), Path(os.path.abspath(out)).parent
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 def write_manifest(manifest: dict[str, Any], out: Path) -> None:
-    """Write a manifest; an earlier one is replaced. Raises DataError for any other file at that path."""
+    """Write a manifest, and replace an earlier one. Raises DataError if `out` is any other file."""
     if out.exists():
         try:
             is_ours = ABOUT in parse_json(bytes_of(out))

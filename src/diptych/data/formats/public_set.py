@@ -1,4 +1,4 @@
-"""Write the manifest of a public data set in a folder, and count its records."""
+"""Write the manifest of a public data set, and count its records."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,9 +12,9 @@ from diptych.runtime.errors import DataError, counted
 
 
 def write_set(name: str, root: Path, out: Path, console: Console, skip_bad: bool = False) -> str:
-    """Write the manifest of a set and return its counts.
+    """Write the manifest of a public data set, and return a text with the number of its records.
 
-    The data is read once; if that fails, the manifest is deleted.
+    The files are in `root`. All data is read as a test; if this fails, the manifest is deleted.
     """
     layout = PublicLayout.of(name, root)
     for piece in layout.missing:

@@ -1,13 +1,14 @@
-"""RefCOCO, RefCOCO+, RefCOCOg (github.com/lichengunc/refer): the two official files, or our JSON form in one file.
+"""Read RefCOCO, RefCOCO+ and RefCOCOg (github.com/lichengunc/refer): the two official files, or one JSON file.
 
-The official `refs(unc).p` is a pickle; `runtime.unpickle` reads its plain values and runs nothing. Its boxes are in
-`instances.json` of the same folder, a COCO file. The same list as JSON is read too, as is
+The official `refs(unc).p` is a pickle; `runtime.unpickle` reads only plain values and runs no code. The boxes are in
+`instances.json` of the same folder, a COCO file. The list of refs may also be JSON. A single JSON file with boxes has
+this form:
 
     {"images": [{"id": 7, "file_name": "a.jpg", "width": 640, "height": 480}],
      "refs": [{"ref_id": 1, "image_id": 7, "bbox": [left, top, width, height],
                "category": "dog", "sentences": [{"sent_id": 3, "sent": "the small dog"}]}]}
 
-with boxes in pixels, as in COCO.
+Its boxes are in pixels, as in COCO.
 """
 
 from collections.abc import Mapping
@@ -55,8 +56,8 @@ class _RefBox(Struct):
 def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[Record]:
     """Read one record for each image that has expressions.
 
-    Refs that name their split keep it. `instances` is needed if the refs have no boxes. Raises DataError also if one
-    image is in two splits.
+    The split is the one that a ref names, else `wanted.split`. `instances` is required if the refs have no boxes.
+    Raises DataError for an image in two splits.
     """
     pickled = refs.path.suffix.lower() in PICKLES
     file = JsonValue(unpickle.load(refs.path), refs.path.name) if pickled else refs.json
@@ -77,7 +78,7 @@ def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[
 
 
 class _Expressions:
-    """The expressions of refs, grouped by image, each image with its split."""
+    """Collects the expressions of refs for each image, and the split of each image."""
 
     def __init__(self, wanted: Wanted, images: CocoImages, boxes: Mapping[int, _RefBox], boxes_at: str) -> None:
         self._wanted, self._images, self._boxes, self._boxes_at = wanted, images, boxes, boxes_at
@@ -103,7 +104,10 @@ class _Expressions:
             self._add(image, image.box(corners, value.where("bbox")), value.inner("sentences"))
 
     def _check_split(self, number: int, split: str, value: JsonValue) -> None:
-        """Refuse the whole file if an image is in two splits, as this is more than one bad entry."""
+        """Remember the first image that is in two splits.
+
+        `records` then raises an error for the whole file, instead of skipping a ref.
+        """
         if (earlier := self._splits.setdefault(number, split)) != split and self._mixed is None:
             self._mixed = value, f"a ref of {split!r} on a picture with refs of {earlier!r}"
 

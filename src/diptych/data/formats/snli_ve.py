@@ -1,4 +1,7 @@
-"""SNLI-VE: texts that an image of Flickr30k entails, contradicts or leaves open (github.com/necla-ml/SNLI-VE)."""
+"""Read SNLI-VE: images of Flickr30k, each with sentences that have a label (github.com/necla-ml/SNLI-VE).
+
+Labels are entailment, neutral and contradiction.
+"""
 
 from msgspec import Struct, field
 
@@ -19,7 +22,10 @@ class _Hypothesis(Struct):
 
 
 def read(wanted: Wanted, lines: Source, ending: str = ".jpg") -> list[Record]:
-    """Read one record per image. Sentences without an agreed label are counted in `wanted.skips` and left out."""
+    """Read one record per image.
+
+    Sentences without a label, as annotators disagreed, are counted in `wanted.skips` and left out.
+    """
     by_image = ByImage[TaskItem]()
 
     def take(line: _Hypothesis, value: JsonValue) -> None:

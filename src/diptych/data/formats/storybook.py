@@ -1,4 +1,4 @@
-"""The folder that `diptych storybook write` makes, read by the readers of the public formats."""
+"""Read the folder that `diptych storybook write` makes, whose files have the formats of public data sets."""
 
 from pathlib import Path
 
@@ -17,17 +17,17 @@ class StorybookManifest(Struct):
 
     world: int
     seed: int
-    splits: dict[str, int]  # number of images that are complete, by split
+    splits: dict[str, int]  # split -> number of images that are completely written
 
 
 def read_all(folder: Path, skips: Skips | None = None) -> list[Record]:
-    """Read all splits."""
+    """Read the records of all splits."""
     world = read_json(folder / MANIFEST).read(StorybookManifest)
     return [record for split in world.splits for record in read(folder, split, skips)]
 
 
 def read(folder: Path, split: str, skips: Skips | None = None) -> list[Record]:
-    """Read one split, one record per image."""
+    """Read the records of one split, one per image."""
     wanted = Wanted(folder / "pictures", split, skips=Skips() if skips is None else skips)
     instances = Source(folder / f"coco/instances_{split}.json")
     if split == "web":
@@ -42,6 +42,6 @@ def read(folder: Path, split: str, skips: Skips | None = None) -> list[Record]:
         refcoco.read(wanted, Source(folder / f"refcoco/refs_{split}.json")),
         vcr.read(wanted, Source(folder / f"vcr/{split}.jsonl"), Source(folder / "vcr")),
         nlvr.read(wanted, Source(folder / f"nlvr/{split}.jsonl")),
-        # Worlds of versions without hypotheses lack this file.
+        # Folders written by earlier versions lack this file.
         snli_ve.read(wanted, hypotheses, ending=".png") if hypotheses.path.is_file() else (),
     )

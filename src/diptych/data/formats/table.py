@@ -1,7 +1,7 @@
-"""Read data from a path, by the first entry of `FORMATS` that fits.
+"""Read data in any known format, with the first entry of `FORMATS` that fits.
 
-An entry has a name (used in manifests), a description, a test that recognises its files, and a reader. A new format is
-a reader and an entry here (docs/add-a-source.md).
+An entry has a name (used in manifests), a description, a test that recognises the files, and a reader. To add a format,
+write a reader and add an entry here (docs/add-a-source.md).
 """
 
 import os
@@ -43,10 +43,10 @@ LINES = (".jsonl",)
 
 
 def _mined(wanted: Wanted, folder: Source) -> list[Record]:
-    """Read all records of a mined folder, which contains their images."""
+    """Read all records of a folder that `diptych mine` wrote, which also has the images."""
     files = sorted((folder.path / "records").glob("*.jsonl"))
     if not files:
-        raise DataError(f"no records in {folder.path} yet; run its `diptych mine run` again, and see its report.html")
+        raise DataError(f"no records in {folder.path} yet; repeat its `diptych mine run`, and see its report.html")
     wanted = replace(wanted, pictures=folder.path if wanted.pictures is not None else None, split="train")
     parts = wanted.skips.every(files, lambda lines: jsonl.read(wanted, Source(lines)), "part")
     return [record for part in parts for record in part]
@@ -56,7 +56,7 @@ def _pictures(_: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
     if not images:
         raise DataError(f"no images in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
-    # A key is text, and a file name need not be: its bytes that are not UTF-8 are escaped.
+    # Bytes of a file name that are not UTF-8 are escaped, because a key must be text.
     names = (os.fsencode(image.relative_to(folder.path)).decode("utf-8", "backslashreplace") for image in images)
     return [Record(name, image=image) for name, image in zip(names, images, strict=True)]
 
@@ -67,14 +67,17 @@ def _is_refcoco(source: Source) -> bool:
 
 
 def _is_instances(source: Source) -> bool:
-    """Decide by the annotations, because a file of captions may have `categories` too."""
+    """Return True for a COCO file of instances.
+
+    `categories` do not show this, as a file of captions may have them too.
+    """
     boxed, worded = (source.first_has(name, "annotations") for name in ("bbox", "caption"))
     named = source.has("images", "annotations", "categories")
     return source.has("images", "annotations") and (boxed or (named and not worded))
 
 
 def _lines(what: str, read: Callable[..., list[Record]], *names: str, files: tuple[str, ...] = ("file",)) -> Format:
-    """Return the format of JSON lines whose first line is an object with these names."""
+    """Return a format for JSON lines. A file has this format if its first line is an object with these names."""
     return Format(what, lambda s: s.has(*names, ending=".jsonl"), read, files, endings=LINES, names=names)
 
 
@@ -125,7 +128,7 @@ _OWN = frozenset(FORMATS)
 def known() -> dict[str, Format]:
     """Return all formats in the order in which they are tried.
 
-    Those of plugins come first, as they are more specific.
+    Formats of plugins come first, as they are more specific.
     """
     return {name: one for name, one in FORMATS.items() if name not in _OWN} | FORMATS
 
@@ -143,16 +146,16 @@ def read(
 ) -> list[Record]:  # fmt: skip
     """Read all records of a file or folder. Raises DataError for a path that no format fits, and for faulty files.
 
-    - pictures: the folder of the images, by default that of the file. Images must exist, unless `need_pictures` is
-      False and no folder is given; then records may lack an image.
-    - split: split of records whose files name none; by default it is drawn by the seed.
-    - skips: counts and names entries that are left out: invalid ones, those with nothing to learn, and missing images
-      of a manifest's files. It is an error if more than 10 entries, and over 1%, are invalid.
+    - pictures: the folder of the images, by default the folder of the file. Images must exist, unless `need_pictures`
+      is False and no folder is given; then records may lack an image.
+    - split: the split of records whose files name none. By default it is drawn for each image with `seed`.
+    - skips: counts the entries that are left out (invalid, without any text, or with a missing image in a manifest). It
+      is an error if more than 10 entries and more than 1% of all are invalid.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; expected a file or folder of a known format; {LIST_THEM}")
     if not path.is_file() and not path.is_dir():
-        raise DataError(f"{path} is a pipe or a device, and data are read more than once; write them to a file first")
+        raise DataError(f"{path} is a pipe or a device, but data is read more than once; write it to a file first")
     skips = Skips() if skips is None else skips
     records = _read(Source(path), Wanted(pictures, split, seed, skips), need_pictures)
     skips.check()

@@ -1,6 +1,7 @@
-"""Values of JSON files, converted by msgspec; errors become a DataError with the place and how to correct it.
+"""Validate values of JSON files with msgspec.
 
-A reader declares a struct of the fields that it needs, made of the types below; `JsonValue.read` converts to it.
+An error becomes a DataError with the place and how to correct it. A reader declares a msgspec struct with the fields
+that it needs, in the types below. `JsonValue.read` converts a value to that struct.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from msgspec import Meta
 
 from diptych.runtime.errors import DataError
 
-LONGEST = 1_000_000  # pixels of an image's side
+LONGEST = 1_000_000  # limit of an image's side in pixels
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
-LOOKED_AT = 20  # first entries that are searched for one that shows the format
+LOOKED_AT = 20  # number of first entries that are searched to recognise a format
 CORRECT = "; correct the file there, or download it again"
 
-# Types of the fields of readers' structs. `Text` and `Words` must not be in a union with a list or dict: see vcr.py.
+# Types for the fields of structs. Do not use `Text` or `Words` in a union with a list or dict: see vcr.py.
 Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # may be empty
 Text = Annotated[str, Meta(pattern=r"^\s*[^\s\ud800-\udfff][^\ud800-\udfff]*\Z")]
 Side = Annotated[int, Meta(ge=1, le=LONGEST)]  # an image's width or height
 Number = Annotated[float, Meta(gt=-_HUGE, lt=_HUGE)]
 Corners: TypeAlias = tuple[Number, Number, Number, Number]
 Four: TypeAlias = tuple[Text, Text, Text, Text]
-Option = Annotated[int, Meta(ge=0, le=3)]  # one of `Four`
-Flag = bool | Literal["True", "False"]  # the texts are NLVR2's
+Option = Annotated[int, Meta(ge=0, le=3)]  # index of one of four answers
+Flag = bool | Literal["True", "False"]  # NLVR2 writes these texts
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
-# Our names of the types that msgspec expects.
+# msgspec's names of types -> the names in our errors.
 _NAMES = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a finite number",
     "null": "null", "bool": "true or false", "bool | str": "true or false",
@@ -49,15 +50,15 @@ Box: TypeAlias = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """A JSON object that has a name twice: no reader accepts it, and the other objects of its list are read."""
+    """A JSON object with a duplicate name. Readers skip it as invalid and read the rest of its list."""
 
     name: str
 
     @classmethod
     def unless_once(cls, pairs: list[tuple[str, Any]]) -> dict[str, Any] | Ambiguous:
-        """Return the object.
+        """Return the object as a dict, or `Ambiguous` if a name occurs twice.
 
-        If its values are entries by id, an id that occurs twice makes only its own entries invalid.
+        If the values of duplicate names are objects themselves, only these values become `Ambiguous`.
         """
         values = dict(pairs)
         if len(values) == len(pairs):
@@ -77,10 +78,10 @@ def _kind(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A value of a JSON file with its place."""
+    """A value in a JSON file, with its place."""
 
     value: Any
-    file: str  # its name, and the line if the file has one value a line
+    file: str  # the file's name, and the line number for JSON lines
     place: str = ""  # in the file, such as `annotations[3]`
 
     def where(self, place: str = "") -> str:
@@ -89,7 +90,7 @@ class JsonValue:
         return f"{self.file}: {inside}" if inside else self.file
 
     def inner(self, step: str | int) -> JsonValue:
-        """Return the inner value at a key or an index."""
+        """Return the value at a key of this object, or at an index of this list."""
         place = f"[{step}]" if isinstance(step, int) else f".{step}" if self.place else step
         return JsonValue(self.value[step], self.file, f"{self.place}{place}")
 
@@ -97,7 +98,10 @@ class JsonValue:
         return [self.inner(number) for number in range(len(self.read(list)))]
 
     def lists(self, *names: str) -> list[JsonValue]:
-        """Return the lists that an object has under these names. Raises DataError for another structure."""
+        """Return the lists under these names of the object.
+
+        Raises DataError unless the value is an object and has all of them.
+        """
         self.read(msgspec.defstruct("Lists", [(name, list) for name in names]))
         return [self.inner(name) for name in names]
 
@@ -105,7 +109,7 @@ class JsonValue:
         refuse(self.where(place), given, wanted)
 
     def read(self, kind: type[T]) -> T:
-        """Convert to a struct, a list or a dict by msgspec. Raises DataError with the place."""
+        """Convert the value to a struct, list or dict of type `kind`. Raises DataError with the place."""
         try:
             return msgspec.convert(self.value, kind)
         except UnicodeEncodeError:
@@ -115,7 +119,7 @@ class JsonValue:
             self._explain(kind, what, path.rstrip("`").lstrip("."))
 
     def _explain(self, kind: Any, what: str, place: str) -> NoReturn:
-        """Raise msgspec's error as a message of what was found and what was expected."""
+        """Raise DataError for msgspec's error message `what`, with what was found and what was expected."""
         value = self.value
         for step in re.findall(r"[^.\[\]]+", place.partition("[...]")[0]):
             value = value[int(step) if isinstance(value, list) else step]
@@ -145,12 +149,12 @@ def refuse(where: str, given: str, wanted: str) -> NoReturn:
 
 
 def is_true(flag: Flag) -> bool:
-    """Return the value of a `Flag`."""
+    """Return a `Flag` as a bool."""
     return flag in (True, "True")
 
 
 def box_of(corners: Corners, width: int, height: int, where: str) -> Box:
-    """Convert COCO's [left, top, width, height] in pixels to [x1, y1, x2, y2] in fractions, as `corner_box`."""
+    """Convert [left, top, width, height] in pixels to (x1, y1, x2, y2) in fractions of the image, clipped to it."""
     left, top, across, down = corners
     return corner_box((left, top, left + across, top + down), width, height, where, corners)
 
@@ -158,9 +162,9 @@ def box_of(corners: Corners, width: int, height: int, where: str) -> Box:
 def corner_box(
     corners: Sequence[float], width: int, height: int, where: str, shown: Sequence[float] | None = None
 ) -> Box:
-    """Convert [x1, y1, x2, y2] in pixels (a score may follow) to fractions of the image, clipped to it.
+    """Convert [x1, y1, x2, y2] in pixels to fractions of the image, clipped to it.
 
-    Raises DataError for a box that is empty inside the image.
+    A fifth number, a score, is ignored. Raises DataError for a box of which nothing is inside the image.
     """
     x1, y1, x2, y2 = corners[:4]
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
@@ -171,7 +175,7 @@ def corner_box(
 
 
 def text_of_id(given: Any) -> str | None:
-    """Return an id as a text; None for anything but a Unicode text or a whole number."""
+    """Return an id, which may be a text or an integer, as a text; None for any other value."""
     if isinstance(given, str) and _HALF.search(given):
         return None
     if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):

@@ -1,4 +1,4 @@
-"""VCR: a question, four answers and four rationales about objects of an image (visualcommonsense.com)."""
+"""Read VCR: questions about objects of an image, each with four answers and four rationales (visualcommonsense.com)."""
 
 import re
 from pathlib import Path
@@ -12,8 +12,8 @@ from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import picture_at, read_items, read_json
 from diptych.data.formats.values import JsonValue, Number, Option, Side, Text, corner_box, refuse
 
-# Words, and lists of indices into `objects`. The texts are checked in `words`: msgspec 0.22 frees the pattern of
-# `Text | list` as if it were a type, which crashes the interpreter when it exits (msgspec issue 717).
+# A text as a list of words and lists of indices into `objects`. The function `words` checks the words, because `Text |
+# list` crashes msgspec 0.22 when the interpreter exits (msgspec issue 717).
 _Tokens = list[str | list[int]]
 _FourTexts = tuple[_Tokens, _Tokens, _Tokens, _Tokens]
 
@@ -41,8 +41,8 @@ class _Metadata(Struct):
 def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[Record]:
     """Read `train.jsonl`, `val.jsonl` or `test.jsonl` (which has no labels): one record per image.
 
-    `metadata`: folder of the files with boxes, which the lines name (often the folder of images). Without it, records
-    have no objects.
+    `metadata`: the folder of the JSON files with boxes, which is often the folder of images. Each line names its file.
+    Without `metadata`, records have no objects.
     """
     by_image = ByImage[Choices]()
     first: dict[str, tuple[_VcrLine, JsonValue]] = {}
@@ -67,16 +67,17 @@ def _choices(line: _VcrLine, value: JsonValue) -> Choices:
 
     rationales = () if line.rationale_choices is UNSET else texts(line.rationale_choices, "rationale_choices")
     rationale = line.rationale_label if rationales and line.rationale_label is not UNSET else None
-    answer = -1 if line.answer_label is UNSET else line.answer_label  # -1: not known, as in the test set
+    answer = -1 if line.answer_label is UNSET else line.answer_label  # -1: unknown, as in the test set
     question = words(line.question, count, value.where("question"))
     answers = texts(line.answer_choices, "answer_choices")
     return Choices(line.annot_id, question, answers, answer, rationales, rationale)
 
 
 def words(tokens: _Tokens, count: int, where: str) -> str:
-    """Join VCR's tokens to a text: a list of indices, such as [0, 2], becomes `[0] and [2]`.
+    """Join VCR's tokens to a text.
 
-    Raises DataError for an index of `count` or more, and for a token without words.
+    A list of object indices, such as [0, 2], becomes `[0] and [2]`. Raises DataError for an index outside the `count`
+    objects, and for an empty token.
     """
     texts = []
     for at, token in enumerate(tokens):

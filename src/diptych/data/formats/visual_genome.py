@@ -1,4 +1,4 @@
-"""Visual Genome: descriptions of regions, and questions about images (visualgenome.org, api_readme)."""
+"""Read Visual Genome: descriptions of regions, and questions about images (visualgenome.org, api_readme)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from diptych.data.formats.values import JsonValue, Text, Words
 
 class _GenomeImage(Struct, kw_only=True):
     id: int | UnsetType = UNSET
-    image_id: int | UnsetType = UNSET  # in the first version
+    image_id: int | UnsetType = UNSET  # the name in version 1 of the data
 
     @property
     def number(self) -> int | None:
@@ -75,7 +75,7 @@ def _records(
 ) -> list[Record]:
     """Return one record per image.
 
-    The file name is the image's number; `fields` makes the record's fields from its value.
+    The image file is named by the image's number. `fields` returns the other fields of a record, given its JSON value.
     """
     once = Once("image id")
 

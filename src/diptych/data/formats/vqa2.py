@@ -1,4 +1,4 @@
-"""VQA v2: questions with ten answers each (visualqa.org)."""
+"""Read VQA v2: questions with ten answers each (visualqa.org)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Once, Skips, image_id_of
 from diptych.data.formats.values import JsonValue, Text, Words
 
-_SUBSETS = {"test-dev2015": "test2015"}  # a part of those images, which keep their names
+_SUBSETS = {"test-dev2015": "test2015"}  # test-dev2015 uses images named test2015
 _KINDS = ("yes/no", "number", "other")
 
 
@@ -31,7 +31,7 @@ class _Answer(Struct):
 class _Answered(Struct):
     question_id: int
     answers: list[Any]
-    answer_type: Text = "other"  # some exports leave it out
+    answer_type: Text = "other"  # some exports lack it
 
 
 def read(
@@ -39,7 +39,7 @@ def read(
 ) -> list[Record]:
     """Read one record per image. Without `annotations` (as in the test set), questions have no answers.
 
-    `name` returns the file name of an image's number; the default is COCO's name, made from `data_subtype`.
+    `name` returns the file name for an image's number. The default is COCO's name, with the file's `data_subtype`.
     """
     file = questions.json
     (listed,) = file.lists("questions")
@@ -68,7 +68,7 @@ def read(
 
 
 def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], str]]:
-    """Return the answers and the answer type by question id. Empty answers are counted and left out."""
+    """Return question id -> (answers, answer type). Empty answers are counted in `skips` and left out."""
     answers: dict[int, tuple[tuple[str, ...], str]] = {}
     once = Once("question id")
 

@@ -1,7 +1,7 @@
-"""Web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
+"""Read web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
-Each image has KEY.jpg and KEY.txt, in 00000.tar or 00000/. One tar is read too. Conceptual Captions, SBU and LAION
-are downloaded this way.
+Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. The path may also
+be a single tar. Conceptual Captions, SBU and LAION are often downloaded with img2dataset.
 """
 
 from functools import partial
@@ -19,7 +19,7 @@ TARS = "*.[tT][aA][rR]"
 
 
 def fits(folder: Path) -> bool:
-    """Return True for a tar, and for a folder with tars or with folders of images with captions."""
+    """Return True for a tar, for a folder of tars, and for a folder of folders with images and captions."""
     if not folder.is_dir():
         return folder.suffix.lower() == ".tar" and folder.is_file()
     if any(folder.glob(TARS)):
@@ -32,14 +32,14 @@ def fits(folder: Path) -> bool:
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read one record per image with a caption, in the order of the tars or folders, and of the keys in them.
+    """Read one record per image with a caption, in the order of the tars or folders and of the images in them.
 
-    Images without captions, and captions without images or words, are counted in `wanted.skips`.
+    Images without captions, captions without images, and empty captions are counted in `wanted.skips` and left out.
     """
     folder, skips, records = source.path, wanted.skips, []
     tars = [folder] if folder.is_file() else sorted(folder.glob(TARS))
     for shard in tars or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
-        images, captions = dict[str, str](), dict[str, str]()  # names of files by key
+        images, captions = dict[str, str](), dict[str, str]()  # key -> file name
         names = members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir())
         damaged = damaged_members(shard) if shard.is_file() else []
         for name in skips.every([*names, *damaged], partial(_whole, damaged), "file of a shard"):

@@ -1,1 +1,1 @@
-"""From records to batches: the store on disk, tokenisers, checks of data, the loader."""
+"""Everything between records and batches: the store on disk, tokenisers, and the loader."""

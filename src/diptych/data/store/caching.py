@@ -1,11 +1,11 @@
-"""Pickling of objects with caches: another process rebuilds the caches that it needs."""
+"""Pickle objects without their caches, which another process rebuilds when it needs them."""
 
 from functools import cached_property
 from typing import Any
 
 
 class PickledWithoutCaches:
-    """Base of classes whose cached properties (open files, memory maps, LRU caches) are left out of a pickle."""
+    """Base class that leaves cached properties (open files, memory maps, LRU caches) out of a pickle."""
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)

@@ -1,4 +1,4 @@
-"""Text without images, one sentence per line: additional language data for training (VL-BERT, XGPT)."""
+"""A file of sentences, one per line: additional training text without images (VL-BERT, XGPT)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
 
 NEWLINE = 10
-PIECE = 2**24  # bytes that are searched for line ends at a time
-MOST_JOINED = 256  # lines for one text: more are needed only where a file is almost empty
+PIECE = 2**24  # number of bytes that are searched for line ends at a time
+MOST_JOINED = 256  # limit of lines per sample, reached only if almost all lines have no token
 
 
 @dataclass(frozen=True)
 class Corpus(PickledWithoutCaches):
-    """A sequence of samples without regions, one for each non-empty line; the file is never read whole.
+    """A sequence of samples without regions, one for each non-empty line. The file stays on disk.
 
-    joined  True: a text continues over the following lines until it has `words` tokens, without special tokens; the
-            last line is followed by the first (VL-BERT's general_corpus.py). False: a text is one line and [SEP].
+    joined  True: a sample is a line and the following lines, up to `words` tokens, without special tokens.
+            The last line is followed by the first (VL-BERT's general_corpus.py). False: a sample is one line and [SEP].
     """
 
     path: Path
@@ -40,7 +40,10 @@ class Corpus(PickledWithoutCaches):
         return Lines(self.path)
 
     def sample(self, line: int) -> Sample:
-        """Return the sample of a line, counted from 0 over non-empty lines. Raises DataError if it has no token."""
+        """Return the sample that starts at a line; `line` counts non-empty lines from 0.
+
+        Raises DataError if it has no token.
+        """
         pieces = self.tokens.encode(self._lines[line])
         for ahead in range(1, MOST_JOINED if self.joined else 1):
             if len(pieces) >= self.words:
@@ -58,7 +61,7 @@ class Corpus(PickledWithoutCaches):
 
 
 class Lines:
-    """The non-empty lines of a text file, as a sequence; the file stays on disk.
+    """The non-empty lines of a text file, as a sequence. The file stays on disk.
 
     Raises DataError for a file that is missing, empty, or not text.
     """
@@ -76,7 +79,7 @@ class Lines:
         newlines = [at + np.flatnonzero(self._bytes[at : at + PIECE] == NEWLINE) for at in offsets]
         ends = np.concatenate([*newlines, [len(self._bytes)]])
         spans = np.stack([np.concatenate([[0], ends[:-1] + 1]), ends], 1)
-        self._spans = spans[spans[:, 1] > spans[:, 0]]  # 16 bytes of memory a line
+        self._spans = spans[spans[:, 1] > spans[:, 0]]  # takes 16 bytes per line
         if not len(self._spans):
             raise DataError(f"{path} has only empty lines; {wanted}")
 
@@ -84,6 +87,6 @@ class Lines:
         return len(self._spans)
 
     def __getitem__(self, number: int) -> str:
-        """Return a line; bytes that are not UTF-8 become U+FFFD."""
+        """Return a line. Bytes that are not UTF-8 become U+FFFD."""
         start, end = self._spans[number]
         return self._bytes[start:end].tobytes().decode("utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""From a store to batches: a pure function of (seed, step), without state to save. Ranks divide each batch."""
+"""Make batches from a store. A batch depends only on (seed, step), so the loader has no state to save."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,21 +22,21 @@ ToSamples = Callable[[Record], list[Sample]]
 
 @runtime_checkable
 class UpdateChoice(Protocol):
-    """The schedule of updates: which one a step makes (`objectives.Schedule`)."""
+    """Chooses the update of each step, such as an objective (`objectives.Schedule`)."""
 
     def at(self, step: int) -> Update: ...
 
 
 class Loader(PickledWithoutCaches):
-    """The batches of a run. Damaged records are left out and listed in `corrupt`, by key with the reason.
+    """The batches of a training run. Damaged records are left out; `corrupt` maps their keys to the reason.
 
     - records: indices into the store.
-    - max_regions: the number of regions that a record keeps.
-    - needs_regions: True leaves out records without regions, and lists them in `without_regions`.
-    - corpus, alone: the share `alone` of each batch is text without images from `corpus`; with 1 no record is read.
-    - mirror: the share of samples that are flipped horizontally, with left and right swapped in their words.
-    - most_regions: returns how many regions a sample keeps, given its number of words; the others are neither masked
-      nor predicted.
+    - max_regions: the largest number of regions that is read of a record.
+    - needs_regions: if True, records without regions are left out and listed in `without_regions`.
+    - corpus, alone: a share `alone` of each batch is text from `corpus`, without images. If it is 1, no record is read.
+    - mirror: the share of samples whose image is flipped horizontally, with "left" and "right" swapped in the text.
+    - most_regions: a function from a sample's number of words to its largest number of regions. Further regions are
+      left out before masking.
 
     Raises DataError if no record has words for the task.
     """
@@ -61,7 +61,7 @@ class Loader(PickledWithoutCaches):
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
         self.mirror, self.most_regions = mirror, most_regions
-        self.without_regions: list[str] = []  # keys of records that were left out
+        self.without_regions: list[str] = []  # keys of the records that were left out
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
         self._to_samples = to_samples
@@ -76,22 +76,25 @@ class Loader(PickledWithoutCaches):
         self._items = np.array(items, dtype=np.int64).reshape(-1, 2)
         if not items and texts < batch_size:
             raise DataError(
-                f"nothing to train on: {len(records)} of {len(store)} records in {store.folder} were chosen, and none "
-                f"has words for this task; `diptych check {store.folder}` shows what is there"
+                f"nothing to train on: none of {len(records)} chosen records (of {len(store)} in {store.folder}) has "
+                f"texts for this task; `diptych check {store.folder}` shows the texts"
             )
         self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
 
     @cached_property
     def _samples(self) -> Callable[[int], tuple[Sample, ...]]:
-        """The samples of a record, without regions. They are cached for small data sets only."""
+        """A function from a record's index to its samples, without regions.
+
+        Results are cached for small data sets only.
+        """
         words, to_samples = self.store.words, self._to_samples
         return lru_cache(maxsize=200_000)(lambda index: tuple(_with_content(words(index), to_samples)))
 
     @cached_property
     def _mirrored(self) -> Callable[[int], dict[str, Sample]]:
-        """The flipped samples of a record by key.
+        """A function from a record's index to its flipped samples, by key.
 
-        A sample is missing if its flipped answer is not in the vocabulary.
+        A sample is missing if its flipped answer is out of vocabulary.
         """
         words, to_samples = self.store.words, self._to_samples
         return lru_cache(maxsize=200_000)(
@@ -99,7 +102,7 @@ class Loader(PickledWithoutCaches):
         )
 
     def __len__(self) -> int:
-        """Number of samples in an epoch: those with images, or those of the corpus if none has an image."""
+        """Return the number of samples in an epoch: those with images, or those of the corpus if no record is read."""
         return len(self._items) or len(self.corpus or ())
 
     @property
@@ -109,12 +112,12 @@ class Loader(PickledWithoutCaches):
         return order.steps_per_epoch
 
     def at(self, step: int, part: int, parts: int) -> Batch:
-        """Return part `part` of `parts` of the global batch of `step`, prepared by the update of that step.
+        """Return the micro-batch `part` of `parts` of the global batch of `step`, prepared by the update of that step.
 
-        Randomness depends on (seed, step, the sample's key), and negatives are drawn from the global batch. So all
-        parts together have the same samples, whatever their number. A part without a readable record gets a sample of
-        another part with `idle` set, which adds nothing to the loss. Raises DataError if no record of the batch can be
-        read, or if there are more parts than samples.
+        Randomness depends on (seed, step, the sample's key), and negatives are drawn from the global batch. So the
+        global batch does not depend on the number of parts. A part without a readable record gets a sample of another
+        part, marked `idle`, which adds nothing to the loss. Raises DataError if no record of the batch can be read, or
+        if there are more parts than samples.
         """
         whole = _GlobalBatch(self, step)
         own = range(part, len(whole), parts)
@@ -139,11 +142,11 @@ class Loader(PickledWithoutCaches):
         return replace(batch, idle=idle, places=places)
 
     def draw(self, step: int, key: str, what: str) -> Random:
-        """Return the random generator of a sample at a step, for the purpose `what`."""
+        """Return the random generator of a sample at a step, for a purpose such as "masks"."""
         return Random(f"{self.seed}/{step}/{key}/{what}")
 
     def words(self, step: int, item: int) -> tuple[Sample, bool]:
-        """Return a sample without its regions, and True if it is flipped at this step."""
+        """Return the sample with index `item` without its regions, and True if it is flipped at this step."""
         index, position = self._items[item].tolist()
         sample = self._samples(index)[position]
         if self.mirror and self.draw(step, sample.key, "mirror").random() < self.mirror:
@@ -152,9 +155,9 @@ class Loader(PickledWithoutCaches):
         return sample, False
 
     def regions(self, item: int) -> Regions | None:
-        """Return the regions (and pixels) of an item.
+        """Return the regions of the sample with index `item`, and its pixels if the model reads them.
 
-        If they cannot be read, add an entry to `corrupt` and return None.
+        If they cannot be read, add the record to `corrupt` and return None.
         """
         index, position = self._items[item].tolist()
         try:
@@ -175,16 +178,17 @@ class Loader(PickledWithoutCaches):
 
 
 def _with_content(record: Record, to_samples: ToSamples) -> list[Sample]:
-    """Return the samples of a record, with the content hash of its image if it is known."""
+    """Return the samples of a record, each with the content hash of the image if it is known."""
     content = None if record.fingerprint is None else record.fingerprint[0]
     return [replace(sample, content=content) for sample in to_samples(record)]
 
 
 class _GlobalBatch:
-    """The samples of a step, those with images first, so that every part gets its share of images and of text.
+    """The samples of a step.
 
-    The words of all samples are read, because they are cheap. Regions are read on demand and once: those of a part's
-    own samples, and those of the images of its negatives.
+    Samples with images come first, so that every part gets its share of images and of text. The words of all samples
+    are read, because this is fast. Regions are read when they are needed and at most once: for the samples of a part,
+    and for the images of its negatives.
     """
 
     def __init__(self, loader: Loader, step: int) -> None:
@@ -199,7 +203,7 @@ class _GlobalBatch:
         return len(self.items) + len(self.lines)
 
     def _read(self, number: int) -> Sample | None:
-        """Return a sample with its regions, or a text without an image; None if it cannot be read."""
+        """Return a sample with its regions, or a sample of the corpus; None if the regions cannot be read."""
         if number >= len(self.items):
             assert self.loader.corpus is not None
             return self.loader.corpus.sample(self.lines[number - len(self.items)])
@@ -210,7 +214,7 @@ class _GlobalBatch:
         return replace(sample, regions=regions.mirrored() if flipped else regions)
 
     def prepared(self, number: int, update: Update) -> list[Sample]:
-        """Return a sample as the update of the step prepares it, with the sample's own random generator."""
+        """Return a sample as the step's update prepares it, such as with masks. It may become several samples."""
         sample = self.read(number)
         assert sample is not None
         rng = self.loader.draw(self.step, sample.key, "masks")

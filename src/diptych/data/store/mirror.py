@@ -1,4 +1,4 @@
-"""Horizontal flips of records: left and right are swapped in boxes and in words (VL-BERT's refcoco, vqa transforms)."""
+"""Flip records horizontally: boxes, and "left" and "right" in texts (VL-BERT's refcoco and vqa transforms)."""
 
 import re
 from collections.abc import Callable
@@ -14,18 +14,19 @@ Box = tuple[float, float, float, float]
 def mirrored(record: Record) -> Record:
     """Return the record of the flipped image. Flipping twice restores the record, up to rounding.
 
-    Every "left" and "right" is swapped, as in VL-BERT's code, whatever its sense: "she is right" becomes "she is left".
+    Every "left" and "right" is swapped, whatever its meaning, as in VL-BERT's code: "she is right" becomes "she is
+    left".
     """
     return record.changed(_CHANGES)
 
 
 def swapped(text: str) -> str:
-    """Swap left and right in a text, keeping upper and lower case: `Leftmost` becomes `Rightmost`."""
+    """Swap "left" and "right" in a text, and keep upper and lower case: `Leftmost` becomes `Rightmost`."""
     return SIDE.sub(_other, text)
 
 
 def mirrored_box(box: Box) -> Box:
-    """Flip (x1, y1, x2, y2), given as fractions of the image."""
+    """Flip a box (x1, y1, x2, y2) in fractions of the image."""
     x1, y1, x2, y2 = box
     return 1 - x2, y1, 1 - x1, y2
 

@@ -1,4 +1,4 @@
-"""Moses' tokenisation of English and its inverse, by `sacremoses` (XGPT, appendix A.2)."""
+"""Split English texts into words as Moses does, and join the words again, with `sacremoses` (XGPT, appendix A.2)."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -6,18 +6,21 @@ from typing import Any, cast
 
 
 def cut(text: str) -> list[str]:
-    """Split a text into words: `isn't it?` -> isn 't it ?. Characters stay as they are; nothing is escaped."""
+    """Split a text into words, without escaping characters: `isn't it?` -> `isn`, `'t`, `it`, `?`."""
     return cast(list[str], _tools()[0].tokenize(text, escape=False))
 
 
 def join(words: Sequence[str]) -> str:
-    """Join words into a text, the inverse of `cut`."""
+    """Join the words that `cut` returned into a text."""
     return cast(str, _tools()[1].detokenize(list(words), unescape=False))
 
 
 @lru_cache(maxsize=1)
 def _tools() -> tuple[Any, Any]:
-    """The tokeniser and detokeniser. Imported late, because loading takes time and WordPiece does not need them."""
+    """Return the tokeniser and the detokeniser.
+
+    `sacremoses` is imported here, because this takes time and only BPE needs it.
+    """
     from sacremoses import MosesDetokenizer, MosesTokenizer
 
     return MosesTokenizer(lang="en"), MosesDetokenizer(lang="en")

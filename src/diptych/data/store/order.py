@@ -1,4 +1,4 @@
-"""The order of training items: a pure function of (seed, step), the same for every rank and resumed run."""
+"""The order of training samples. It depends only on (seed, step), so all ranks and resumed runs have the same order."""
 
 from collections.abc import Callable
 from functools import cached_property, lru_cache
@@ -8,13 +8,14 @@ from jaxtyping import Int
 
 from diptych.data.store.caching import PickledWithoutCaches
 
-POOL = 50  # batches that are sorted by length together: about 95% fill, and still well mixed
+POOL = 50  # number of batches whose samples are sorted by length together: about 5% padding, and still well mixed
 
 
 class Order(PickledWithoutCaches):
-    """Shuffled batches for all epochs. The items of a batch have similar lengths.
+    """Shuffled batches for all epochs.
 
-    An epoch drops the last items that do not fill a batch; the next epoch shuffles all items again.
+    The samples of a batch have similar lengths. At the end of an epoch, samples that do not fill a batch are dropped.
+    The next epoch shuffles all samples again.
     """
 
     def __init__(self, lengths: Int[np.ndarray, "N"], batch_size: int, seed: int) -> None:
@@ -23,7 +24,7 @@ class Order(PickledWithoutCaches):
         self.steps_per_epoch = len(lengths) // self.batch_size if len(lengths) else 0
 
     def batch(self, step: int) -> Int[np.ndarray, "batch"]:
-        """Indices of the items of the global batch of this step, longest first."""
+        """Return the indices of the samples in the global batch of a step, longest sample first."""
         epoch, within = divmod(step, self.steps_per_epoch)
         chosen: Int[np.ndarray, "batch"] = self._epoch(epoch)[within]
         return chosen

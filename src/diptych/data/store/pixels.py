@@ -1,4 +1,4 @@
-"""Images as input of a network, together with the regions of a store (VL-BERT end to end)."""
+"""Read and normalise the images of a store's records, for models that read pixels (VL-BERT end to end)."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,28 +13,28 @@ from diptych.runtime.errors import DataError
 from diptych.vision.pictures import open_picture
 
 Colours = Literal["rgb", "bgr"]
-# torchvision's weights read RGB from 0 to 1; Caffe's, which VL-BERT starts from, BGR from 0 to 255.
+# torchvision's weights need RGB from 0 to 1. Caffe's weights, which VL-BERT starts from, need BGR from 0 to 255.
 MEANS: dict[Colours, tuple[float, float, float]] = {"rgb": (0.485, 0.456, 0.406), "bgr": (102.9801, 115.9465, 122.7717)}
 SPREADS: dict[Colours, tuple[float, float, float]] = {"rgb": (0.229, 0.224, 0.225), "bgr": (1.0, 1.0, 1.0)}
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """How images are scaled and normalised: the shorter side to `shorter` pixels, the longer to `longer` at most."""
+    """Scales and normalises images. The shorter side gets `shorter` pixels, unless the longer would exceed `longer`."""
 
     shorter: int = 600
     longer: int = 1000
     colours: Colours = "rgb"
-    blank: bool = False  # every image is the mean colour
+    blank: bool = False  # True: replace every image by the mean colour (blind baseline)
 
     def of(self, record: Record) -> Float[Tensor, "3 H W"]:
-        """Return the scaled, normalised image of a record. Raises DataError for an image that cannot be read."""
+        """Return the scaled and normalised image of a record. Raises DataError if it cannot be read."""
         if record.image is None:
-            raise DataError("the model reads pixels, and the record names no image", key=record.key)
+            raise DataError("the model reads pixels, but the record names no image", key=record.key)
         return self.read(open_picture(record.image))
 
     def read(self, picture: UInt8[Tensor, "3 height width"]) -> Float[Tensor, "3 H W"]:
-        """Scale an RGB image and normalise its colours; the mean colour becomes 0."""
+        """Scale an RGB image and normalise its colours, so that the mean colour becomes 0."""
         height, width = picture.shape[1:]
         scale = min(self.shorter / min(height, width), self.longer / max(height, width))
         size = [max(round(height * scale), 1), max(round(width * scale), 1)]
@@ -46,7 +46,7 @@ class Pixels:
         return torch.zeros_like(values) if self.blank else (values - mean) / spread
 
     def added_to(self, record: Record) -> Record:
-        """Return the record with its pixels in its regions; a record without regions stays as it is."""
+        """Return the record with its pixels added to its regions. A record without regions is returned unchanged."""
         if record.regions is None or not len(record.regions):
             return record
         return replace(record, regions=replace(record.regions, pixels=self.of(record)))

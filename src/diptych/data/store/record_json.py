@@ -1,4 +1,4 @@
-"""Convert records without their regions to JSON and back. JSON is validated against the types of `Record`."""
+"""Convert records, without their regions, to JSON and back. JSON is validated against the types of `Record`."""
 
 import json
 from dataclasses import fields
@@ -15,24 +15,24 @@ _TYPES = get_type_hints(Record) | {"size": tuple[PositiveInt, PositiveInt] | Non
 _FIELDS: Any = {
     one.name: (_TYPES[one.name], ... if one.name in ("key", "split") else None)
     for one in fields(Record)
-    if one.name != "regions"  # stored as tensors
+    if one.name != "regions"  # regions are stored as tensors
 }
 _CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _StoredRecord: type[BaseModel] = create_model("_StoredRecord", __config__=_CONFIG, **_FIELDS)
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """Return the fields that are not empty, without the regions."""
+    """Return the record's fields that are not empty, except its regions."""
     filled = {name: value for name in _FIELDS if (value := getattr(record, name)) not in (None, (), [], {})}
     return {name: str(value) if name == "image" else to_jsonable_python(value) for name, value in filled.items()}
 
 
 def record_from_json(written: bytes) -> Record:
-    """Return the record. Raises ValueError for anything that `record_to_json` does not write."""
+    """Return the record of a JSON text. Raises ValueError for a text that `record_to_json` could not have written."""
     image: dict[str, Any] = {}
     try:
         written.decode()
-    except UnicodeDecodeError:  # the name of an image need not be UTF-8: `parse_json` reads its odd bytes
+    except UnicodeDecodeError:  # an image name is not UTF-8, which only `parse_json` reads
         values = parse_json(written)
         if not isinstance(values, dict) or not isinstance(name := values.pop("image", None), str):
             raise ValueError("not UTF-8") from None
@@ -45,7 +45,7 @@ def record_from_json(written: bytes) -> Record:
 
 
 def _check_references(record: Record) -> None:
-    """Raise ValueError for an image that cannot be a file name, and for indices of choices or objects out of range."""
+    """Raise ValueError for an impossible file name, and for indices of choices or objects that are out of range."""
     if record.image is not None and "\0" in str(record.image):
         raise ValueError("image: not a file name")
     if not all(0 <= number < 2**64 for number in record.fingerprint or ()):
@@ -54,7 +54,7 @@ def _check_references(record: Record) -> None:
         raise ValueError(f"caption_ids: found {len(record.caption_ids)} for {len(record.captions)} captions")
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
-            if right is not None and not -1 <= right < len(among):  # -1: not known
+            if right is not None and not -1 <= right < len(among):  # -1: unknown
                 raise ValueError(f"choices: found index {right} of {len(among)} for the correct one")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):

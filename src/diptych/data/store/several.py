@@ -1,4 +1,4 @@
-"""Several stores read as one, for pre-training on named data sets in stages."""
+"""Read several stores as one, for pre-training in stages on named data sets."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,9 +13,10 @@ TRAIN = "train"
 
 
 class SeveralStores(Store):
-    """Stores by name, joined. The split `train` of each is renamed to its store's name; other splits are merged.
+    """Several stores, each with a name, as one.
 
-    A key becomes `NAME/KEY`, so keys stay unique. Raises DataError if feature contracts differ.
+    The split `train` of each store gets the store's name. Other splits are merged. A key becomes `NAME/KEY`, so that
+    keys stay unique. Raises DataError if feature contracts differ.
     """
 
     def __init__(self, stores: Mapping[str, Store]) -> None:

@@ -1,6 +1,6 @@
-"""Layout of a shard of a store: its entry in the index, its tensors with types and shapes, and checksums.
+"""The layout of a store's shard: its entry in the index, the types and shapes of its tensors, and checksums.
 
-A checksum finds damage but not forgery, so types and shapes are checked as well.
+A checksum detects damage but no forgery, so types and shapes are checked as well.
 """
 
 import json
@@ -18,7 +18,7 @@ from diptych.runtime.errors import DataError
 
 TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes")
 PER_REGION = ("boxes", "scores", "classes", "features", "masks")
-# By tensor: what its rows count, its type, and the shape of a row; None: any size.
+# Tensor -> what its rows are (records, regions or bytes), its type, and the shape of a row (None: any size).
 LAYOUT: dict[str, tuple[str, torch.dtype, tuple[int | None, ...]]] = {
     **dict.fromkeys(TABLES, ("records", torch.int64, ())),
     "sizes": ("records", torch.int64, (2,)),
@@ -33,11 +33,11 @@ LAYOUT: dict[str, tuple[str, torch.dtype, tuple[int | None, ...]]] = {
 
 
 class ShardEntry(Struct):
-    """One shard in the index of a store."""
+    """The entry of a shard in the index of a store."""
 
     name: Annotated[str, Meta(pattern=r"^shard-\d{5,9}\.safetensors\Z")]
     records: Annotated[int, Meta(ge=1, le=1_000_000)]
-    check: int  # CRC-32 of its tables
+    check: int  # CRC-32 of the shard's tables
 
 
 class ShardList(Struct):
@@ -47,7 +47,7 @@ class ShardList(Struct):
 
 
 def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None:
-    """Raise DataError for a table of another type or shape, and for row ends that decrease or leave out rows."""
+    """Raise DataError for a table of a wrong type or shape, and for ends of records that decrease or omit rows."""
     _check_layout({name: tables[name] for name in TABLES}, {"records": records}, path)
     for name in ("ends", "word_ends"):
         if bool((tables[name].diff(prepend=tables[name].new_zeros(1)) < 0).any()):
@@ -58,7 +58,7 @@ def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None
 
 
 def check_columns(columns: Mapping[str, Tensor], regions: int, records: int, path: Path) -> None:
-    """Raise DataError for a region column that is missing, or of another type or shape."""
+    """Raise DataError if a tensor with a row per region is missing, or has a wrong type or shape."""
     if missing := {"boxes", "scores"} - columns.keys():
         raise _foreign(path, f"it lacks {missing.pop()}")
     _check_layout(columns, {"regions": regions, "records": records}, path)
@@ -77,7 +77,7 @@ def _check_layout(tensors: Mapping[str, Tensor], rows: Mapping[str, int], path: 
 
 
 def tensors_check(tensors: Mapping[str, Tensor]) -> int:
-    """CRC-32 of tensors with their names, types and shapes, because equal bytes can be other numbers."""
+    """Return the CRC-32 of tensors, including their names, types and shapes."""
     check = 0
     for name in sorted(tensors):
         array = tensors[name].contiguous().numpy()
@@ -87,7 +87,7 @@ def tensors_check(tensors: Mapping[str, Tensor]) -> int:
 
 
 def index_check(index: Mapping[str, Any]) -> int:
-    """CRC-32 of `store.json` without its own `check`."""
+    """Return the CRC-32 of `store.json`, leaving out its entry `check`, which holds this number."""
     checked = {name: value for name, value in index.items() if name != "check"}
     return zlib.crc32(json.dumps(checked, sort_keys=True).encode())
 

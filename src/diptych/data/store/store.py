@@ -2,12 +2,12 @@
 
     STORE/
       store.json                 the feature contract, the list of shards, and its own CRC-32
-      shard-00000.safetensors    boxes, scores, classes, features, whole: one row per region (whole: per record), all
-                                 records concatenated; ends: the row at which each record ends; words: records as JSON;
+      shard-00000.safetensors    boxes, scores, classes, features: a row per region; whole: a row per record;
+                                 ends: the end of each record's rows; words: records as JSON;
                                  checks, word_checks: a CRC-32 per record. The CRC-32 of these tables is in store.json
       failures.jsonl             images that could not be extracted, with reasons
 
-A shard is written completely or not at all; it is the unit of resuming.
+A shard is written completely or not at all. An interrupted extraction resumes after the last shard.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import differences
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
-FORMAT = 2  # of store.json and its shards; 1 had no checksums of words and tables
+FORMAT = 2  # version of the format; version 1 had no checksums of words and tables
 
 
 class Store:
-    """A sequence of records. `words(i)` leaves the regions on disk; `record(i)` reads them too.
+    """A sequence of records on disk.
 
-    Opening raises DataError if the folder is not a store. Reading a record whose bytes have changed since they were
-    written raises DataError with the record and the shard.
+    `words(i)` returns a record without its regions, `record(i)` with them. Raises DataError if the folder is not a
+    store. Reading a damaged record raises DataError with the record's key and the shard.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,7 +70,7 @@ class Store:
         return int(self._starts[-1])
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """Return the part of the store that has a record, and the record's row in it."""
+        """Return the index of the shard (or of the joined store) that has a record, and the record's row there."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         part = int(np.searchsorted(self._starts, index, side="right")) - 1
@@ -82,7 +82,7 @@ class Store:
         return self._parts[part].words(row)
 
     def record(self, index: int) -> Record:
-        """Return a record with its regions in single precision."""
+        """Return a record with its regions, in single precision."""
         return replace(self.words(index), regions=self.regions(index))
 
     def regions(self, index: int) -> Regions:
@@ -96,7 +96,7 @@ class Store:
         return regions.blank() if self.hides_images else regions
 
     def without_images(self) -> Store:
-        """Return the store with all regions blank (`Regions.blank`), for a control that uses texts only."""
+        """Return a copy of the store with blank regions (`Regions.blank`), for the blind baseline."""
         hiding = copy(self)
         hiding.hides_images = True
         return hiding
@@ -106,7 +106,7 @@ class Store:
         return self._parts[part].region_count(row)
 
     def split(self, name: str) -> list[int]:
-        """Return the indices of the records of a split, or of several: `cc+sbu`."""
+        """Return the indices of the records of a split, or of several splits, such as `cc+sbu`."""
         names = splits_in(name)
         return [i for i, split in enumerate(self.split_names) if split in names]
 
@@ -121,9 +121,9 @@ class Store:
         return dict(Counter(self.split_names))
 
     def detector(self) -> Path | None:
-        """Return the folder of the store's detector after checking its files against the contract; None if it has none.
+        """Return the folder of the store's detector after checking it, or None if the store has no detector.
 
-        Raises CheckpointError if the detector is damaged, or did not make the features.
+        Raises CheckpointError if the detector is damaged, or did not make the features of the store.
         """
         folder = self.folder / DETECTOR
         if not folder.is_dir():
@@ -136,18 +136,15 @@ class Store:
 
 
 class StoreWriter:
-    """Adds records to a store, a shard at a time. An existing store is continued.
-
-    Raises DataError if the existing store has another feature contract.
-    """
+    """Adds records to a new or existing store. Raises DataError if the store has another feature contract."""
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
-        self._pending: list[tuple[Record, bytes]] = []  # records with their JSON
+        self._pending: list[tuple[Record, bytes]] = []  # records to be written, with their JSON
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        self._made_by: str | None = version("diptych")  # the oldest version that wrote to the store; None: before 0.1
-        self.done: dict[str, Path | None] = {}  # by key of the records in the store: their image
+        self._made_by: str | None = version("diptych")  # oldest version that wrote to this store; None: before 0.1
+        self.done: dict[str, Path | None] = {}  # key of each record in the store -> its image
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
@@ -160,7 +157,7 @@ class StoreWriter:
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
-        """Add a record with regions. Raises DataError for a key that is in the store, and for an invalid record."""
+        """Add a record with regions. Raises DataError if its key is in the store already, or if it is invalid."""
         assert record.regions is not None, record.key
         if record.key in self.done:
             raise DataError("this key is in the store already; keys must be unique", key=record.key)
@@ -171,12 +168,12 @@ class StoreWriter:
             self._hand_over()
 
     def flush(self) -> None:
-        """Write the pending records as a shard, then the index. Without any record, no store is written."""
+        """Write the pending records as a shard, then the index. An empty store is not written."""
         self._hand_over()
         self._wait()
 
     def _hand_over(self) -> None:
-        """Give the pending records to the writing thread. An error of its previous shard is raised here."""
+        """Pass the pending records to the writing thread. Raises an error of the previous shard."""
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
@@ -204,7 +201,8 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Ctrl-C keeps what was extracted; after any other error nothing more is written, so that it is not masked.
+        # After Ctrl-C, pending records are written. After any other error they are not, as a second error would hide
+        # it.
         try:
             if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
                 self.flush()
@@ -215,7 +213,7 @@ class StoreWriter:
 class _Shard(PickledWithoutCaches):
     def __init__(self, path: Path, records: int, check: int) -> None:
         self.path, self._records, self._check = path, records, check
-        self._verified = bytearray(records)  # 1: the checksum of the record's regions was checked here
+        self._verified = bytearray(records)  # 1: this process has checked the record's regions
 
     def __len__(self) -> int:
         return self._records
@@ -246,15 +244,15 @@ class _Shard(PickledWithoutCaches):
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Return a table. Reading a mapped file that was truncated would end the process (SIGBUS): check its size."""
-        # The size of a deleted file cannot be checked, and need not be: it stays mapped.
+        """Return a table. Its size is checked first, as reading a truncated memory map kills the process (SIGBUS)."""
+        # A file that was deleted in the meantime stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("became shorter during reading; extract or copy it again", shard=self.path.name)
+            raise DataError("the file became shorter while it was read; extract or copy it again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property
     def _columns(self) -> dict[str, Tensor]:
-        """Memory-mapped tensors with a row per region. The library's own slices leak about 300 bytes a record."""
+        """Memory-mapped tensors with a row per region. Slices by safetensors would leak 300 bytes per record."""
         there = {*PER_REGION, "whole"} & set(self._reader.keys())
         columns: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in sorted(there)}
         shards.check_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
@@ -288,7 +286,7 @@ class _Shard(PickledWithoutCaches):
     def stored_regions(self, row: int) -> Regions:
         start, end = _span(self._rows("ends"), row)
         columns: dict[str, Tensor] = {}
-        with suppress(SafetensorError, IndexError):  # of a damaged header; the checksum below finds what is missing
+        with suppress(SafetensorError, IndexError):  # a damaged header; the checksum below reports it
             columns = {name: every[start:end] for name, every in self._columns.items() if name != "whole"}
             if "whole" in self._columns:
                 columns["whole"] = self._columns["whole"][row]
@@ -296,7 +294,7 @@ class _Shard(PickledWithoutCaches):
         if not self._verified[row]:
             if shards.tensors_check(columns) != int(self._tables["checks"][row]):
                 raise DataError(
-                    "its regions are not what was written; extract again", key=self.words(row).key, shard=self.path.name
+                    "its regions have a wrong checksum; extract again", key=self.words(row).key, shard=self.path.name
                 )
             self._verified[row] = True
         return Regions(size=(width, height), **columns)
@@ -307,8 +305,8 @@ def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
 
 
 def _words(record: Record) -> bytes:
-    """Return a record without its regions as JSON. Raises DataError if it could not be read back."""
-    # The name of an image need not be UTF-8 (its odd bytes are surrogates); `json.loads` of bytes reads them so.
+    """Return a record, without its regions, as JSON. Raises DataError if the JSON could not be read back."""
+    # Bytes of an image name that are not UTF-8 are written as surrogates, which `json.loads` of bytes accepts.
     written = json.dumps(record_to_json(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
     try:
         record_from_json(written)
@@ -318,7 +316,7 @@ def _words(record: Record) -> bytes:
 
 
 def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, list[Tensor]]:
-    """Return the tensors of one shard, each as a list of pieces to be concatenated."""
+    """Return tensor name -> its pieces, one for each record of a shard, to be concatenated."""
     rows = [cast(Regions, record.regions).tensors() for record in records]
     columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
@@ -335,7 +333,7 @@ def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, lis
 
 
 def _halved(record: Record) -> Record:
-    """Return the record with its regions in the types that a store keeps: features in half precision, as papers do."""
+    """Return the record with its regions in the types of a store. Features are in half precision, as in the papers."""
     regions = cast(Regions, record.regions)
     stored = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}
     columns = {name: value.to(LAYOUT[name][1]).contiguous() for name, value in stored.items()}
@@ -343,10 +341,10 @@ def _halved(record: Record) -> Record:
 
 
 def _with_image(record: Record, change: Callable[[Path], str | Path]) -> Record:
-    """Change a relative image path.
+    """Return the record with `change` applied to the image's path if the path is relative.
 
-    Relative paths are stored relative to the store's folder. So they are valid from any working directory, and after
-    images and store are moved together.
+    A store keeps paths relative to its own folder. So they are valid from any working directory, and images and store
+    can be moved together.
     """
     if record.image is None or record.image.is_absolute():
         return record
@@ -365,7 +363,7 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
         if index["format"] != FORMAT:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(
-                f"{path} has format {index['format']!r}, and this Diptych reads {FORMAT}; make the store again in a "
+                f"{path} has format {index['format']!r}, but this Diptych reads {FORMAT}; make the store again in a "
                 f"new folder: diptych extract DATA --out OUT --detector {detector} (for a store made from "
                 "features: --detector given --features PATH)"
             )
@@ -379,18 +377,21 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
 
 
 def splits_in(name: str) -> set[str]:
-    """Return the splits in a joined name: `cc+sbu` -> cc, sbu."""
+    """Return the splits of a joined name: {"cc", "sbu"} for `cc+sbu`."""
     return set(name.split("+"))
 
 
 def check_split(split: str, where: object, splits: Mapping[str, int], remedy: str = "") -> None:
-    """Raise DataError unless all splits (joined by +) have records. `splits`: the number of records of each."""
+    """Raise DataError unless all splits in `split`, such as `cc+sbu`, have records.
+
+    `splits`: split -> number of records.
+    """
     if missing := sorted(splits_in(split) - splits.keys()):
         there = ", ".join(f"{name} ({count:,})" for name, count in splits.items()) or "none at all"
         raise DataError(f"{where} has no records in split {missing[0]!r}; it has {there}{remedy}")
 
 
 def iterate(store: Store, split: str | None = None) -> Iterator[Record]:
-    """Yield the records without regions, in order: all, those of one split, or of several (`cc+sbu`)."""
+    """Yield the records in order, without their regions: all, or those of `split`, such as `val` or `cc+sbu`."""
     for index in range(len(store)) if split is None else store.split(split):
         yield store.words(index)

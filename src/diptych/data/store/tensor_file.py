@@ -1,4 +1,7 @@
-"""Write a safetensors file from pieces of tensors: `safetensors` wants each tensor whole and copies it twice."""
+"""Write a safetensors file from pieces of tensors.
+
+The `safetensors` library needs whole tensors and copies each twice.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# The format's names of types, in the order in which the library lays out tensors.
+# torch type -> its name in the file, in the order in which `safetensors` sorts tensors.
 KINDS = {torch.int64: "I64", torch.float32: "F32", torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL"}
 ALIGNED = 8  # bytes
 
@@ -15,8 +18,8 @@ ALIGNED = 8  # bytes
 def tensor_file(columns: Mapping[str, Sequence[Tensor]]) -> list[memoryview]:
     """Return the bytes of a safetensors file, as pieces to be written one after the other.
 
-    The pieces of a column are concatenated along their first dimension. Raises ValueError if they differ in type or row
-    shape.
+    The pieces of a column (one tensor of the file) are concatenated along the first dimension. Raises ValueError if
+    they differ in type or in the shape of a row.
     """
     order = list(KINDS)
     names = sorted(columns, key=lambda name: (order.index(columns[name][0].dtype), name))

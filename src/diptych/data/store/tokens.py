@@ -1,9 +1,9 @@
-"""Tokenisers: words to ids and back, by the `tokenizers` library. A tokeniser is one file, `tokenizer.json`.
+"""Tokenisers: convert texts to ids and back with the `tokenizers` library.
 
-A vocabulary that Diptych learns is WordPiece. Its tokens include the spaces, so decoding restores the text. With a
-vocabulary of BERT (`vocab.txt`), texts are split as BERT does, without spaces and accents, and `decode` adds the usual
-spaces. XGPT uses BPE on words that the Moses tokeniser splits (appendix A.2). Its tokens include the spaces too, except
-in vocabularies made before 0.1.
+A tokeniser is one file, `tokenizer.json`. A vocabulary that Diptych trains is WordPiece by default. Its tokens include
+the spaces, so decoding restores the text. With BERT's vocabulary (`vocab.txt`), texts are split as in BERT, which loses
+spaces and accents; `decode` adds the usual spaces. XGPT uses BPE on words that the Moses tokeniser splits (appendix
+A.2). Its tokens include the spaces too, except in vocabularies made before 0.1.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
-CASED_LEAST = 1000  # a cased vocabulary of at least this size has tokens with capitals
+CASED_LEAST = 1000  # a vocabulary of this size or more without capital letters is uncased
 END = "</w>"  # marks the end of a word in BPE
-LONGEST_WORD = 1000  # letters; anything longer is not a word
+LONGEST_WORD = 1000  # in letters; longer strings are data, not words
 ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
-SPACE = "▁"  # begins a word that follows a space, in vocabularies that Diptych learns
-# Usual spaces in place of those that BERT's splitting leaves on both sides of each sign: pattern, replacement.
+SPACE = "▁"  # first letter of a word after a space, in vocabularies that Diptych trains
+# (pattern, replacement): remove the spaces that BERT's splitting puts around each punctuation sign.
 JOINS = (
     (r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)", "'"),  # dog ' s
     (r"(?<=\w) - (?=\w)", "-"),  # t - shirt
@@ -42,7 +42,7 @@ JOINS = (
     (r" +([.,!?;:%)\]}])", r"\1"),
     (r"([(\[{]) +", r"\1"),
 )
-# Accepted types of the parts of a tokenizer.json: BERT's and those of BPE.
+# Accepted types of the parts of a tokenizer.json: those of BERT and of BPE.
 PARTS = {
     "model": {"WordPiece", "BPE"},
     "normalizer": {"BertNormalizer", "NFKC", "Lowercase"},
@@ -53,23 +53,24 @@ Pieces = Literal["wordpiece", "bpe"]
 
 
 class Tokens:
-    """A tokeniser with BERT's five special tokens, built once and saved with the model.
+    """A tokeniser with BERT's five special tokens.
 
-    Raises CheckpointError if a special token is missing, or ids are not 0 to N - 1.
+    It is saved with the model. Raises CheckpointError if a special token is missing, or if the ids of N tokens are not
+    0 to N - 1.
     """
 
     def __init__(self, tokenizer: Tokenizer, where: str = "the tokeniser") -> None:
         ids = tokenizer.get_vocab()
         _check_special(ids, where)
         self._tokenizer = tokenizer
-        # Patterns and replacements that `decode` applies to a text, in order.
+        # (pattern, replacement) pairs that `decode` applies to a text in this order.
         self.joins = JOINS if isinstance(tokenizer.decoder, decoders.WordPiece) else ()
         self.kind: Pieces = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
-        # False: texts lost their spaces, and NFKC changed letters.
+        # False: encoding loses spaces, and may change letters (NFKC).
         self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
             self.kind == "bpe" and "NFKC" not in _types(json.loads(tokenizer.to_str())["normalizer"])
         )
-        if self.keeps_spaces:  # `[SEP]` in a text is a text
+        if self.keeps_spaces:  # here "[SEP]" in a text is plain text
             tokenizer.encode_special_tokens = True
         inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
         pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
@@ -80,18 +81,18 @@ class Tokens:
     def train(
         cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True, kind: Pieces = "wordpiece"
     ) -> Tokens:
-        """Train a vocabulary of `size` tokens on texts; frequent words stay whole. The same texts give the same ids."""
+        """Train a vocabulary of `size` tokens on texts. The same texts always give the same ids."""
         texts = list(texts)
         if not texts:
-            raise DataError("no text to learn a vocabulary from: the data has no captions and no questions")
+            raise DataError("no text to train a vocabulary on: the data has no captions and no questions; add some")
         return cls((_trained_bpe if kind == "bpe" else _trained_wordpiece)(texts, size, lowercase))
 
     @classmethod
     def from_vocabulary(cls, path: Path, lowercase: bool) -> Tokens:
-        """Read BERT's `vocab.txt`: one token per line. The id is the line's index from 0.
+        """Read BERT's `vocab.txt`: one token per line, whose id is the line's index from 0.
 
-        `lowercase` is False for bert-base-cased, True for -uncased. Also reads a `tokenizer.json`, or the folder that
-        holds one, as `diptych tokenizer train` writes; these contain their case. Raises CheckpointError.
+        `lowercase` is False for bert-base-cased, True for bert-base-uncased. `path` may also be a `tokenizer.json` or
+        its folder, as `diptych tokenizer train` writes it; `lowercase` is then ignored. Raises CheckpointError.
         """
         wanted = "expected one token per line"
         if path.is_dir() and not (path / FILE).is_file():
@@ -99,22 +100,22 @@ class Tokens:
         if path.is_dir() or path.suffix == ".json":
             return cls.load(path)
         try:
-            lines = text_of(path).removesuffix("\n").split("\n")  # other ends of lines may be tokens
+            lines = text_of(path).removesuffix("\n").split("\n")  # not `splitlines`: U+2028 may be a token
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{path} is not a readable vocabulary ({error}); {wanted}") from error
         _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
-            raise CheckpointError(f"{path} has {len(lines) - len(ids)} duplicate tokens; expected each token once")
+            raise CheckpointError(f"{path} has {len(lines) - len(ids)} duplicate tokens; expected each once")
         _check_special(ids, str(path))
         return cls(_wordpiece(WordPiece(ids, unk_token="[UNK]"), lowercase), str(path))
 
     @classmethod
     def load(cls, path: Path) -> Tokens:
-        """Read a `tokenizer.json`, or the one in a folder. Raises CheckpointError."""
+        """Read a `tokenizer.json`, or the `tokenizer.json` in a folder. Raises CheckpointError."""
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
-            raise CheckpointError(f"no tokeniser at {path}; a model folder holds {FILE}")
+            raise CheckpointError(f"no tokeniser at {path}; expected a {FILE}, as in a model folder")
         try:
             text = text_of(path)
             _check_parts(parse_json(text))
@@ -124,14 +125,14 @@ class Tokens:
             return cls(tokenizer, str(path))
         except CheckpointError:
             raise
-        except Exception as error:  # the library raises bare Exception
+        except Exception as error:  # the library raises only `Exception`
             raise CheckpointError(f"{path} is not a tokeniser ({error}); copy it again from its source") from error
 
     def save(self, folder: Path) -> None:
         write_atomically(folder / FILE, self.to_json().encode())
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text without special tokens."""
+        """Return the token ids of a text, without adding special tokens."""
         return list(self._encoded(text).ids)
 
     def knows(self, ids: Sequence[int]) -> bool:
@@ -139,7 +140,7 @@ class Tokens:
         return any(number not in self._empty for number in ids)
 
     def words(self, text: str) -> list[tuple[str, list[int]]]:
-        """Return the words that `encode` splits into tokens, each with the ids of its tokens."""
+        """Return the words of a text, each with the ids of its tokens. The ids together equal those of `encode`."""
         encoding = self._encoded(text)
         words: list[tuple[str, list[int]]] = []
         before = None
@@ -154,9 +155,9 @@ class Tokens:
         return words
 
     def decode(self, ids: Iterable[int], split: bool = False) -> str:
-        """Return the text up to the first [SEP]. [UNK] stays in the text; other special tokens are removed.
+        """Return the text of ids up to the first [SEP]. [UNK] stays in the text; other special tokens are removed.
 
-        `split`: leave the words of a BERT vocabulary split (`t - shirt`), as the papers' code scores them.
+        `split`: keep the spaces of BERT's splitting (`t - shirt`), as in the papers' code for scores.
         """
         hidden = {self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask}
         written = takewhile(lambda number: number != self.vocabulary.sep, ids)
@@ -165,7 +166,7 @@ class Tokens:
             text = str(self._tokenizer.decode(shown, skip_special_tokens=False))
             for pattern, replacement in () if split else self.joins:
                 text = re.sub(pattern, replacement, text)
-            return " ".join(filter(None, text.split(" ")))  # a model may write spaces in a row
+            return " ".join(filter(None, text.split(" ")))  # a model may predict several spaces in a row
         begin, end = (SPACE, "") if self.keeps_spaces else (" ", " ")
         unknown = self.vocabulary.unknown
         pieces = (f"{begin}[UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
@@ -183,7 +184,10 @@ class Tokens:
 
 
 def _check_parts(values: Any) -> None:
-    """Raise ValueError for parts of a type that Diptych does not use: some take unbounded time or memory on a text."""
+    """Raise ValueError for parts of types that Diptych does not use.
+
+    Some could take unbounded time or memory on a text.
+    """
     for name, known in PARTS.items():
         part = values[name]
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
@@ -193,21 +197,24 @@ def _check_parts(values: Any) -> None:
 
 
 def _types(part: Mapping[str, Any]) -> set[str]:
-    """Return the types of a part of a tokenizer.json; for a sequence of normalizers, the types of its steps."""
+    """Return the type of a part of a tokenizer.json. For a sequence, return the types of its steps."""
     return {step["type"] for step in part.get("normalizers", [part])}
 
 
 def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
-    """Raise CheckpointError for a vocabulary of the other case: its words would silently become [UNK] or letters."""
+    """Raise CheckpointError if the vocabulary is cased and `lowercase` is True, or the reverse.
+
+    Otherwise words would silently become [UNK] or single letters.
+    """
     capitals = next((t for t in tokens if t[:1] != "[" and t.isascii() and t != t.lower()), None)
     if lowercase and capitals is not None:
         raise CheckpointError(
-            f"{path} is cased (it has {capitals!r}), and texts are lower-cased; set data.lowercase=false (for an "
+            f"{path} is cased (it has {capitals!r}), but texts are lower-cased; set data.lowercase=false (for an "
             "import: --cased), or pass an uncased vocabulary"
         )
     if not lowercase and capitals is None and len(tokens) >= CASED_LEAST:
         raise CheckpointError(
-            f"{path} is uncased (no token has a capital letter), and texts keep their case; set "
+            f"{path} is uncased (no token has a capital letter), but texts keep their case; set "
             "data.lowercase=true (for an import: --uncased), or pass a cased vocabulary"
         )
 
@@ -215,7 +222,7 @@ def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
 def _check_special(ids: Mapping[str, int], where: str) -> None:
     if set(ids.values()) != set(range(len(ids))):
         raise CheckpointError(
-            f"{where} has {len(ids)} tokens, and their ids are not 0 to {len(ids) - 1}; copy it again"
+            f"{where} has {len(ids)} tokens, but their ids are not 0 to {len(ids) - 1}; copy it again"
         )
     if missing := [token for token in SPECIAL if token not in ids]:
         raise CheckpointError(f"{where} lacks {', '.join(missing)}; it needs all of {', '.join(SPECIAL)}")
@@ -242,9 +249,10 @@ def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
 def _train(
     tokenizer: Tokenizer, texts: list[str], size: int, variant: Callable[[str], str], trainer: Any, **options: Any
 ) -> None:
-    """Train with all letters given as special tokens.
+    """Train a tokeniser, with all letters of the texts given as special tokens.
 
-    The trainers number letters in hash order and break ties by number. With given letters they are reproducible.
+    Otherwise the library numbers letters in hash order and breaks ties by number, so that results would not be
+    reproducible.
     """
     texts = [_without_endless(tokenizer, text) if ENDLESS.search(text) else text for text in texts]
     letters = sorted({letter for text in texts for letter in tokenizer.normalizer.normalize_str(text)} - {" "})
@@ -255,15 +263,15 @@ def _train(
 
 
 def _without_endless(tokenizer: Tokenizer, text: str) -> str:
-    """Remove words over LONGEST_WORD letters (such as embedded data), because training on them would take hours."""
+    """Remove words of more than LONGEST_WORD letters, such as embedded data. Training on them would take hours."""
     words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
     return " ".join(word for word, _ in words if len(word) <= LONGEST_WORD)
 
 
 def _learnt(model: WordPiece, lowercase: bool) -> Tokenizer:
-    """Return a tokeniser of words that begin with SPACE, of signs, and of Han characters one by one.
+    """Return a tokeniser that splits at words (each with SPACE before it), punctuation signs and Han characters.
 
-    It changes only the case of letters; joining the tokens restores the text.
+    It changes only the case of letters, so joining the tokens restores the text.
     """
     steps = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     normalizer = normalizers.Sequence([*steps, *([normalizers.Lowercase()] if lowercase else [])])
@@ -286,9 +294,10 @@ def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
 
 
 def _marked(text: str) -> str:
-    """Return Moses' words, joined by spaces. A word has SPACE before it if the text has a space there.
+    """Return the words that Moses splits, joined by spaces.
 
-    If Moses changes a letter of the text, it is split only at its spaces.
+    A word begins with SPACE if the text has a space before it. If Moses would change a letter, the text is split only
+    at its spaces.
     """
     marked: list[str] = []
     rest = text
@@ -302,7 +311,7 @@ def _marked(text: str) -> str:
 
 
 def _bpe(model: BPE, lowercase: bool) -> Tokenizer:
-    """Return a tokeniser of `_marked` texts."""
+    """Return a tokeniser with this BPE model for texts that `_marked` returned."""
     normalizer = normalizers.Sequence([normalizers.Lowercase()] if lowercase else [])
     return _assembled(model, normalizer, pre_tokenizers.WhitespaceSplit(), decoders.BPEDecoder(suffix=END))
 

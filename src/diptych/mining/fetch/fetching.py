@@ -1,4 +1,7 @@
-"""Fetch politely and safely: with robots.txt, rates, opt-outs, limits of time and bytes; without cookies or proxies."""
+"""Fetch URLs politely and safely.
+
+Robots.txt, opt-outs, rates and limits of time and size are respected. There are no cookies and no proxies.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from diptych.runtime.extras import requires_extra
 
 ROBOTS_BYTES = 512_000
 LOOPBACK = ("127.", "[::1]", "localhost")
-_OF_THE_HOST = ("private address", "name not resolved")  # reported as they are, even for robots.txt
-# Failures that may pass: tried again within a run, and by --retry-failed.
+_OF_THE_HOST = ("private address", "name not resolved")  # failures of the host itself, not of its robots.txt
+# Temporary failures: they are retried during a run, and again by --retry-failed.
 PASSING = frozenset({
     "timeout", "reset", "server error", "too many requests", "name not resolved", "host left", "refused",
     "robots unreachable",
@@ -43,7 +46,10 @@ class WantedAddress:
 
 @dataclass
 class FetchedBody:
-    """An answer. `reason`: why there is no body. `moved`: redirect to a host that another worker may have."""
+    """The answer for a URL.
+
+    `reason`: why there is no body. `moved`: the target of a redirect to another host, which may be another worker's.
+    """
 
     address: str
     reason: str = ""
@@ -52,7 +58,7 @@ class FetchedBody:
     moved: str = ""
     hops: int = 0
     body: bytes = b""
-    media: str = ""  # the type, and `; charset=NAME` where the header has one
+    media: str = ""  # media type, with `; charset=NAME` if the header has it
     at: float = 0.0
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -64,13 +70,13 @@ class _Refused(Exception):
 
 
 def agent(settings: Fetch) -> str:
-    """The User-Agent of all requests."""
+    """Return the User-Agent of all requests."""
     contact = f" (+{settings.contact})" if settings.contact else ""
     return f"{settings.agent}/{version('diptych')}{contact}"
 
 
 def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
-    """Raise RecipeError if a host that is not on this machine would be asked without a contact."""
+    """Raise RecipeError if no contact is set, unless all hosts are on this machine."""
     places = parse_resolve(settings.resolve)
     for host in hosts:
         name = host.partition(":")[0]
@@ -81,7 +87,7 @@ def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
 
 
 class Fetcher:
-    """The client that fetches from the hosts of one worker. An asynchronous context manager."""
+    """The HTTP client of one worker. An asynchronous context manager."""
 
     def __init__(self, settings: Fetch, robots: Path) -> None:
         self.settings = settings
@@ -105,7 +111,7 @@ class Fetcher:
         async def sending(_session: Any, context: Any, _request: Any) -> None:
             await context.trace_request_ctx.sending()
 
-        tracing.on_request_headers_sent.append(sending)  # called just before they are
+        tracing.on_request_headers_sent.append(sending)  # aiohttp calls it just before it sends headers
         self.session = aiohttp.ClientSession(
             connector=connector, trace_configs=[tracing], cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
             auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None),
@@ -117,9 +123,9 @@ class Fetcher:
         await self.session.close()
 
     async def all(self, wanted: Iterable[WantedAddress], keep: Callable[[FetchedBody], None]) -> list[FetchedBody]:
-        """Fetch all URLs; no host waits for another. `keep` is called with each answer when it arrives.
+        """Fetch all URLs, with one queue per host.
 
-        Returns the answers without their bodies, in the order of `wanted`.
+        `keep` is called with each answer when it arrives. Returns the answers in the order of `wanted`, without bodies.
         """
         queues: dict[str, deque[tuple[int, WantedAddress]]] = {}
         answers: dict[int, FetchedBody] = {}
@@ -160,7 +166,7 @@ class Fetcher:
         return answer
 
     async def _followed(self, wanted: WantedAddress) -> FetchedBody:
-        """Follow redirects within the host. A redirect to another host is returned, for the worker of that host."""
+        """Fetch a URL and follow its redirects within the host. A redirect to another host is returned in `moved`."""
         address, hops = wanted.address, wanted.hops
         seen = {address}
         while True:
@@ -235,7 +241,10 @@ class Fetcher:
         return self.hosts[name]
 
     async def _robots(self, address: str, host: Host) -> Robots:
-        """Return the rules of the URL's origin. They are fetched once: later requests wait for the first."""
+        """Return the robots.txt rules of the URL's origin.
+
+        They are fetched once; concurrent calls wait for that request.
+        """
         parts = urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in host.robots:
@@ -247,7 +256,7 @@ class Fetcher:
         if robots is None:
             try:
                 robots = self.cache.put(origin, await self._robots_text(origin))
-            except _Refused as error:  # not cached: it may be reachable tomorrow
+            except _Refused as error:  # not cached, as it may be temporary
                 why = error.reason if error.reason in _OF_THE_HOST else "robots unreachable"
                 robots = Robots(None, self.settings.agent, why)
         host.slower(min(robots.delay, self.settings.crawl_delay))
@@ -256,9 +265,8 @@ class Fetcher:
     async def _robots_text(self, origin: str) -> str:
         """Return the text of robots.txt, after up to five redirects.
 
-        For a 4xx it is empty, which allows everything (RFC 9309).
-
-        Raises _Refused for a 5xx or no answer; then nothing may be fetched.
+        For a status 4xx the text is empty, which allows everything (RFC 9309). Raises _Refused for a status 5xx or
+        without an answer; then nothing may be fetched.
         """
         address = f"{origin}/robots.txt"
         for _ in range(self.settings.redirects + 1):
@@ -278,7 +286,10 @@ class Fetcher:
         return ""
 
     def _refusal(self, address: str) -> str:
-        """Return why a URL is never requested, or "". The guard of sockets checks the host again after DNS."""
+        """Return why a URL must not be requested, else "".
+
+        `AddressGuard` checks the host again when a socket is made.
+        """
         if not addresses.usable(address):
             return "unusable address"
         parts = urlsplit(address)
@@ -305,7 +316,10 @@ def _reason(error: Exception, client: Any) -> str:
 
 
 async def _bounded(response: Any, most: int, cut: bool = False) -> bytes:
-    """Return the decoded body. Reading stops at the first byte over the limit, of received or of decoded bytes."""
+    """Return the decoded body of at most `most` bytes.
+
+    Raises _Refused for a longer one, or cuts it if `cut` is True. The limit also holds for the received bytes.
+    """
     received, body = 0, bytearray()
     try:
         decode, fault = decoder((response.headers.get("Content-Encoding") or "identity").strip().lower())

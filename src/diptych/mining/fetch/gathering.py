@@ -1,7 +1,7 @@
-"""The second stage: images are copied from the inputs, or fetched.
+"""The second stage: copy images from the inputs, or fetch them.
 
-URLs are divided into buckets by host. So one worker has all URLs of a host, and keeps its limits without communication.
-A redirect to another host is fetched in the next round, by that host's worker.
+URLs are divided into buckets by host. So one worker has all URLs of a host, and can limit the host's rate without other
+workers. A redirect to another host is fetched in the next round, by the worker of that host.
 """
 
 import asyncio
@@ -29,22 +29,25 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
 
-HOSTS = 64  # in a bucket, so that a slow host does not leave a worker idle
-ADDRESSES = 1_000  # per shard
-CHECKPOINT = 15.0  # seconds of fetching that a kill may cost
+HOSTS = 64  # hosts per bucket; with only a few, a slow host would leave a worker idle
+ADDRESSES = 1_000  # URLs per shard
+CHECKPOINT = 15.0  # seconds between saves: a kill loses at most this much fetching
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
 _ANSWER = ("address", "reason", "moved", "hops")
 
 
 @dataclass(frozen=True)
 class FetchStage:
-    """Make an index of the images of each shard of pages. Images come from an input, or are fetched."""
+    """Copy or fetch the images of all pages. The tables `index` list the URLs and where each image is stored."""
 
     job: MiningJob
     retry_failed: bool
 
     def run(self, pages: Sequence[str]) -> list[str]:
-        """Return the names of the indexes. If two have the same URL, the later one counts."""
+        """Return the names of the shards of `index`, the table of URLs.
+
+        If two shards have a URL, the later one is used.
+        """
         job = self.job
         wanted = {
             row["address"]
@@ -63,12 +66,13 @@ class FetchStage:
         return takes if job.settings.offline else takes + self.fetch(a for a in wanted if not a.startswith(HERE))
 
     def fetch(self, wanted: Iterable[str]) -> list[str]:
-        """Fetch URLs and their redirects; then retry temporary failures, once per --retry-failed so far.
+        """Fetch URLs and their redirects.
 
-        Returns the names of the indexes of answers.
+        Temporary failures are then retried once for each --retry-failed so far. Returns the names of the shards of
+        `index`, the table of URLs.
         """
         job, retries, names = self.job, self._retries, list[str]()
-        hops = dict.fromkeys(wanted, 0)  # redirects so far, by address
+        hops = dict.fromkeys(wanted, 0)  # URL -> number of redirects that led to it
         if hops:
             check_contact(job.settings.fetch, sorted({addresses.host_of(one) for one in hops}))
         for attempt in range(retries + 1):
@@ -97,9 +101,10 @@ class FetchStage:
 
 
 class Blob:
-    """Image files, concatenated in a partial file, which is renamed when `commit` writes its index.
+    """Writes image files into one concatenated file, and its shard of `index`.
 
-    With `checkpoints`, the content is saved every CHECKPOINT seconds. A later Blob of the same name starts with it.
+    `commit` completes both. With `checkpoints`, the content is saved every CHECKPOINT seconds. After a kill, a new Blob
+    of the same name resumes with it.
     """
 
     def __init__(self, layout: RunLayout, name: str, checkpoints: bool = False) -> None:
@@ -114,7 +119,10 @@ class Blob:
         self.file.truncate()
 
     def _resumed(self) -> int:
-        """Take over what a killed process saved. Returns where its last image ends; 0 if it is missing or damaged."""
+        """Load what a killed process saved.
+
+        Return the end of its last image in bytes; 0 if the file is missing or damaged.
+        """
         try:
             kept = read_json(self.journal, FetchJournal)
             end = max((row.offset + row.length for row in kept.rows if row.length), default=0)
@@ -126,7 +134,7 @@ class Blob:
         return end
 
     def add(self, row: Row, body: bytes = b"", at: float = 0.0) -> None:
-        """Add an answer; `at` is when its body was fetched, in seconds since 1970."""
+        """Add an answer with its body. `at`: the time of the fetch in seconds since 1970."""
         offset = self.file.tell() if body else -1
         with self._disk_errors():
             self.file.write(body)
@@ -167,7 +175,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class TakeImages:
-    """Processes a shard of images whose bytes are in the input."""
+    """Copies the images of a shard from its input."""
 
     layout: RunLayout
 
@@ -184,7 +192,10 @@ class TakeImages:
 
 
 def _images(spec: Object, wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
-    """Yield the images of an input among the expected URLs. The caller removes the URLs that it has."""
+    """Yield the row and bytes of each image in `wanted` that the input has.
+
+    The caller removes these URLs from `wanted`.
+    """
     path = Path(spec["path"])
     match spec["kind"]:
         case "warc":
@@ -192,7 +203,7 @@ def _images(spec: Object, wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
         case "tar":
             for where, body in tar_pictures(path, spec["key"], wanted):
                 yield _row(where), body
-        case "pictures":  # other inputs must not name files of this disk
+        case "pictures":  # only this kind of input may name files on this disk
             yield from map(from_disk, sorted(wanted))
 
 
@@ -201,7 +212,7 @@ def _row(address: str, **more: str) -> Row:
 
 
 def _from_warc(path: Path, part: tuple[int, int], wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
-    """Yield complete images first, because a damaged image may occur again undamaged."""
+    """Yield complete images first, and damaged ones last, as a second copy may be complete."""
     damaged: dict[str, str] = {}
     for record in warc.read(path, ("picture",), part):
         where = addresses.absolute(record.address, record.address)
@@ -218,10 +229,10 @@ def _from_warc(path: Path, part: tuple[int, int], wanted: set[str]) -> Iterator[
 
 
 def from_disk(where: str) -> tuple[Row, bytes]:
-    """Return the row and the bytes of a `file:` URL."""
+    """Return the row and the bytes of an image file, given a `file:` URL."""
     path = Path(where.removeprefix(HERE))
     try:
-        if not path.is_file():  # a device or a pipe has no end
+        if not path.is_file():  # reading a device or a pipe may never end
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if path.stat().st_size > warc.MOST_BODY:
             return {"address": where, "reason": "too large"}, b""
@@ -232,7 +243,7 @@ def from_disk(where: str) -> tuple[Row, bytes]:
 
 @dataclass(frozen=True)
 class FetchBucket:
-    """Processes a bucket of hosts: its shards, one after the other."""
+    """Fetches the shards of a bucket of hosts, one after the other."""
 
     out: Path
     settings: Fetch
@@ -267,7 +278,10 @@ class FetchBucket:
 
 
 def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any]]:
-    """Return the plans of all buckets. They depend only on the URLs, not on their order or the number of workers."""
+    """Return the plan of each bucket.
+
+    Plans depend on the set of URLs only, not on the order or the number of workers.
+    """
     hosts: dict[str, list[WantedAddress]] = {}
     for one in sorted(set(wanted), key=lambda one: (one.address, one.hops)):
         hosts.setdefault(addresses.host_of(one.address), []).append(one)
@@ -280,7 +294,10 @@ def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any
 
 
 def _bucket(hosts: Sequence[Sequence[WantedAddress]], attempt: int) -> dict[str, Any]:
-    """Return the plan of a bucket. Hosts take turns, so that a shard of 1,000 URLs has several hosts."""
+    """Return the plan of a bucket.
+
+    URLs of different hosts alternate, so that a shard of 1,000 URLs has several hosts.
+    """
     turns = [[one.address, one.hops] for turn in zip_longest(*hosts) for one in turn if one is not None]
     shards = [turns[start : start + ADDRESSES] for start in range(0, len(turns), ADDRESSES)]
     names = [digest("fetch", shard, attempt) for shard in shards]

@@ -1,4 +1,4 @@
-"""Limits per host: connections, requests per second, pauses, and what its robots.txt allows."""
+"""Limits for each host: its request rate, pauses after errors, and its robots.txt."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ THRICE = 3
 
 @dataclass
 class Host:
-    """The state of one host, in the only worker that fetches from it."""
+    """The state of one host. Only one worker fetches from a host."""
 
     name: str
-    every: float  # least seconds between two requests
+    every: float  # minimum number of seconds between two requests
     next_at: float = 0.0
-    sent_at: float = 0.0  # of the last request
-    complaints: int = 0  # 429 or 5xx in a row
-    failures: int = 0  # failures of any kind, in a row
-    left: str = ""  # why no more is requested from it
-    robots: dict[str, Future[Robots]] = field(default_factory=dict)  # robots.txt by origin
+    sent_at: float = 0.0  # time of the last request
+    complaints: int = 0  # consecutive answers with status 429 or 5xx
+    failures: int = 0  # consecutive failures of any kind
+    left: str = ""  # why no more is requested; empty: requests continue
+    robots: dict[str, Future[Robots]] = field(default_factory=dict)  # origin -> its robots.txt
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @asynccontextmanager
     async def turn(self, gate: asyncio.Semaphore) -> AsyncIterator[None]:
-        """Wait until `every` seconds after the last request, then for `gate`.
+        """Wait until `every` seconds after the last request.
 
-        Waiting for one host does not block others.
+        Then acquire `gate`, which limits all requests of a worker. Waiting for one host does not block others.
         """
         async with self.lock:
             while (wait := self.next_at - time.monotonic()) > 0:
@@ -52,14 +52,14 @@ class Host:
             gate.release()
 
     async def sending(self) -> None:
-        """Wait just before a request is sent, since connecting may have delayed the last one."""
+        """Wait again just before a request is sent, since connecting may have delayed the previous request."""
         while (wait := self.sent_at + self.every - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         self.sent_at = time.monotonic()
         self.next_at = max(self.next_at, self.sent_at + self.every)
 
     def slower(self, every: float) -> None:
-        """Raise the waiting time after each request to at least `every` seconds, starting with the last one."""
+        """Increase the time between requests to at least `every` seconds, from the last request on."""
         self.every = max(self.every, every)
         self.next_at = max(self.next_at, self.sent_at + self.every)
 
@@ -67,7 +67,10 @@ class Host:
         self.next_at = max(self.next_at, time.monotonic() + seconds)
 
     def observe(self, status: int, after: str | None, settings: Fetch) -> None:
-        """Rest as long as Retry-After asks, or `settings.rest` seconds after the third 429 or 5xx in a row."""
+        """Pause after a status 429 or 5xx for as long as `after` (the header Retry-After) asks.
+
+        Without that header, pause `settings.rest` seconds after the third such status in a row.
+        """
         if status != 429 and status < 500:
             self.complaints = 0
             return
@@ -86,7 +89,7 @@ class Host:
 
 
 def seconds_of(after: str | None) -> float | None:
-    """Return the seconds to wait by a Retry-After header (seconds or a date); None if it has neither."""
+    """Return how many seconds a Retry-After header asks to wait; None if it is neither a number nor a date."""
     if not after:
         return None
     if after.strip().isdecimal():
@@ -98,10 +101,10 @@ def seconds_of(after: str | None) -> float | None:
 
 
 class Robots:
-    """The rules of one robots.txt (RFC 9309) for our user agent."""
+    """The rules of a robots.txt (RFC 9309) for our user agent."""
 
     def __init__(self, text: str | None, agent: str, why: str = "") -> None:
-        """`text` None allows nothing, for the reason `why`."""
+        """Parse the text of a robots.txt. If `text` is None, nothing is allowed, for the reason `why`."""
         self.text, self.agent, self.why = text, agent, why
         self._rules: Any = None
         if text:
@@ -120,7 +123,7 @@ class Robots:
 
 
 class RobotsCache:
-    """The robots.txt of each origin, as a file in the run's folder that is valid for `hours`."""
+    """Stores the robots.txt of each origin in the run's folder, for `hours`."""
 
     def __init__(self, folder: Path, hours: float, agent: str) -> None:
         self.folder, self.hours, self.agent = folder, hours, agent

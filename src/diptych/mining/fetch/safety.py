@@ -1,4 +1,7 @@
-"""Allow connections only to public addresses. They are checked when a socket is made, for each hop, after DNS."""
+"""Allow connections only to public IP addresses.
+
+An address is checked after DNS when a socket is made, for each redirect too.
+"""
 
 import fnmatch
 import ipaddress
@@ -11,22 +14,23 @@ from diptych.runtime.errors import RecipeError
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-# Global to Python only: site-local (RFC 3879), a network's own NAT64 (8215), IPv4-translated (7915), SRv6 (9602).
+# Networks that Python wrongly calls global: site-local (RFC 3879), local NAT64 (8215), IPv4-translated (7915), SRv6
+# (9602).
 NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "64:ff9b:1::/48", "::ffff:0:0:0/96", "5f00::/16")))
 
 
 class PrivateAddress(OSError):
-    """An address that is private, loopback, link-local, shared (CGNAT) or otherwise not global."""
+    """Raised for an IP address that is private, loopback, link-local, shared (CGNAT) or otherwise not public."""
 
 
 class AddressGuard:
-    """A socket factory that refuses addresses that are not global, except those in allowed networks."""
+    """A socket factory that raises PrivateAddress for addresses that are neither public nor in an allowed network."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:
         try:
             self.allow: tuple[Network, ...] = tuple(ipaddress.ip_network(one) for one in allow)
         except ValueError as error:
-            raise RecipeError(f"--allow: {error}; expected networks such as 127.0.0.0/8") from error
+            raise RecipeError(f"--allow: {error}; expected a network, such as 127.0.0.0/8") from error
 
     def __call__(self, where: Any) -> socket.socket:
         family, kind, protocol, _, target = where
@@ -46,7 +50,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address wraps, or the address itself."""
+    """Return the IPv4 address that is embedded in an IPv6 address, else the address itself."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -56,13 +60,13 @@ def _inner(address: Address) -> Address:
             return address.teredo[1]
         if address in NAT64:
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if int(address) >> 32 == 0 and int(address) > 1:  # the old "compatible" form, ::a.b.c.d
+        if int(address) >> 32 == 0 and int(address) > 1:  # the obsolete form ::a.b.c.d
             return ipaddress.IPv4Address(int(address))
     return address
 
 
 def numeric(host: str) -> str | None:
-    """The address of a numeric host, such as 127.0.0.1, 0x7f000001 or 2130706433; None for a name."""
+    """Return the IP address of a numeric host, such as 127.0.0.1, 0x7f000001 or 2130706433; None for a name."""
     try:
         return str(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
@@ -74,7 +78,10 @@ def numeric(host: str) -> str | None:
 
 
 def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
-    """Return name pattern, address and port of each --resolve, such as `*.test=127.0.0.1:8080`. Raises RecipeError."""
+    """Return (name pattern, address, port) of each option --resolve, such as `*.test=127.0.0.1:8080`.
+
+    Raises RecipeError.
+    """
     places = []
     for one in resolve:
         pattern, _, place = one.partition("=")
@@ -88,7 +95,7 @@ def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
 
 
 class Resolver:
-    """A resolver for aiohttp: the given addresses for their host names, and `otherwise` for all other names."""
+    """A DNS resolver for aiohttp. Host names that match a pattern get its address; `otherwise` resolves all others."""
 
     def __init__(self, places: list[tuple[str, str, int | None]], otherwise: Any) -> None:
         self.places, self.otherwise = places, otherwise

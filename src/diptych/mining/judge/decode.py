@@ -1,6 +1,6 @@
-"""The third stage: each fetched image is measured and judged.
+"""The third stage: measure and judge each fetched image.
 
-A file is measured by its content: first its header, then its pixels, decoded once. Limits are checked before decoding.
+The header of a file is read first. Its pixels are decoded once, after the limits of size were checked.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.fingerprints import dhash
 from diptych.vision.image_files import TooManyPixels, UnknownFormat, read_header
 
-AT_ONCE = 64  # images in one call of a judge
+AT_ONCE = 64  # number of images per call of a judge
 TYPES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tif"}
 MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour", "dhash", "file_licence", "realism",
             "nsfw", "why")  # fmt: skip
@@ -33,7 +33,10 @@ MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour"
 
 @dataclass(frozen=True)
 class DecodeStage:
-    """Measure the images of each index and write one shard of measures per index. `judges`: names of judges by rule."""
+    """Measure the images in each shard of `index`, and write a shard of `measured` for it.
+
+    `judges`: rule -> name of its judge.
+    """
 
     job: MiningJob
     judges: Mapping[str, str]
@@ -46,9 +49,9 @@ class DecodeStage:
 
 
 def measure(content: bytes, rules: PictureRules) -> tuple[Row, list[str], Image.Image | None]:
-    """Return the measures of an image file, the rules that it breaks, and the decoded image for judges.
+    """Return the measures of an image file, the names of the rules that it breaks, and the image for judges.
 
-    Never raises for bad data. Images whose header breaks a rule are not decoded.
+    The image is None if it was not decoded, as its header breaks a rule. Never raises an error for bad data.
     """
     measures: Row = dict.fromkeys(MEASURED)
     measures["sha256"], measures["bytes"] = hashlib.sha256(content).hexdigest(), len(content)
@@ -87,7 +90,7 @@ def _measure(
     if rules.animation and measures["frames"] > 1:
         fails.append("animation")
     upright = Image.fromarray(pixels)
-    extrema: Any = upright.getextrema()  # (low, high) of each band
+    extrema: Any = upright.getextrema()  # (lowest, highest) value of each channel
     measures["one_colour"] = all(low == high for low, high in extrema)
     measures["dhash"] = dhash(upright)
     if rules.one_colour and measures["one_colour"]:
@@ -98,7 +101,7 @@ def _measure(
 def judge_all(
     images: Sequence[Image.Image], judges: Mapping[str, str], rules: PictureRules
 ) -> list[tuple[dict[str, float], list[str]]]:
-    """Return for each image its scores by judge, and the rules that it breaks."""
+    """Return for each image a dict rule -> score of the rule's judge, and a list of the rules that it breaks."""
     verdicts: list[tuple[dict[str, float], list[str]]] = [({}, []) for _ in images]
     for place, name in judges.items():
         judge, rule = load_judge(name), getattr(rules, place)
@@ -112,7 +115,7 @@ def judge_all(
 
 @dataclass(frozen=True)
 class Decode:
-    """Processes a shard. `judges`: names of judges by rule, `realism` or `nsfw`."""
+    """Measures the images of a shard. `judges`: rule (`realism` or `nsfw`) -> name of its judge."""
 
     layout: RunLayout
     rules: PictureRules

@@ -1,4 +1,4 @@
-"""Features of a pair for the weak scorer: of the text, of the image, and of both. Each has a name."""
+"""Features of a pair of image and text for the weak scorer (`mining/scorer.py`). Each feature has a name."""
 
 import re
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ ACROSS = ("file_name", "page_title")
 SEEN = ("named_seen", "named_unseen", "seen_unnamed", "named", "count_agrees")
 MODEL = ("similarity", "match")
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-CERTAIN = 0.5  # least probability of a region whose class counts as seen
+CERTAIN = 0.5  # least class probability of a region that counts as seen
 
 
 def of_text(pair: Pair) -> list[float]:
-    """The values of TEXT."""
+    """Return the features whose names are in TEXT."""
     words = words_of(pair.text)
     lower = [word.lower() for word in words]
     letters = sum(map(len, words))
@@ -36,14 +36,14 @@ def of_text(pair: Pair) -> list[float]:
 
 
 def of_picture(row: Mapping[str, Any], statistics: np.ndarray[Any, Any]) -> list[float]:
-    """The values of PICTURE, from the image's row and its statistics."""
+    """Return the features whose names are in PICTURE, from the image's measures and its statistics."""
     width, height = float(row.get("width") or 1), float(row.get("height") or 1)
     density = float(row.get("bytes") or 0) / (width * height)
     return [np.log(width), np.log(height), np.log(width / height), density, *statistics]
 
 
 def across(pair: Pair) -> list[float]:
-    """The numbers of words that the text shares with the file name and with the page title (`ACROSS`, without SEEN)."""
+    """Return how many words the text shares with the file name, and how many with the page title."""
     words = {word.lower() for word in words_of(pair.text)}
     address = str(pair.row.get("address") or "")
     stem = PurePosixPath(urlsplit(address).path).stem if len(address) < 2_000 else ""
@@ -53,7 +53,7 @@ def across(pair: Pair) -> list[float]:
 
 
 def named_in(text: str, classes: Mapping[str, str]) -> dict[str, int]:
-    """Count how often the text names each class; `classes` maps words to classes."""
+    """Return class -> how often the text names it. `classes` maps words to classes."""
     numbers: dict[str, int] = {}
     lower = [word.lower() for word in words_of(text)]
     for place, word in enumerate(lower):
@@ -66,7 +66,10 @@ def named_in(text: str, classes: Mapping[str, str]) -> dict[str, int]:
 
 
 def seen_and_named(named: Mapping[str, int], seen: Mapping[str, tuple[float, int]]) -> list[float]:
-    """The values of SEEN. `named`: numbers by class; `seen`: highest probability and number of regions by class."""
+    """Return the features whose names are in SEEN.
+
+    `named`: class -> how often the text names it. `seen`: class -> highest probability and number of regions.
+    """
     certain = {name for name, (most, _) in seen.items() if most >= CERTAIN}
     hits = [seen.get(name, (0.0, 0))[0] for name in named]
     agrees = [float(min(count, 2) == min(seen[name][1], 2)) for name, count in named.items() if name in seen]

@@ -1,4 +1,4 @@
-"""Judges of images: realism (ImageBERT, Figure 3) and safety. No trained judge comes with Diptych."""
+"""Judges score images, for realism (ImageBERT, Figure 3) or for safety. Diptych does not include a trained judge."""
 
 import hashlib
 import importlib
@@ -14,7 +14,7 @@ from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
 
 @runtime_checkable
 class Judge(Protocol):
-    """Scores images from 0 to 1; images under `least` are dropped."""
+    """Scores images from 0 to 1. Images with a score below `least` are dropped."""
 
     @property
     def name(self) -> str: ...
@@ -26,12 +26,12 @@ class Judge(Protocol):
     def least(self) -> float: ...
 
     def judge(self, pictures: Sequence[Any]) -> Sequence[float]:
-        """Return one finite number for each of `pictures`, uint8 tensors (3, H, W)."""
+        """Return a score for each image. Images are uint8 tensors (3, H, W)."""
         ...
 
 
 def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
-    """Score PIL images. Raises DiptychError if the judge fails, or if a score is not a number from 0 to 1."""
+    """Return a judge's scores of PIL images. Raises DiptychError if the judge fails, or a score is not from 0 to 1."""
     from diptych.vision.pictures import to_picture
 
     pictures = [to_picture(image) for image in images]
@@ -48,12 +48,12 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
 
 @cache
 def load_judge(name: str) -> Judge:
-    """Load a judge by name: a folder of `diptych mine judge`, `hub:ID`, `onnx:FILE`, or `module:function`.
+    """Load a judge by name: a folder that `diptych mine judge` wrote, `hub:ID`, `onnx:FILE` or `module:function`.
 
-    `module:function` runs other people's code, so names come only from the command line, never from a file.
-    Raises RecipeError or CheckpointError if there is no such judge.
+    `module:function` runs code of others, so never pass a name from a file, only from the command line. Raises
+    RecipeError or CheckpointError if there is no such judge.
     """
-    from diptych.mining.judge.picture_judge import FILE, PictureJudge  # brings torch
+    from diptych.mining.judge.picture_judge import FILE, PictureJudge  # imports torch
 
     folder = Path(name)
     if name.startswith("onnx:"):
@@ -86,7 +86,10 @@ def _from_hub(name: str, file: str) -> Path:
 
 
 def identity(name: str) -> str:
-    """Identifier of the judge in mine.json: its name, version and threshold. Verdicts are cached under it."""
+    """Return the identifier of a judge in mine.json: its name, version and threshold.
+
+    Cached verdicts are valid only for the same identifier.
+    """
     judge = load_judge(name)
     identity = json.dumps([judge.name, judge.version, judge.least])
     return f"{judge.name}/{judge.version}/{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""Draw pairs for people to label, evenly over their scores."""
+"""Draw pairs of image and text for people to label, evenly over the range of scores."""
 
 import os
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from diptych.mining.tables import lines_of
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-PARTS = 20  # equal parts of the range of scores
+PARTS = 20  # number of equal ranges of scores
 
 
 def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:
-    """Write `count` pairs of a finished run to `lines` with `"true": null`, equally many from each range of scores.
+    """Write `count` pairs of a finished run to the file `lines`, the same number from each range of scores.
 
-    Existing labels in the file are kept, also of pairs that are not drawn again. Raises DataError if the run has kept
-    no image.
+    Each has `"true": null`, to be filled in by a person. Labels that the file already has are kept, even of pairs that
+    are not drawn again. Raises DataError if the run kept no image.
     """
     layout = RunLayout.finished(out)
     pairs = []

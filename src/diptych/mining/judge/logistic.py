@@ -1,4 +1,4 @@
-"""Logistic regression on a table of features, with AUC and threshold: all that the weak model needs."""
+"""Logistic regression on a table of features, with its AUC and a threshold."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from diptych.runtime.files import refuse_endless, write_atomically
 
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
-DRAWS = 1_000  # bootstrap draws
-HELD_OUT = 4  # every fourth image tests a model
+DRAWS = 1_000  # number of bootstrap draws
+HELD_OUT = 4  # every fourth image is held out
 Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """Weights for features that are first scaled to mean 0 and standard deviation 1."""
+    """A logistic regression. Features are scaled to mean 0 and standard deviation 1."""
 
     mean: Table
     spread: Table
@@ -33,12 +33,13 @@ class Logistic:
 
     @classmethod
     def fit(cls, features: Table, labels: NDArray[np.bool_], ridge: float = 1.0) -> Logistic:
-        """Fit by Newton's method with a penalty of `ridge` on squared weights.
+        """Fit with Newton's method.
 
-        `features`: N F. Raises DataError if all labels are equal.
+        `features`: (N, F). `ridge`: factor of the squared weights in the loss. Raises DataError if all labels are
+        equal.
         """
         if labels.all() or not labels.any():
-            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; label pairs of the other kind too")
+            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; label some pairs of the other kind")
         mean, spread = features.mean(0), features.std(0)
         spread = np.where(spread > 0, spread, 1.0)
         table = np.hstack([(features - mean) / spread, np.ones((len(features), 1))])
@@ -56,7 +57,7 @@ class Logistic:
         return cls(mean, spread, weights[:-1], float(weights[-1]))
 
     def __call__(self, features: Table) -> Table:
-        """Return the probabilities (N) of the label True for features N F."""
+        """Return the probability of the label True for each row: (N, F) -> (N,)."""
         scores: Table = _sigmoid((features - self.mean) / self.spread @ self.weights + self.bias)
         return scores
 
@@ -67,7 +68,10 @@ class Logistic:
 
     @classmethod
     def load(cls, folder: Path, features: int) -> Logistic:
-        """Raises CheckpointError for a file that is missing, damaged, not finite, or for other features."""
+        """Read a model from a folder.
+
+        Raises CheckpointError if the file is missing or damaged, or does not have `features` finite weights.
+        """
         path = folder / WEIGHTS
         try:
             refuse_endless(path)
@@ -84,9 +88,10 @@ class Logistic:
 def fit_and_test(
     features: Table, labels: NDArray[np.bool_], test: NDArray[np.bool_], groups: NDArray[Any], precision: float
 ) -> tuple[Logistic, float, dict[str, Any]]:
-    """Fit on the rows that are not in `test`, and choose the threshold on those in `test`.
+    """Fit on the rows outside `test`, and choose the threshold on the rows in `test`.
 
-    Returns the model, the threshold that reaches `precision` (0 to 1), and, for a card, the AUC with its interval.
+    Returns the model, the threshold that reaches `precision` (0 to 1), and a dict with the AUC and its interval for the
+    model card.
     """
     model = Logistic.fit(features[~test], labels[~test])
     scores, truth = model(features[test]), labels[test]
@@ -101,9 +106,9 @@ def _sigmoid(values: Table) -> Table:
 
 
 def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.bool_]) -> float:
-    """Return the share of (true row, false row) pairs in which the true row scores higher; ties count half.
+    """Return the area under the ROC curve; NaN if all labels are equal.
 
-    NaN if all labels are equal.
+    This is the share of (true, false) pairs of rows in which the true row has the higher score; ties count half.
     """
     values, true = np.asarray(scores, float), np.asarray(labels, bool)
     positives, negatives = int(true.sum()), int((~true).sum())
@@ -117,7 +122,7 @@ def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.boo
 def auc_interval(
     scores: Table, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int = 0
 ) -> tuple[float, float]:
-    """Return the central 95% of the AUCs of 1,000 bootstrap draws of whole groups (images)."""
+    """Return the 95% interval of the AUC, from 1,000 bootstrap draws. Whole groups (all rows of an image) are drawn."""
     rng = np.random.default_rng(seed)
     names = np.unique(groups)
     rows = {name: np.flatnonzero(groups == name) for name in names}
@@ -130,7 +135,10 @@ def auc_interval(
 
 
 def threshold(scores: Table, labels: NDArray[np.bool_], precision: float) -> float:
-    """Return the lowest score above which at least this share of rows is true; the highest score if there is none."""
+    """Return the lowest threshold for which at least the share `precision` of the rows above it is true.
+
+    If no threshold reaches this, return the highest score.
+    """
     order = np.argsort(-scores, kind="stable")
     right = np.cumsum(labels[order]) / np.arange(1, len(order) + 1)
     ends = np.append(scores[order][1:] != scores[order][:-1], True)

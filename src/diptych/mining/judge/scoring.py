@@ -1,4 +1,4 @@
-"""The protocol of scorers. Workers receive the name of a scorer's folder, and load the scorer themselves."""
+"""The protocol of scorers. Each worker process loads the scorer from its folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Pair:
-    """An image and one text of it. `picture`: the bytes of its file; `row`: all measures of it."""
+    """An image and one of its texts. `picture`: the bytes of the image file. `row`: the measures of the image."""
 
     text: str
     kind: str
@@ -16,7 +16,7 @@ class Pair:
 
 
 class Scorer(Protocol):
-    """Scores pairs: higher is better, and pairs under `least` are dropped."""
+    """Scores pairs of image and text; higher is better. Pairs with a score below `least` are dropped."""
 
     @property
     def version(self) -> str: ...

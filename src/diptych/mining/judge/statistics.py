@@ -1,11 +1,11 @@
-"""Statistics that distinguish photographs from charts, pages of text and icons, without a network."""
+"""Statistics of pixels that distinguish photographs from charts, pages of text and icons."""
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 96
-SMALL = 256  # pixels of the longer side of an image for judges, in training and use
+SMALL = 256  # largest side in pixels of the images that judges receive
 BINS = 8
 NAMES = (
     "mean_r", "mean_g", "mean_b", "spread_r", "spread_g", "spread_b", "saturation", "saturation_spread", "entropy",
@@ -15,14 +15,14 @@ NAMES = (
 
 
 def small(image: Image.Image) -> Image.Image:
-    """A copy of the image at the size for judges."""
+    """Return a copy of the image, reduced to at most SMALL pixels per side."""
     copy = image.copy()
     copy.thumbnail((SMALL, SMALL))
     return copy
 
 
 def statistics(image: Image.Image) -> NDArray[np.float64]:
-    """Return the values of NAMES, from the whole image at 96 x 96 pixels, and from its middle at the original scale."""
+    """Return the statistics that NAMES lists, of the image resized to 96 x 96 pixels and of its unscaled centre."""
     whole = np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR), np.float64) / 255
     grey = whole.mean(2)
     high, low = whole.max(2), whole.min(2)

@@ -1,6 +1,6 @@
-"""The fourth stage: rows of pages are joined with the answers for their images, and pairs are scored.
+"""The fourth stage: join the images on pages with the answers for their URLs, and score pairs of image and text.
 
-The last answer for every URL is in one Arrow file, which workers map into memory and search by hash.
+One Arrow file has the last answer for each URL. Workers memory-map it, and find a URL by its hash.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from diptych.runtime.files import sha256_of
 NAME = "found.arrow"
 ROWS_AT_ONCE = 65_536
 _OF_ANSWERS = ("reason", "status", "date", "final", "blob", "offset", "length")
-AT_ONCE = 256  # pairs in one call of a scorer
+AT_ONCE = 256  # number of pairs per call of a scorer
 
 
 @dataclass(frozen=True)
 class ScoreStage:
-    """Join pages, indexes and measures: shards of pages with everything known about each image and text."""
+    """Join the tables `pages`, `index` and `measured` into `joined`, with a row per image on a page."""
 
     job: MiningJob
     scorer: str | None
     load: Callable[[str], Scorer] | None
 
     def run(self, pages: Sequence[str], indexes: Sequence[str], measured: Sequence[str]) -> list[str]:
-        """Return the names of the shards, one for each shard of pages."""
+        """Return the names of the shards of `joined`, one for each shard of `pages`."""
         job, rules = self.job, self.job.settings.keep
         answers = gather(job.layout, list(zip(indexes, measured, strict=True)))
         same = [answers, job.about["scorer"], rules.score, rules.kinds, rules.licence, digest(repr(job.lists)),
@@ -56,14 +56,14 @@ class ScoreStage:
 
 
 def key_of(text: str) -> int:
-    """Return a 64-bit hash of a URL, a page, a text or a host."""
+    """Return a 64-bit hash of a text, such as a URL or a host."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
 def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
-    """Write the file from pairs of an index and its measured images; a later answer replaces an earlier one.
+    """Write the file of answers, and return its digest.
 
-    Returns the digest of the file.
+    `shards`: names of a shard of `index` and of its shard of `measured`. Later answers replace earlier ones.
     """
     import pyarrow as pa
 
@@ -89,12 +89,12 @@ def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
 
 
 def _empty() -> Any:
-    """Return the table without rows, and without the column of keys."""
+    """Return an empty table with the columns of the file of answers, except `key`."""
     return _merged(schema("index").empty_table(), schema("measured").empty_table(), "")
 
 
 def _merged(answers: Any, measures: Any, index: str) -> Any:
-    """Return the columns of two tables whose rows are in the same order."""
+    """Return a table with the columns of `answers` and `measures`, whose rows are in the same order."""
     import pyarrow as pa
 
     answers = answers.append_column("blob", pa.array([index] * answers.num_rows, pa.string()))
@@ -106,7 +106,7 @@ def _merged(answers: Any, measures: Any, index: str) -> Any:
 
 @dataclass(frozen=True)
 class AddressTable:
-    """The opened file. It maps a URL to its last answer, through redirects to other hosts."""
+    """The opened file of answers. It maps a URL to its last answer, and follows redirects to other hosts."""
 
     keys: NDArray[np.uint64]
     table: Any
@@ -114,9 +114,10 @@ class AddressTable:
     @classmethod
     @cache
     def open(cls, path: Path, digest: str, check: bool = False) -> AddressTable:
-        """Open the file at `path`, once per process; `digest` distinguishes it from an older file of that name.
+        """Open the file at `path`, once per process.
 
-        `check`: for a file that this command did not write; raises DataError if the file is damaged.
+        The cache distinguishes files of the same name by their `digest`. `check`: validate a file that this command did
+        not write. Raises DataError if the file is damaged.
         """
         assert digest
         import pyarrow as pa
@@ -134,7 +135,10 @@ class AddressTable:
 
     @classmethod
     def body_of(cls, layout: RunLayout, address: str) -> bytes:
-        """Return the image file that a URL led to in an earlier run. Raises DataError if `work` no longer has it."""
+        """Return the bytes of the image that was fetched for a URL.
+
+        Raises DataError if the folder `work` has no such image.
+        """
         path = layout.work(NAME)
         row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None
         if row is None or not row["length"] or row["blob"] is None:
@@ -142,9 +146,9 @@ class AddressTable:
         return body_of(layout, row["blob"], row)
 
     def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:
-        """Return the last answer for each URL, or None.
+        """Return the last answer for each URL; None if there is none.
 
-        A chain of more than `most_moves` redirects is a failed fetch.
+        More than `most_moves` redirects in a row count as a failed fetch.
         """
         numbers = [self._number(one) for one in wanted]
         present = sorted({number for number in numbers if number is not None})
@@ -172,7 +176,10 @@ class AddressTable:
 
 @dataclass(frozen=True)
 class Join:
-    """Processes a shard. `answers`: digest of the URL table; `load` makes the scorer, once per process."""
+    """Joins a shard of `pages`.
+
+    `answers`: digest of the file of answers. `load`: loads the scorer, once per process.
+    """
 
     layout: RunLayout
     settings: MiningSettings
@@ -195,7 +202,7 @@ class Join:
         return write_shard(self.layout, "joined", name, rows, counts)
 
     def _fails(self, row: Row, answer: Row | None) -> list[str]:
-        """Return the rules that the image breaks; its measures are added to the row."""
+        """Add the image's measures to its row, and return the names of the rules that it breaks."""
         if self.lists.refuse(row["address"], row["page"], answer["final"] if answer else None):
             return ["refused"]
         if answer is None:
@@ -218,7 +225,10 @@ class Join:
         return fails
 
     def _choose(self, rows: list[Row]) -> None:
-        """Leave out texts of unwanted kinds. Without --texts, these are nearby sentences, if there is no scorer."""
+        """Mark texts of unwanted kinds.
+
+        Without the option --texts, nearby sentences (kind `near`) are unwanted if there is no scorer.
+        """
         wanted = self.settings.keep.kinds
         for row in rows:
             for text in row["texts"]:
@@ -243,7 +253,7 @@ class Join:
 
 
 def _score_texts(scorer: Scorer, waiting: list[tuple[Row, Pair]], least: float) -> None:
-    """Write the score of each pair into its text."""
+    """Store the score of each pair in its text. Texts with a score below `least` break the rule `score`."""
     scores: list[Any] = scorer.score([pair for _, pair in waiting]) if waiting else []
     if len(scores) != len(waiting) or not all(map(math.isfinite, scores)):
         gave = f"gave {scores[:3]} for {len(waiting)} pairs"

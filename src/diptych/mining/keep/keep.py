@@ -1,8 +1,8 @@
-"""The last step, over all pairs: one pair per image, and no text that many images share.
+"""Choose one pair (image and text) per image, and drop texts that many images share.
 
-Two files are the same image if their SHA-256 are equal, or their difference hashes differ in at most four bits. Texts
-of more than ten images are dropped with all their pairs. Then the best pair of each image is chosen: by score, then
-kind, text and page (the last two by hash, so there are no ties).
+By default, two files are the same image if their SHA-256 are equal, or their difference hashes differ in at most four
+bits. A text with more than ten images is dropped with all its pairs. Then the pair with the highest score is chosen for
+each image. Ties are broken by the kind of text, then by hashes of text and page.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts on a pair
-BAND_MARGIN = 3  # bands in which two near hashes agree at the least
+KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts; HOST: above the limit per host
+BAND_MARGIN = 3  # number of bands that two near hashes share at least
 
 U64 = NDArray[np.uint64]
 Ties = tuple[NDArray[Any], ...]
@@ -21,7 +21,10 @@ Ties = tuple[NDArray[Any], ...]
 
 @dataclass(frozen=True)
 class Pairs:
-    """One row per pair. All columns but score and kind are 64-bit hashes; `score` is 0 without a scorer."""
+    """The columns of N pairs of image and text.
+
+    All but `score` and `kind` are 64-bit hashes. Without a scorer `score` is 0.
+    """
 
     picture: U64
     dhash: U64
@@ -36,10 +39,10 @@ class Pairs:
 
 
 def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None) -> NDArray[np.uint8]:
-    """The verdict on each pair (N).
+    """Return the verdict on each pair (N,).
 
-    `common`: most images of a text. `near`: bits in which two files of an image may differ. `host_pairs`: most pairs of
-    a host. None switches a rule off.
+    `common`: limit of images per text. `near`: the number of bits in which the difference hashes of the same image may
+    differ. `host_pairs`: limit of pairs per host. None turns a rule off.
     """
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
@@ -66,7 +69,7 @@ def _best(ties: Ties) -> NDArray[np.intp]:
 
 
 def _ties(pairs: Pairs, of: NDArray[np.intp], cluster: NDArray[np.int64]) -> Ties:
-    """Columns for lexsort, the primary key last."""
+    """Return the columns by which `np.lexsort` sorts the pairs `of`; the last column is the primary key."""
     return (pairs.picture[of], pairs.page[of], pairs.text[of], pairs.kind[of], -pairs.score[of], cluster[of])
 
 
@@ -83,21 +86,25 @@ def _common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool
 
 
 def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
-    """Return the cluster index of each row's image (N). Near images share a cluster, and so do images near to these."""
+    """Return the cluster number of each row's image, (N,).
+
+    Images are connected if their hashes are near. A cluster is a connected component.
+    """
     _, first, number = np.unique(picture, return_index=True, return_inverse=True)
     if near is None:
         return number.astype(np.int64)
     hashes, of_hash = np.unique(dhash[first], return_inverse=True)
     label = _connected(len(hashes), near_pairs(hashes, near))
-    # Files with equal difference hashes are one image. Images with near hashes get the same number: the smallest.
+    # Files with equal difference hashes are one image; images with near hashes get the same number.
     return np.asarray(label[of_hash][number], np.int64)
 
 
 def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pairs of hashes that differ in at most `bits` bits, as two arrays of indices. All hashes differ.
+    """Return the pairs of hashes that differ in at most `bits` bits, as two arrays of indices.
 
-    Hashes are cut into `bits + 3` bands. Two near hashes share at least three bands. So hashes are sorted by every
-    choice of three bands, and only those with equal bands are compared.
+    `hashes` has no duplicates. Each hash is cut into `bits + 3` bands of bits. Two near hashes have at least three
+    equal bands. So the hashes are sorted by every choice of three bands, and only hashes with three equal bands are
+    compared.
     """
     if bits == 0 or len(hashes) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -108,7 +115,7 @@ def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.in
         key = hashes & np.uint64(sum(some))
         order = np.argsort(key, kind="stable")
         ordered = key[order]
-        # Neighbours at distance 1, 2, ... up to the length of the longest run of equal keys.
+        # Compare sorted hashes at distance 1, 2, ..., up to the longest run of equal keys.
         for reach in range(1, len(ordered)):
             same = np.flatnonzero(ordered[reach:] == ordered[:-reach])
             if not len(same):
@@ -121,7 +128,10 @@ def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def _connected(count: int, edges: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return, for each of `count` nodes, the smallest node number of its connected component."""
+    """Return for each of `count` nodes the smallest node number in its connected component.
+
+    `edges`: two arrays of node numbers.
+    """
     label = np.arange(count)
     a, b = edges
     while len(a):

@@ -1,4 +1,4 @@
-"""WebDataset tars of a run's records, as img2dataset does: 00000.tar with 000000000.jpg, .txt and .json."""
+"""Write a run's records as WebDataset tars, like img2dataset: 00000.tar with 000000000.jpg, .txt and .json."""
 
 import json
 import os
@@ -14,11 +14,14 @@ from diptych.runtime.files import MARKER, aside, bytes_of, parse_json, text_of
 from diptych.runtime.outputs import claim, note, refuse_file
 
 IN_A_TAR = 1_000
-_ABOUT = ("width", "height", "page", "licence", "score", "by")  # fields of a record that the tars' JSON has
+_ABOUT = ("width", "height", "page", "licence", "score", "by")  # fields of a record that the JSON files have
 
 
 def write_tars(folder: Path, layout: RunLayout) -> None:
-    """Write the records and images of a run, in their order. Raises OutputError for tars that Diptych did not write."""
+    """Write the records and images of a run into tars in `folder`.
+
+    Raises OutputError if it has tars that Diptych did not write.
+    """
     claim(folder, "tars")
     for number, some in enumerate(pieces(_records(layout), IN_A_TAR)):
         path = folder / f"{number:05d}.tar"

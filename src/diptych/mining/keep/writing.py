@@ -1,4 +1,4 @@
-"""The last stage writes the verdict on every input image, and the records and files of the kept images."""
+"""The last stage: write the verdict on each image, and the records and files of the kept images."""
 
 import hashlib
 import re
@@ -27,7 +27,7 @@ from diptych.runtime.files import sweep, write_atomically
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
 SHARD = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")
-LINES = 10_000  # per file of records
+LINES = 10_000  # limit of lines per file of records
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
 _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
@@ -35,13 +35,13 @@ _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "
 
 @dataclass(frozen=True)
 class KeepStage:
-    """Write records, verdicts and the funnel from joined shards."""
+    """Write records, verdicts and the funnel, from the table `joined`."""
 
     job: MiningJob
     write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None
 
     def run(self, pages: Sequence[str], indexes: Sequence[str], joined: Sequence[str]) -> dict[str, Any]:
-        """Write all files of the result; return the funnel."""
+        """Write all files of the result, and return the content of funnel.json."""
         layout, rules, begun = self.job.layout, self.job.settings.keep, self.job.about
         pairs, places = pairs_of(layout, joined)
         verdict = choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs)
@@ -65,7 +65,7 @@ class KeepStage:
 
 @dataclass(frozen=True)
 class PairPlaces:
-    """Where each pair comes from: indices of its shard, its row in the shard, and its text in the row."""
+    """The origin of each pair: indices of its shard, of its row in the shard, and of its text in the row."""
 
     shards: tuple[str, ...]
     shard: NDArray[np.int64]
@@ -74,7 +74,7 @@ class PairPlaces:
 
 
 def pairs_of(layout: RunLayout, shards: Sequence[str]) -> tuple[Pairs, PairPlaces]:
-    """Return the columns of all remaining pairs, in the order of the shards."""
+    """Return the columns and origins of all pairs that no rule has dropped so far, in the order of the shards."""
     pairs = np.fromiter(_pairs(layout, shards), _PAIR)
     columns = {name: np.ascontiguousarray(pairs[name]) for name in _PAIR.names or ()}
     places = PairPlaces(tuple(shards), columns.pop("shard"), columns.pop("row"), columns.pop("place"))
@@ -97,7 +97,7 @@ def _pairs(layout: RunLayout, shards: Sequence[str]) -> Iterator[tuple[Any, ...]
 def write_verdicts(
     layout: RunLayout, places: PairPlaces, verdict: NDArray[np.uint8], names: Sequence[str]
 ) -> list[Row]:
-    """Write `decisions`, one file per shard of pages. Returns the kept rows, in the order of their images."""
+    """Write the table `decisions`, one file per shard. Returns the kept rows, sorted by image."""
     kept: list[Row] = []
     _remove_others(layout.decisions, {f"{name}.parquet" for name in names})
     ends = np.searchsorted(places.shard, np.arange(len(places.shards) + 1))
@@ -126,7 +126,10 @@ def _decide(row: Row, pairs: list[tuple[int, int]]) -> None:
 
 
 def record(row: Row, by: str) -> dict[str, Any]:
-    """Return a line of a caption file (docs/own-data-reference.md) that also has the origin of the image."""
+    """Return a kept row as a line of JSON lines (docs/own-data-reference.md), with the origin of the image.
+
+    `by`: the value of `by`, such as `diptych-mine/rules-4/no-scorer`.
+    """
     text = row["texts"][row["kept"]]
     return {
         "image": f"pictures/{row['sha256'][:2]}/{row['sha256']}.{_ending(row)}", "captions": [text["text"]],
@@ -141,7 +144,10 @@ def _ending(row: Row) -> str:
 
 
 def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
-    """Write images, then lines, so that no line names a missing image; then remove images without a line."""
+    """Write images, then records, so that no record refers to a missing image.
+
+    Images without a record are removed last.
+    """
     paths = [layout.picture(row["sha256"], _ending(row)) for row in kept]
     for row, path in zip(kept, paths, strict=True):
         if not path.exists() or path.stat().st_size != row["bytes"]:
@@ -169,7 +175,10 @@ def pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:
-    """Remove files that an earlier run with other settings wrote, or that a killed run left incomplete."""
+    """Remove files not in `names`.
+
+    An earlier run with other settings wrote them, or a killed run left them incomplete.
+    """
     sweep(folder)
     if folder.is_dir():
         for path in folder.iterdir():
@@ -178,7 +187,10 @@ def _remove_others(folder: Path, names: set[str]) -> None:
 
 
 def write_times(layout: RunLayout, indexes: Iterable[str], kept: Iterable[Row]) -> None:
-    """Write when each kept image was fetched (UTC, ISO 8601), in a separate file, as the times differ by run."""
+    """Write the time at which each kept image was fetched (UTC, ISO 8601).
+
+    It is a separate file, as times differ between runs.
+    """
     times: Times = {}
     for path in filter(Path.exists, map(layout.times, indexes)):
         times |= read_json(path, Times)

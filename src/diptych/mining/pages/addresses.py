@@ -1,4 +1,4 @@
-"""URLs of pages and images: which are usable, and which attribute of a tag has the image's URL."""
+"""URLs of pages and images: check and normalise them, and find the URL of an image among a tag's attributes."""
 
 import re
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ _NOTHING = re.compile(
     r"\s*(?:(?:data|about|blob|cid|javascript):|[{\[$<#]|(?:null|undefined|none|nan|true|false|\d{0,12})\s*\Z)", re.I
 )
 _ENDINGS = frozenset("jpg jpeg jfif png gif webp avif bmp tif tiff svg".split())  # noqa: SIM905
-UNSIZED = 1_000  # pixels: what a file without a size in its address counts as
+UNSIZED = 1_000  # assumed width in pixels if the URL has no size
 _STRINGS = re.compile(r'"([^"]+)"')
-_LISTED = re.compile(r"\[\s*([^\s,\[\]\"]++)\s*+,")  # Foundation's list: [a.jpg, small], [b.jpg, large]
+_LISTED = re.compile(r"\[\s*([^\s,\[\]\"]++)\s*+,")  # Foundation's syntax: [a.jpg, small], [b.jpg, large]
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
-_OTHER = re.compile(  # names of attributes with another image, or with none
+_OTHER = re.compile(  # names of attributes that do not have the image's URL
     r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$"
 )
 _MAYBE = re.compile(r"data-.*(?:src|url|img|image|orig|lazy)")
@@ -32,20 +32,20 @@ _PREVIEW = re.compile(
     r"transparent|pixel|gr[ae]y|1x1|empty|tiny|preview|lqip|blur(?:red)?|low-?(?:res|quality)?)(?![a-z0-9])[^/]*\Z)"
 )
 _SOURCES = frozenset({"srcset", *LAZY_SETS, *LAZY})
-_SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # also names of links, ids and switches
-LETTERS = 100  # letters of a file's name, from its end: the time to find a size grows with their square
-DISTINCT = 12  # letters of a file's name that distinguish it from all others of a page
+_SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # these names may also be links, ids or switches
+LETTERS = 100  # last characters of a file's name that are read: searching a size takes quadratic time
+DISTINCT = 12  # a file's name of this length or more identifies an image on a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
-# Most addresses match, and need no urllib: a tenth of its time.
+# Most URLs match this pattern, and need not be parsed by urllib, which takes ten times as long.
 _PLAIN = re.compile(
     r"(https?://[a-z0-9][a-z0-9.-]*(?::[1-9]\d{0,3})?(?=[/?#]|\Z))"
     r"(?:/(?![/.])(?:(?!/\.)[\w./%~,+=&@:!$*()-])*)?(?:\?[\w./%~,+=&:-]+)?",
     re.A,
 )
-# Possessive, and tried only where the last match ended: linear in the length of the srcset.
+# Possessive quantifiers make this linear in the length of the srcset.
 _IN_SET = re.compile(r"[\s,]*+(\S++)\s*+([^,]*+)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)[wxh]\b")
-# An address inside another, as resizers have it: /_next/image?url=%2Fk.jpg&w=640, /image/w=9/https://a.test/k.jpg.
+# A URL inside the URL of a resizer: /_next/image?url=%2Fk.jpg&w=640 or /image/w=9/https://a.test/k.jpg.
 _INNER = re.compile(r"(?:[?&](?:url|src|image|img|u)=|/)((?:https?(?:://|%3a%2f%2f|:/)|%2f|/(?!/))[^&]+)", re.I)
 _WIDTHS = (
     "100|120|150|160|200|240|250|300|320|350|360|400|450|480|500|550|600|620|640|650|660|700|720|750|768|780|800|828|"
@@ -67,7 +67,7 @@ _SIZES_OF_QUERY = re.compile(
 
 
 def usable(address: str) -> bool:
-    """True for http or https with a host, at most 2,000 characters, and neither user name nor password."""
+    """Return True for a URL that may be fetched: http(s), at most 2,000 characters, without user name or password."""
     if len(address) > LONGEST:
         return False
     if _PLAIN.fullmatch(address):
@@ -80,7 +80,7 @@ def usable(address: str) -> bool:
 
 
 def absolute(base: str, address: str) -> str:
-    """Return the URL, relative to the page's, without fragment, in ASCII; unchanged if it cannot be parsed."""
+    """Return the absolute URL in ASCII, without its fragment. A URL that cannot be parsed is returned unchanged."""
     address = address.strip()
     if len(address) > LONGEST or address[:5].lower() == "data:":
         return address[: LONGEST + 1]
@@ -102,7 +102,7 @@ def absolute(base: str, address: str) -> str:
 
 
 def host_of(address: str) -> str:
-    """Return the host in lower case, with the port if there is one; empty for URLs without a host."""
+    """Return the host (and port, if given) in lower case; empty for URLs without a host."""
     try:
         parts = urlsplit(address)
         port = f":{parts.port}" if parts.port else ""
@@ -112,7 +112,7 @@ def host_of(address: str) -> str:
 
 
 def largest(srcset: str) -> str | None:
-    """Return the URL of a srcset with the greatest width or density; None if it has no URL."""
+    """Return the URL with the greatest width or density in a srcset; None if there is no URL."""
     best, most, at = None, -1.0, 0
     srcset = srcset[:20_000]
     for _ in range(64):
@@ -129,11 +129,11 @@ def largest(srcset: str) -> str | None:
 
 
 def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, str | None]] = ()) -> str:
-    """Return the URL of an image from its tag's attributes. `of_sources`: attributes of the <source>s of its <picture>.
+    """Return the URL of an image from the attributes of its tag.
 
-    It is the largest of the tag's srcset, else what a script would load later, else src, else that of a <source>. A src
-    that may be the image is preferred to a value that may be a link. A <source> is preferred to a src that is named
-    like a placeholder.
+    `of_sources`: attributes of each <source> of its <picture>. The attributes are tried in this order: srcset (its
+    largest image), attributes for lazy loading such as data-src, src, and <source>. A src that may be the image is
+    preferred to a lazy attribute that may be a link. A <source> is preferred to a src that looks like a placeholder.
     """
     source = (attributes.get("src") or "").strip()
     for name in _SOURCES.intersection(attributes) and ("srcset", *LAZY_SETS, *LAZY):
@@ -144,19 +144,19 @@ def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, st
     others = [(name, value) for name, value in attributes.items() if value and not _OTHER.search(name)]
     late = [_address(name, value, "/") for name, value in others if _MAYBE.match(name) or _PATH.match(value)]
     real = [one for one in (*late, *map(sources, of_sources)) if not is_nothing(one)]
-    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF is not read
+    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF cannot be read
 
 
 def _address(name: str, value: str, source: str) -> str:
-    """Return the URL in an attribute, maybe in JSON.
+    """Return the URL in an attribute, which may be JSON.
 
-    Empty if there is none, or if it may be a link and `source` is good.
+    The result is empty if there is no URL, or if it may be a link and `source`, the tag's src, may be the image.
     """
     value = (largest(value) or "") if "set" in name else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = next(iter(_IN_JSON.findall(value)), "")
-        listed = [*_LISTED.findall(value)[::-1], *_STRINGS.findall(value)]  # the last of a list is the largest
+        listed = [*_LISTED.findall(value)[::-1], *_STRINGS.findall(value)]  # the last entry is the largest
         value = max(filter(_PICTURE.search, listed), key=width_of, default=inner)
     if is_nothing(value) or _PICTURE.search(value):
         return "" if is_nothing(value) else value
@@ -165,19 +165,19 @@ def _address(name: str, value: str, source: str) -> str:
 
 
 def is_nothing(address: str) -> bool:
-    """True if it is not the URL of an image: empty, `null`, `#`, a number, a template, or data: (a placeholder)."""
+    """Return True if a value cannot be an image's URL: empty, `null`, `#`, a number, a template or a data URI."""
     return _NOTHING.match(address) is not None
 
 
 def is_preview(address: str) -> bool:
-    """True if the URL looks like that of a placeholder, which is shown until a script has loaded the image."""
+    """Return True if the URL looks like a placeholder, which is shown until a script has loaded the image."""
     return _PREVIEW.search(address[-2 * LETTERS :].lower()) is not None
 
 
 def picture_of(address: str) -> str:
-    """Return the part that all URLs of an image share: its name, without size, host, suffix and resizer.
+    """Return the part that all URLs of an image share: the file name, without size, host, suffix and resizer.
 
-    A short name is ambiguous, so its path is included, without the parts that state the size.
+    A short name is ambiguous, so the path is included, without its parts that state the size.
     """
     inner = _INNER.search(address, 9)
     if inner and ("://" in (whole := unquote(inner[1])) or "=" in inner[0][:8]):
@@ -185,7 +185,7 @@ def picture_of(address: str) -> str:
     path, _, query = address.partition("?")
     parts = [part for part in path.split("/")[3 if "://" in path[:9] else 0 :] if part]
     name, dot, ending = (parts.pop() if parts else "").rpartition(".")
-    if ending.lower() not in _ENDINGS:  # a program's address: what it is asked for is the picture's name
+    if ending.lower() not in _ENDINGS:  # the URL of a program: its query is part of the name
         rest = "&".join(sorted(one for one in query.split("&") if not _SIZE_OF_PART.fullmatch(one)))
         name = f"{name}{dot}{ending}?{rest}" if query else f"{name}{dot}{ending}"
     name = _SIZE_OF_NAME.sub("", name[-LETTERS:]) or name[-LETTERS:]
@@ -199,7 +199,7 @@ def picture_of(address: str) -> str:
 
 
 def width_of(address: str) -> int:
-    """Return the greatest number in a URL that may be a width (16 to 5,000 pixels); UNSIZED if there is none."""
+    """Return the largest number in a URL that may be a width (16 to 5,000 pixels); UNSIZED if there is none."""
     return max(
         (size for one in _SIZES_OF_QUERY.finditer(address[-300:]) if 16 <= (size := int(one[1])) <= 5_000),
         default=UNSIZED,

@@ -1,4 +1,4 @@
-"""Bodies of HTTP answers: content encodings, chunks, kinds, and pages made to be slow to parse."""
+"""Decode bodies of HTTP answers, recognise their kind, and detect pages that would be slow to parse."""
 
 import re
 import zlib
@@ -10,8 +10,8 @@ _CONTROLS = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _PICTURE = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|RIFF....WEBP|BM....\0\0\0\0|II\*\0|MM\0\*", re.S)
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}(?:<!--.{0,500}?-->\s{0,200})?<(?:!doctype\s+html|html)\b", re.I | re.S)
 
-DEEPEST = 1_000  # open tags at once: lexbor's time grows with their square, 5 s at 32,000
-MOST_ATTRIBUTES = 1_000  # per tag: parsing time also grows with their square
+DEEPEST = 1_000  # nested tags: lexbor takes quadratic time, 5 s at 32,000
+MOST_ATTRIBUTES = 1_000  # attributes per tag: lexbor takes quadratic time
 _TAG = re.compile(rb"<(/?)([a-z][a-z0-9-]{0,40})")
 _ATTRIBUTE = re.compile(rb"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']+))?""")
 _RAW = re.compile(
@@ -20,7 +20,7 @@ _RAW = re.compile(
 _FORMATTING = frozenset(
     {b"a", b"b", b"big", b"code", b"em", b"font", b"i", b"nobr", b"s", b"small", b"strike", b"strong", b"tt", b"u"}
 )
-# Tags without a content, and those that the next one of their kind closes.
+# Tags that have no content (<br>), or that the next tag of the same kind closes (<li>).
 _CLOSED = re.compile(
     rb"(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr|p|li|t[dhr]|d[td]|option|optgroup|thead|tbody|tfoot"
     rb"|colgroup|html|head|body)\Z"
@@ -28,8 +28,8 @@ _CLOSED = re.compile(
 
 
 def too_slow(html: str) -> bool:
-    """True for a page with over DEEPEST open tags at once, or a tag with over MOST_ATTRIBUTES attributes."""
-    page = _RAW.sub(b" ", html.encode("utf-8", "replace").lower())  # bytes: four times as fast
+    """Return True for a page with more than DEEPEST nested tags, or a tag with more than MOST_ATTRIBUTES attributes."""
+    page = _RAW.sub(b" ", html.encode("utf-8", "replace").lower())  # bytes are four times as fast as text
     for part in page.split(b">"):
         tag = _TAG.match(part, max(0, part.rfind(b"<"))) if len(part) > 2 * MOST_ATTRIBUTES else None
         if tag is not None and sum(1 for _ in _ATTRIBUTE.finditer(part, tag.start())) > MOST_ATTRIBUTES:
@@ -44,7 +44,7 @@ def too_slow(html: str) -> bool:
             opened.append(name)
         elif opened and opened[-1] == name:
             opened.pop()
-        elif name in opened:  # this also closes the tags in it, except formatting, which continues after it
+        elif name in opened:  # also closes inner tags, except those for formatting
             at = len(opened) - 1 - opened[::-1].index(name)
             opened[at:] = [one for one in opened[at + 1 :] if one in _FORMATTING]
         if len(opened) > DEEPEST:
@@ -53,14 +53,15 @@ def too_slow(html: str) -> bool:
 
 
 def kind_of(body: bytes) -> Literal["picture", "page", "other"]:
-    """Return `picture` or `page` by the first bytes of a body, else `other`."""
+    """Return the kind of a body, recognised by its first bytes."""
     return "picture" if _PICTURE.match(body) else "page" if _HTML.match(body) else "other"
 
 
 def decoder(name: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
-    """Return a function that decodes a chunk to a limited number of bytes, and its error for damaged chunks.
+    """Return a function that decodes a chunk of a body, and the error that it raises for a damaged chunk.
 
-    Raises LookupError for encodings other than identity, gzip, deflate and br.
+    The function takes the chunk and the largest number of bytes to return. Raises LookupError for encodings other than
+    identity, gzip, deflate and br.
     """
     if name in ("", "identity"):
         return lambda chunk, most: chunk[:most], zlib.error
@@ -69,7 +70,7 @@ def decoder(name: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
 
         def inflate(chunk: bytes, most: int) -> bytes:
             nonlocal reader
-            if reader is None:  # deflate comes with zlib's header, as the RFC demands, or without
+            if reader is None:  # some servers send deflate without zlib's header, which the RFC requires
                 headed = chunk[:1] and chunk[0] & 15 == 8 and (len(chunk) < 2 or not (chunk[0] << 8 | chunk[1]) % 31)
                 reader = zlib.decompressobj(15 if headed else -15)
             return bytes(reader.decompress(chunk, max(1, most)))
@@ -91,10 +92,10 @@ def decoder(name: str) -> tuple[Callable[[bytes, int], bytes], type[Exception]]:
 
 
 def unpacked(raw: bytes, chunked: bool, encodings: str, most: int) -> bytes:
-    """Return at most `most` bytes of a saved body, without chunks and encodings.
+    """Return at most `most` bytes of a saved body, with chunks joined and encodings decoded.
 
-    Many crawlers save decoded bodies with the original headers. So a body that is not chunked or encoded as the headers
-    state is returned unchanged, if its first bytes are those of a text or an image. Otherwise ValueError is raised.
+    Many crawlers save decoded bodies with the original headers. So a body that is not encoded as the headers state is
+    returned unchanged if it begins like a text or an image. Otherwise ValueError is raised.
     """
     if chunked:
         raw = _joined(raw)
@@ -112,7 +113,7 @@ def unpacked(raw: bytes, chunked: bool, encodings: str, most: int) -> bytes:
 
 
 def _joined(raw: bytes) -> bytes:
-    """Return the joined chunks of a body; the body itself unless it begins with a complete chunk."""
+    """Return the joined chunks of a body. A body that does not begin with a complete chunk is returned unchanged."""
     joined, at = bytearray(), 0
     while (head := _CHUNK.match(raw, at)) is not None:
         size = int(head[1], 16)

@@ -1,4 +1,4 @@
-"""List the images of a page and of its metadata, each once, even if it has several tags and URLs."""
+"""List the images of a page and of its metadata. An image is listed once, even if it has several tags and URLs."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from diptych.mining.pages.dominant import Ancestors, Features, features, mark_li
 Meta = dict[str, str | None]
 
 SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
-LONGEST_JSON = 500_000  # letters of a JSON-LD script
-MOST_NODES = 2_000  # most nodes of JSON-LD, and most depth that Python reads
-MANY = 3  # images with an `itemprop` of their own
-MOST_EMPTY = 8  # tags without text between an image and its <noscript>
-CLIMB = 2  # ancestors of an image that may have the same picture next to them, in a <noscript> or not
+LONGEST_JSON = 500_000  # limit of characters of a JSON-LD script
+MOST_NODES = 2_000  # limit of nodes of JSON-LD, and of their depth
+MANY = 3  # `itemprop` is ignored if at least this number of images have it
+MOST_EMPTY = 8  # limit of tags without text between an image and its <noscript>
+CLIMB = 2  # number of ancestors of an image next to which a copy is searched
 _BACKGROUND = re.compile(r"url\(\s*[\"']?([^\"')]{1,2000})", re.I)
 _BACKGROUNDS = ("data-bg", "data-background", "data-background-image", "data-bg-image")
 BACKGROUNDS = ", ".join(['[style*="url("]', *(f"[{name}]" for name in _BACKGROUNDS)])
@@ -28,13 +28,16 @@ _NO_ARTICLE = frozenset({"organization", "person", "website", "brand", "imageobj
 
 @dataclass
 class PagePicture:
-    """One image. `copies`: indices of its tags, of which `best` has the `address` of its largest file."""
+    """An image of a page.
+
+    `copies`: indices of its tags. `best`: the tag of the largest file, whose URL is `address`.
+    """
 
     copies: list[int]
     best: int
     address: str
     seen: Features
-    texts: list[tuple[str, str]] = field(default_factory=list)  # from metadata
+    texts: list[tuple[str, str]] = field(default_factory=list)  # (kind, text) from metadata
 
     @property
     def score(self) -> float:
@@ -43,7 +46,7 @@ class PagePicture:
 
 @dataclass
 class Shared:
-    """The images in the metadata of a page, by the part that an image's URLs share."""
+    """The images and texts in the metadata of a page. `addresses`: name of an image (`picture_of`) -> its URL."""
 
     addresses: dict[str, str] = field(default_factory=dict)
     texts: list[tuple[str, str]] = field(default_factory=list)
@@ -51,7 +54,7 @@ class Shared:
 
     @classmethod
     def of(cls, base: str, metas: Iterable[Meta], scripts: Iterable[Any]) -> "Shared":
-        """Read og:image, twitter:image and JSON-LD's image of an article; texts: og:image:alt, caption, og:title."""
+        """Read images from og:image, twitter:image and JSON-LD, and texts from og:image:alt, captions and og:title."""
         shared, title = cls(), ""
         for meta in metas:
             name, content = (meta.get("property") or meta.get("name") or "").lower(), meta.get("content") or ""
@@ -69,7 +72,10 @@ class Shared:
         return shared
 
     def candidate(self, shown: Sequence[PagePicture], number: int) -> PagePicture | None:
-        """Return an image of the metadata that no tag shows, unless its name is that of a site's logo or the like."""
+        """Return an image of the metadata that no tag shows; None for names like `logo`, which belong to the site.
+
+        `number`: its index.
+        """
         own = [one for one in self.addresses.values() if not _OF_SITE.search(one.partition("://")[2].partition("/")[2])]
         if not own or any("shared" in one.seen.values for one in shown):
             return None
@@ -83,7 +89,7 @@ class Shared:
 
 
 def _images_of(text: str) -> Iterator[dict[str, Any]]:
-    """The images of the articles, products and recipes in a JSON-LD script, each with its `url`."""
+    """Yield the images of articles, products and recipes in a JSON-LD script, each with its `url`."""
     if ('"image' not in text and "primaryimage" not in text) or len(text) > LONGEST_JSON:
         return
     try:
@@ -109,13 +115,13 @@ def _images_of(text: str) -> Iterator[dict[str, Any]]:
 
 
 def has_background(node: Any) -> bool:
-    """True for a tag with a background image, by its style or by an attribute for a script."""
+    """Return True for a tag with a background image, in its style or in an attribute such as data-bg."""
     attributes = node.attributes
     return "url(" in (attributes.get("style") or "") or any(name in attributes for name in _BACKGROUNDS)
 
 
 def source_of(node: Any) -> str:
-    """Return the URL of an image in its tag, maybe data:; empty if there is none."""
+    """Return the URL of an image from its tag, which may be a data URI; empty if there is none."""
     attributes = node.attributes
     if node.tag in ("img", "amp-img"):
         parent = node.parent
@@ -129,14 +135,17 @@ def source_of(node: Any) -> str:
 
 
 def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> list[PagePicture]:
-    """Return the images of a page in order. A tag without a URL counts only as a copy of another tag's image."""
+    """Return the images of a page in order.
+
+    `nodes`: their tags, `places`: their URLs. A tag without a URL is used only as a copy of another tag's image.
+    """
     around = Ancestors()
     names = [addresses.picture_of(where) if where and where[:5] != "data:" else "" for where in places]
     groups: dict[str, list[int]] = {}
     twins = [_twin(nodes, names, places, number) for number in range(len(nodes))]
     for number in range(len(nodes)):
         root = number
-        while (twin := twins[root]) is not None:  # a preview of an image that is in a <noscript> too
+        while (twin := twins[root]) is not None:  # the preview of an image in a <noscript>
             root = twin
         if name := names[root]:
             groups.setdefault(name, []).append(number)
@@ -151,17 +160,20 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
         elif "shared" in one.values:
             by_tag.append(one)
         pictures.append(PagePicture(copies, best, places[best], one, texts))
-    for one in by_tag if len(by_tag) >= MANY else ():  # `itemprop` of every image of an article chooses none
+    for one in by_tag if len(by_tag) >= MANY else ():  # then `itemprop` does not mark one main image
         del one.values["shared"]
     mark_lists([one.seen for one in pictures])
     return pictures
 
 
 def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], number: int) -> int | None:
-    """Return the index of the image that this one copies: in the <noscript> next to it, or next to a preview."""
+    """Return the index of the tag whose image the tag `number` repeats, else None.
+
+    It may be in the next <noscript>, or next to a preview.
+    """
     node, after = nodes[number], number + 1
     while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):
-        after += 1  # a tag without a URL
+        after += 1  # skip tags without a URL
     copied = after < len(nodes) and names[after] and _in_noscript(nodes[after]) and not _in_noscript(node)
     if copied and _follows(node, nodes[after]):
         return after
@@ -175,11 +187,14 @@ def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], num
 
 
 def _follows(node: Any, other: Any) -> bool:
-    """True if the next tag after an image or its parents that holds anything is a <noscript> with `other`."""
+    """Return True if a <noscript> with the tag `other` follows `node` or one of its ancestors.
+
+    Only tags without text may be between them.
+    """
     if "1" in (
         other.attributes.get("width"),
         other.attributes.get("height"),
-    ):  # an image of one pixel, which counts visitors
+    ):  # a tracking pixel
         return False
     for _ in range(CLIMB + 1):
         following, left = node.next, MOST_EMPTY
@@ -193,7 +208,7 @@ def _follows(node: Any, other: Any) -> bool:
 
 
 def _around(node: Any) -> set[int]:
-    """Return the tags directly around an image, except the page itself."""
+    """Return the ids of the parent and grandparent tags of an image, except tags like <body> and <article>."""
     outer = (node.parent, node.parent and node.parent.parent)
     return {one.mem_id for one in outer if one is not None and one.tag not in ("body", "article", "main", "section")}
 
@@ -203,7 +218,7 @@ def _in_noscript(node: Any) -> bool:
 
 
 def leading(pictures: Sequence[PagePicture]) -> tuple[PagePicture | None, float]:
-    """Return the best candidate, and its lead over the next one (99 if there is none)."""
+    """Return the candidate with the highest score, and its lead over the second (99 if there is no second)."""
     ranked = sorted(pictures, key=lambda one: -one.score)
     if not ranked:
         return None, 0.0

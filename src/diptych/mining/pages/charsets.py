@@ -1,6 +1,7 @@
-"""The encoding of a page by the rules of the web (encoding.spec.whatwg.org), with Python's codecs.
+"""Decode pages by the rules of the web (encoding.spec.whatwg.org), with Python's codecs.
 
-Selectolax reads any bytes as UTF-8. Python's labels differ from those of the web, where iso-8859-1 means Windows-1252.
+The HTML parser, selectolax, reads any bytes as UTF-8. Python's names of encodings differ from the web's names: on the
+web, iso-8859-1 means Windows-1252.
 """
 
 import codecs
@@ -8,7 +9,7 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 
-HEAD = 4_096  # first bytes of a page, in which its encoding is looked for
+HEAD = 4_096  # number of first bytes in which the name of the encoding is searched
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.S)
 _META = re.compile(rb"""<meta[\s/](?:[^>"']++|"[^"]*+"|'[^']*+')*+>""", re.I)
@@ -16,8 +17,8 @@ _ATTRIBUTE = re.compile(rb"""([^\s"'>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 _CONTENT = re.compile(rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"']++))""", re.I)
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.I)
 _XML = re.compile(rb"""\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+["']([^"'>]{1,40})""")
-_UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # rare in text of another encoding
-# Python's codecs that the web reads by another one, most of them a larger one.
+_UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # a UTF-8 sequence, rare in other encodings
+# Python's codec for a label -> the codec that the web uses for this label.
 _READ_BY = {
     "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
     "gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs", "shift_jis": "cp932", "euc_kr": "cp949",
@@ -27,7 +28,7 @@ _CODECS = re.compile(
     r"utf-(?:8|16-[lb]e)|cp(?:125\d|866|874|932|949)|koi8-[ru]|mac-(?:roman|cyrillic)|gb18030|big5hkscs|euc_jp|iso2022_jp"
     r"|iso8859-\d+"
 )
-# Labels of the web that Python lacks, by codec.
+# Label of the web that Python does not know -> codec.
 _LABELS = {
     label: codec
     for codec, labels in {
@@ -47,7 +48,7 @@ _LABELS = {
 
 
 def content_type(header: str) -> tuple[str, str | None]:
-    """Return the media type and the charset, if one is named, of a header `Content-Type`."""
+    """Return the media type and the charset (or None) of a header `Content-Type`."""
     media, _, more = header.partition(";")
     charset = _CHARSET.search(more)
     return media.strip().lower(), charset[1] if charset else None
@@ -55,7 +56,7 @@ def content_type(header: str) -> tuple[str, str | None]:
 
 @lru_cache(1_000)
 def codec_of(label: str) -> str:
-    """Python's codec for a label of the web; empty for a label that the web does not know."""
+    """Return Python's codec for a label such as "latin1"; empty for a label that the web's rules do not know."""
     label = label.strip("\t\n\f\r ").lower()
     if label in _LABELS:
         return _LABELS[label]
@@ -69,10 +70,10 @@ def codec_of(label: str) -> str:
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """Decode a page by its byte order mark, else by the header's `charset`, else by the encoding that it names.
+    """Decode a page by its byte order mark, else by the header's `charset`, else by the encoding that the page names.
 
-    Without any of these it is UTF-8. Invalid bytes are replaced one by one. A page that is not valid UTF-8, and has no
-    letter of UTF-8 beyond ASCII, is read as Windows-1252. Never raises.
+    The default is UTF-8. Invalid bytes are replaced one by one. A page that is not valid UTF-8, and has no multi-byte
+    UTF-8 sequence, is read as Windows-1252. Never raises an error.
     """
     mark, name = next((one for one in _MARKS if body.startswith(one[0])), (b"", ""))
     name = name or codec_of(charset or "") or _named(body[:HEAD]) or "utf-8"
@@ -99,5 +100,5 @@ def _named(head: bytes) -> str:
             labels += [b"".join(one) for one in _CONTENT.findall(attributes.get(b"content", b""))[:1]]
     for label in labels:
         if name := codec_of(label.decode("ascii", "replace")):
-            return "utf-8" if name.startswith("utf-16") else name  # it was read as bytes of ASCII
+            return "utf-8" if name.startswith("utf-16") else name  # the name itself could be read as ASCII
     return ""

@@ -1,7 +1,7 @@
-"""Scores of how much an image looks like the subject of its page, from tags and ancestors (ImageBERT, section 3).
+"""Score how likely an image is the dominant one of its page, from its tags and ancestors (ImageBERT, section 3).
 
-Features and weights are ours, in one table. They were set by hand on the even page templates of the test web; the odd
-ones are held out.
+Features and weights are ours. They were set by hand on the even-numbered page templates of the test web. The
+odd-numbered templates are held out.
 """
 
 import re
@@ -14,29 +14,29 @@ from typing import Any
 from diptych.runtime.files import text_of
 
 WEIGHTS = {
-    "large": 2.0,  # both declared sides of 300 pixels or more
-    "small": -4.0,  # a declared side under 100
-    "medium": -1.0,  # a declared side under 200
+    "large": 2.0,  # width and height attributes are both 300 pixels or more
+    "small": -4.0,  # width or height attribute is below 100 pixels
+    "medium": -1.0,  # width or height attribute is below 200 pixels
     "article": 1.5,  # in <article> or <main>, or role=main
     "figure": 1.5,
     "figcaption": 0.5,
-    "shared": 3.0,  # og:image, twitter:image, schema.org's image
-    "aside": -3.0,  # in <header>, <nav>, <footer> or <aside>, or in a part with such a name
-    "link": -1.0,  # inside <a>, unless that leads to an image
-    "zoom": 0.5,  # inside <a> that leads to an image
-    "hero": 1.5,  # named hero, featured, main-image, ...
-    "name": -4.0,  # named logo, icon, avatar, ...
-    "alike": -3.0,  # one of three or more images of equal size in a list
-    "first": 1.0,  # the first image in an article or a figure, if no evidence is against it
-    "order": -0.25,  # for each image before it, up to eight
+    "shared": 3.0,  # also in og:image, twitter:image or schema.org's image
+    "aside": -3.0,  # in <header>, <nav>, <footer> or <aside>, or in a tag with such a class
+    "link": -1.0,  # inside an <a> that does not link to an image
+    "zoom": 0.5,  # inside an <a> that links to an image
+    "hero": 1.5,  # class or id such as hero, featured, main-image
+    "name": -4.0,  # class, id or URL such as logo, icon, avatar
+    "alike": -3.0,  # one of three or more images of the same size in a list
+    "first": 1.0,  # first image in an article or figure without negative features
+    "order": -0.25,  # per image before it on the page, up to eight
 }
-NEAR = 3  # ancestors whose names count: for a hero's, and for the likeness of images in a list
-LEVELS = 14  # number of ancestors that are read: a page may be 10,000 deep
-LETTERS = 1_000  # most letters of a tag's classes, and of its id
+NEAR = 3  # number of ancestors whose classes are read, for `hero` and `alike`
+LEVELS = 14  # number of ancestors that are read, as tags may be nested 10,000 deep
+LETTERS = 1_000  # limit of characters of a tag's classes, and of its id
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
 _DENIED = ("has-", "no-", "with-", "without-", "is-", "hide-", "not-")
-_PARTS = re.compile(  # a folder or a file of the address, named so as a whole
+_PARTS = re.compile(  # whole names of a folder or file in a URL
     r"/(?:(?:(?:logos?|icons?|sprites?|avatars?|gravatar|banners?|pixel|badges?|buttons?|btn|emojis?|smilies|smil(?:ey|ie)s?"
     r"|spacer|blank|arrow|loading|spinner|placeholder|tracking|favicons?|flags?|star|rating|ads?|adverts?|1x1)"
     r"(?:[-_.@]?\d+x?\d*)?|[^/?]*[-_](?:logo|avatar|favicon|sprite|spacer|placeholder|spinner|btn|icon)|"
@@ -51,11 +51,14 @@ _PICTURE = re.compile(r"\.(?:jpe?g|png|webp|gif)(?:[?#]|$)", re.I)
 
 @dataclass
 class Features:
-    """The features of one <img>: `values` by their names in WEIGHTS, and `declared` width and height in pixels."""
+    """The features of an <img>.
+
+    `values`: name in WEIGHTS -> value. `declared`: the width and height attributes in pixels.
+    """
 
     values: dict[str, float]
     declared: tuple[int | None, int | None]
-    likeness: tuple[Any, ...] = ()  # equal for the images of one list
+    likeness: tuple[Any, ...] = ()  # equal for images of the same list
     figure: Any = None
 
     @property
@@ -64,7 +67,7 @@ class Features:
 
 
 def features(node: Any, attributes: dict[str, str | None], order: int, address: str, around: "Ancestors") -> Features:
-    """Return the features of an <img>. `order`: number of images before it on the page; `address`: its URL."""
+    """Return the features of an <img>. `order`: number of images before it on the page. `address`: its URL."""
     declared = _side(attributes, "width"), _side(attributes, "height")
     known = [side for side in declared if side is not None]
     least = min(known, default=200)
@@ -85,7 +88,10 @@ def features(node: Any, attributes: dict[str, str | None], order: int, address: 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Evidence about an image from its tag and ancestors. `hero`: the tags between it and one named `hero`."""
+    """Features of a tag and its ancestors.
+
+    `hero`: number of tags between it and an ancestor with a class such as `hero`.
+    """
 
     values: frozenset[str] = frozenset()
     hero: int = LEVELS
@@ -95,12 +101,12 @@ class Around:
 
 @dataclass
 class Ancestors:
-    """The tags of a page that contain images; each is read once."""
+    """The tags around the images of a page. Each tag is read once."""
 
     known: dict[int, Around] = field(default_factory=dict)
 
     def of(self, node: Any) -> Around:
-        """Return the evidence of `node` and its ancestors, up to LEVELS tags that are not known yet."""
+        """Return the features of `node` and its ancestors. At most LEVELS tags that were not read before are read."""
         unknown, around = [], Around()
         for _ in range(LEVELS):
             if node is None or node.tag in ("body", "html", None):
@@ -116,7 +122,7 @@ class Ancestors:
 
 
 def _inside(node: Any, outer: Around) -> Around:
-    """Add the evidence of a tag to that of the tags around it."""
+    """Return the features of a tag, given the features of the tags around it."""
     attributes, tag = node.attributes, node.tag
     called = classes(attributes) if attributes else ""
     names = called_by(called) if called else ()
@@ -139,13 +145,16 @@ def _inside(node: Any, outer: Around) -> Around:
 
 
 def classes(attributes: dict[str, str | None]) -> str:
-    """Return a tag's classes and id, cut to LETTERS, because they are stored for every image of a page."""
+    """Return a tag's classes and id, cut to LETTERS characters each, because they are stored for each image."""
     return f"{(attributes.get('class') or '')[:LETTERS]} {(attributes.get('id') or '')[:LETTERS]}".strip()
 
 
 @lru_cache(10_000)
 def called_by(name: str) -> tuple[str, ...]:
-    """Return the kinds of names among classes and id, by whole tokens. Cached, as the pages of a site share names."""
+    """Return the kinds (`aside`, `hero`, `name`) of the classes and id in `name`.
+
+    Cached, as pages of a site share classes.
+    """
     kinds = set()
     for token in name.lower().replace("__", "-").replace("_", "-").split():
         if not token.startswith(_DENIED):
@@ -155,21 +164,21 @@ def called_by(name: str) -> tuple[str, ...]:
 
 _PREFIX = "(?:(?:c|l|m|o|js|u|td|wp|post|entry|article|site|page|block)-)?"
 _NAMES = dict(line.split(": ") for line in text_of(Path(__file__).with_name("class_names.txt")).splitlines())
-_CALLED = {  # a class or an id: alone, in front of `-` and more, or at the end after `-`
+_CALLED = {  # kind -> pattern of a class or id, such as hero, hero-box or top-hero
     what: re.compile(f"{_PREFIX}(?:{_NAMES[what]})(?:-|s?$)|.*-(?:{_NAMES[what + ' at the end']})$")
     for what in ("aside", "hero", "name")
 }
 
 
 def _holds_page(node: Any) -> bool:
-    """True for a wrapper of the page, whose name is not evidence about an image in it."""
+    """Return True for a tag around the whole page, whose class has no meaning for an image."""
     return node.css_first("main, h1 + p, h1 ~ * p") is not None
 
 
 def mark_lists(of_page: list[Features]) -> None:
-    """Mark the images of a list: three or more of equal size, whose ancestors have the same name.
+    """Mark the images of lists, and then the first image that may be the dominant one.
 
-    Otherwise mark the first image.
+    A list has three or more images of equal size whose ancestors have the same classes.
     """
     counts = Counter(one.likeness for one in of_page)
     for one in of_page:
@@ -183,7 +192,10 @@ def mark_lists(of_page: list[Features]) -> None:
 
 
 def merged(copies: list[Features]) -> Features:
-    """Merge the features of several tags of one image: positive evidence of any tag, negative evidence of all."""
+    """Merge the features of several tags of an image.
+
+    Positive features are kept if any tag has them, negative ones if all have them.
+    """
     if len(copies) == 1:
         return copies[0]
     names = {name for one in copies for name in one.values if WEIGHTS[name] > 0}

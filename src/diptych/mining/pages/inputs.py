@@ -1,4 +1,4 @@
-"""The inputs of a run: their kinds (recognised by name and content) and their shards."""
+"""The inputs of a run: recognise their kinds by name and content, and divide them into shards."""
 
 import hashlib
 import re
@@ -26,7 +26,7 @@ TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
 
 @dataclass(frozen=True)
 class MiningInput:
-    """One file or folder of the inputs."""
+    """An input of a run: a file or a folder."""
 
     kind: InputKind
     path: Path
@@ -34,7 +34,10 @@ class MiningInput:
     base: str = ""
 
     def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
-        """Return the plan of each shard. `key` does not depend on the file's path. `parts`: the parts of a WARC."""
+        """Return the plan of each shard.
+
+        Its `key` does not depend on the path. `parts`: (start, end) of the parts of a WARC.
+        """
         spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
         if self.kind == "tar":
             return [spec | {"key": digest(self.kind, self.digest)}]
@@ -48,9 +51,9 @@ class MiningInput:
 
 
 def recognise(given: Sequence[Path], base: str | None) -> list[MiningInput]:
-    """Return the inputs at these paths, in an order independent of that of the paths.
+    """Return the inputs at these paths, sorted, so that the order of the paths does not matter.
 
-    Raises RecipeError for other files.
+    Raises RecipeError for unknown files.
     """
     inputs: dict[str, MiningInput] = {}
     for path in given:
@@ -128,7 +131,10 @@ def html_files(folder: Path) -> list[Path]:
 
 
 def page_addresses(folder: Path, base: str) -> dict[str, str]:
-    """Return each page's URL by its path in the folder: below `base`, or from addresses.tsv (`file TAB address`)."""
+    """Return path in the folder -> URL of the page.
+
+    URLs come from addresses.tsv (`file TAB address`), or are the path below `base`.
+    """
     if base:
         names = [one.relative_to(folder).as_posix() for one in html_files(folder)]
         return {name: addresses.absolute(f"{base.removesuffix('/')}/", name) for name in names}
@@ -142,7 +148,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InputLine:
-    """A line of an input list: an image with texts. `bad`: why the line cannot be used."""
+    """An entry of an input list: an image with texts, or a page. `bad`: why it cannot be used; empty if it can."""
 
     address: str = ""
     texts: tuple[str, ...] = ()
@@ -151,7 +157,10 @@ class InputLine:
 
 
 def lines(path: Path, kind: str) -> Iterator[InputLine]:
-    """Yield the lines of a list: image URLs with text (`pairs`), page URLs (`visit`), or images on this disk."""
+    """Yield the entries of a list.
+
+    `kind`: `pairs` (image URLs with texts), `visit` (page URLs) or `pictures` (image files on this disk).
+    """
     with path.open("rb") as start:
         if kind == "pairs" and start.read(4) == b"PAR1":
             yield from _parquet(path)
@@ -205,6 +214,6 @@ def _json(text: str, kind: str) -> InputLine:
     captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
     texts = (captions,) if isinstance(captions, str) else tuple(one for one in captions if isinstance(one, str))
     page = entry.get("page")
-    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # `pairs` must not name files of this disk
+    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # `pairs` must not read files on this disk
         return InputLine(bad="no address")
     return InputLine(where, texts, page if isinstance(page, str) else "")

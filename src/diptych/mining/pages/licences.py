@@ -1,4 +1,4 @@
-"""The licence of an image, from its page or its file: rel=license, schema.org, Creative Commons, XMP, IPTC."""
+"""Find the licence of an image in its page or file: rel=license, schema.org, Creative Commons, XMP or IPTC."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ COMMONS = re.compile(r"creativecommons\.org/(?:licenses/[a-z-]+|publicdomain/(?:
 _COMMONS_BYTES = re.compile(COMMONS.pattern.encode(), re.I)
 _SCHEMA = re.compile(r"\"license\"\s*:\s*\"([^\"\\]{1,300})\"")
 _LINKS = 'a[rel~="license"], link[rel~="license"], a[href*="creativecommons.org/"], [itemprop="license"]'
-TELLING = f'{_LINKS}, script[type="application/ld+json"]'  # tags of a page that may have a licence
+TELLING = f'{_LINKS}, script[type="application/ld+json"]'  # selector of the tags that may name a licence
 _XMP = re.compile(
     rb"(?:WebStatement|xmpRights:UsageTerms|cc:license)[^>]{0,40}[=>][^<\"]{0,8}[\"']?([^\"'<]{4,300})", re.I
 )
@@ -18,7 +18,10 @@ LEVELS = 6
 
 
 def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
-    """Return the licence near the image, else that of the page, else `unknown`. `telling`: the page's TELLING tags."""
+    """Return the licence named near the image, else the licence of the page, else `unknown`.
+
+    `telling`: the page's TELLING tags.
+    """
     if not telling:
         return UNKNOWN
     parent = picture.parent if picture is not None else None
@@ -35,16 +38,16 @@ def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
 
 
 def of_file(content: bytes) -> str | None:
-    """Return the licence in the XMP or IPTC of the file's first and last 64 kB, or None."""
+    """Return the licence in the file's XMP or IPTC; None if its first and last 64 kB have none."""
     ends = content[: 2**16] + content[-(2**16) :]
-    if not any(mark in ends for mark in _MARKS):  # a hundredth of a pattern's time
+    if not any(mark in ends for mark in _MARKS):  # a hundred times as fast as the patterns
         return None
     match = _COMMONS_BYTES.search(ends) or _XMP.search(ends)
     return named(match[match.lastindex or 0].decode("utf-8", "replace")) if match else None
 
 
 def named(text: str) -> str:
-    """Return the short form of a Creative Commons licence, such as `cc-by-4.0`; other texts are unchanged."""
+    """Return the short form of a Creative Commons licence, such as `cc-by-4.0`. Other texts are returned unchanged."""
     if match := COMMONS.search(text):
         name = match[0].lower().removeprefix("creativecommons.org/")
         name = name.replace("licenses/", "").replace("publicdomain/", "").strip("/").replace("/", "-")
@@ -53,7 +56,10 @@ def named(text: str) -> str:
 
 
 def is_free(licence: str, wanted: str) -> bool:
-    """True if the licence is a wanted one: `cc` is any Creative Commons licence, other texts are prefixes."""
+    """Return True if the licence is accepted.
+
+    `wanted`: `cc` for any Creative Commons licence, or the beginning of a licence.
+    """
     return licence != UNKNOWN and licence.lower().startswith(f"{wanted.lower()}-" if wanted == "cc" else wanted.lower())
 
 

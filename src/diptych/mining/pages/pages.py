@@ -1,4 +1,4 @@
-"""Read an HTML page into rows, one per image. Only the row of the dominant image has texts."""
+"""Read an HTML page into rows, one per image. Only the dominant image's row has texts."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,17 +16,17 @@ from diptych.runtime.extras import requires_extra
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
-_OPT_OUTS = frozenset({"robots", "tdm-reservation", *AGENTS})  # names of <meta>s, which are read however many there are
-# Directives with a value, which look like names of robots.
+_OPT_OUTS = frozenset({"robots", "tdm-reservation", *AGENTS})  # names of <meta>s that are always read
+# Directives of X-Robots-Tag that have a value after a colon, as names of robots do.
 VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
-MOST_METAS = 500  # of a page; the others are ignored
-MOST_PICTURES = 1_000  # of a page; the others are counted
-ENOUGH = 200  # letters of running text that mostly show the language; names may fill them
-MORE = 1_000  # letters that decide where the first ENOUGH are not of English
-DECLARED = 0.1  # probability of English that is enough on a page that declares it
-LITTLE = 20  # letters: to fewer, the page's title and the alt texts of its images are added
-OVERRULED = 0.98  # probability of English that overrides another language in `lang`
-TOGETHER = 100  # pages whose languages are classified together
+MOST_METAS = 500  # limit per page; further ones are ignored
+MOST_PICTURES = 1_000  # limit per page; further ones are only counted
+ENOUGH = 200  # characters of text from which the language is recognised first
+MORE = 1_000  # characters that are read if the first ENOUGH do not seem English
+DECLARED = 0.1  # least probability of English on a page that declares English
+LITTLE = 20  # to a text with fewer characters, title and alt texts are added
+OVERRULED = 0.98  # least probability of English on a page that declares another language
+TOGETHER = 100  # number of pages whose languages are recognised together
 _NO_TEXT = frozenset({"script", "style", "template", "noscript", "select", "nav", "svg"})
 
 Row = dict[str, Any]
@@ -34,9 +34,10 @@ Row = dict[str, Any]
 
 @dataclass
 class Page:
-    """One page. `verdict` is the rule that drops it, or empty.
+    """A page.
 
-    `text`: the sample for recognising its language. `html`: kept only if images are read after the language is known.
+    `verdict`: the rule that drops it; empty if none does. `text`: the text from which its language is recognised.
+    `html`: the page's HTML if its images are read later, else empty.
     """
 
     address: str
@@ -52,7 +53,7 @@ class Page:
 
 
 def forbids(headers: Iterable[tuple[str, str]]) -> bool:
-    """True if the headers of a page or image opt out: X-Robots-Tag for all robots or for us, or TDM-Reservation 1."""
+    """Return True if HTTP headers opt out of mining: X-Robots-Tag for all robots or ours, or TDM-Reservation 1."""
     for name, value in headers:
         lower = name.lower()
         if (lower == "tdm-reservation" and value.strip() == "1") or (lower == "x-robots-tag" and _forbidden(value)):
@@ -73,7 +74,7 @@ def read_page(
     address: str, body: bytes, settings: MiningSettings, vocabularies: Vocabularies,
     charset: str | None = None, headers: Iterable[tuple[str, str]] = (),
 ) -> Page:  # fmt: skip
-    """Read a page. Its language is added later, by `settle`. Never raises for the content of a page."""
+    """Read a page. `settle` recognises its language later. Never raises an error for the content of a page."""
     page, html = Page(_plain(address)), decoded(body, charset)
     if too_slow(html):
         page.verdict = "too deep"
@@ -85,7 +86,7 @@ def read_page(
 def _read(
     page: Page, html: str, headers: Iterable[tuple[str, str]], settings: MiningSettings, vocabularies: Vocabularies
 ) -> None:
-    """Read a page the first time, or again if it declares another language and is English after all."""
+    """Read a page. It is called again for a page that declares another language but turns out to be English."""
     with requires_extra("diptych mine", "mine"):
         from selectolax.lexbor import LexborHTMLParser
     rules, tree, first = settings.pages, LexborHTMLParser(html), not page.html
@@ -107,9 +108,9 @@ def _read(
 
 
 def settle(pages: Iterable[Page], settings: MiningSettings, vocabularies: Vocabularies) -> None:
-    """Recognise the languages of many pages and of their texts, and apply the rules that need them.
+    """Recognise the languages of many pages and of their texts, and apply the rules about languages.
 
-    In this way the language model's 57 MB stay in the processor's cache, which is three times as fast.
+    This is three times as fast as page by page, since the language model's 57 MB stay in the processor's cache.
     """
     kept: list[Row] = []
     for page in pages:
@@ -127,7 +128,7 @@ def settle(pages: Iterable[Page], settings: MiningSettings, vocabularies: Vocabu
 
 
 def settle_texts(rows: Iterable[Row], rules: TextRules) -> None:
-    """Recognise the languages of the texts of many rows, and drop rows without any text left."""
+    """Recognise the languages of the texts of many rows. Drop the rows of which no text is left."""
     rows = [row for row in rows if row["texts"]]
     judge_languages((text for row in rows for text in row["texts"]), rules)
     for row in rows:
@@ -175,7 +176,7 @@ def row_of(
     page: Page, place: int, address: str, seen: Features | None = None, score: float | None = None,
     fails: Iterable[str] = (), texts: Iterable[Row] = (),
 ) -> Row:  # fmt: skip
-    """Return the row of an image; `place` is its index on the page."""
+    """Return the row of an image. `place`: its index on the page."""
     width, height = seen.declared if seen is not None else (None, None)
     return {
         "page": page.address, "address": _plain(address), "place": place, "title": page.title,
@@ -199,7 +200,7 @@ def _place(base: str, picture: Any) -> str:
 def _texts(
     pictures: list[Any], one: candidates.PagePicture, settings: MiningSettings, vocabularies: Vocabularies
 ) -> list[Text]:
-    """Return the texts of an image in the order of KINDS, each once, from all tags that show it."""
+    """Return the texts of an image from all its tags, without duplicates, in the order of KINDS."""
     raw = list(one.texts)
     for picture in pictures:
         attributes = picture.attributes
@@ -217,7 +218,7 @@ def _texts(
 
 
 def _parts(tree: Any, address: str) -> tuple[list[dict[str, str | None]], list[Any], list[Any], str]:
-    """Return the attributes of <meta>s, the images, the tags about licences and the base URL, in one pass."""
+    """Return the attributes of each <meta>, the tags of images, the tags about licences, and the base URL."""
     metas: list[dict[str, str | None]] = []
     pictures: list[Any] = []
     telling: list[Any] = []
@@ -251,9 +252,9 @@ def _title(tree: Any) -> str:
 
 
 def _sample(tree: Any, page: Page, pictures: list[Any], least: float | None) -> None:
-    """Set the declared language, and the text for recognising the language.
+    """Set the page's declared language, and the text from which the language is recognised.
 
-    Without text, the declared language counts.
+    If there is too little text, the declared language decides.
     """
     root = tree.css_first("html")
     page.declared = ((root.attributes.get("lang") or "") if root is not None else "")[:35].strip().lower()
@@ -273,10 +274,10 @@ def _declared_other(page: Page) -> bool:
 
 
 def _classify(page: Page, least: float | None) -> None:
-    """Drop pages whose probability of English is below `least`, or below 0.98 if they declare another language.
+    """Drop a page whose probability of English is below `least`.
 
-    For a page that declares English, 0.1 is enough. Names dominate a short text, so more text is read before a page is
-    dropped.
+    For a page that declares another language, at least 0.98 is required; if it declares English, 0.1 is enough. A short
+    text may be mostly names, so more text is read before a page is dropped.
     """
     if least is not None:
         wanted = max(least, OVERRULED) if _declared_other(page) else min(least, DECLARED) if page.declared else least
@@ -291,7 +292,7 @@ def _classify(page: Page, least: float | None) -> None:
 
 
 def _walk(node: Any, silent: frozenset[str] = frozenset()) -> Iterator[Any]:
-    """Yield all nodes in order, lazily, because collecting them takes longer than reading the first ones."""
+    """Yield all nodes in order. Nothing is collected, because often only the first nodes are read."""
     while node is not None:
         yield node
         after = node.first_child if node.tag not in silent else None
@@ -302,7 +303,10 @@ def _walk(node: Any, silent: frozenset[str] = frozenset()) -> Iterator[Any]:
 
 
 def running_text(tree: Any) -> str:
-    """Return the first MORE letters of the paragraphs, or of the body if the paragraphs have fewer than ENOUGH."""
+    """Return the first MORE characters of the paragraphs.
+
+    If these have fewer than ENOUGH characters, the text of the body is added.
+    """
     parts: list[str] = []
     length = 0
     for paragraph in _walk(tree.css_first("p")):

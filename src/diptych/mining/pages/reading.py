@@ -1,4 +1,4 @@
-"""The first stage reads pages and lists of any input into rows, one per image on a page."""
+"""The first stage: read the pages and lists of any input into rows, one per image on a page."""
 
 import os
 from collections import Counter
@@ -21,20 +21,20 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import bytes_of
 
-MOST_WAITING = 16 * 2**20  # bytes of pages
+MOST_WAITING = 16 * 2**20  # limit of the bytes of pages in memory
 
 
 @dataclass(frozen=True)
 class PagesStage:
-    """Read inputs into shards of pages. Pages that an input only lists are fetched first."""
+    """Read the inputs into the table `pages`. If an input only lists URLs of pages, these are fetched first."""
 
     job: MiningJob
-    fetch: Callable[[Iterable[str]], list[str]]  # addresses; it returns the names of indexes of answers
+    fetch: Callable[[Iterable[str]], list[str]]  # URLs -> names of shards of `index`
     words: Path | None
     vocabulary: Path | None
 
     def run(self, sources: Sequence[inputs.MiningInput]) -> list[str]:
-        """Return the names of the shards. Raises RecipeError offline for a list of pages."""
+        """Return the names of the shards. Raises RecipeError for a list of pages with --offline."""
         job = self.job
         same = [digest(job.about[key]) for key in ("pages", "texts", "words", "vocabulary", "rules")]
         plans = {digest("pages", plan["key"], *same): plan for source in sources for plan in self._plans(source)}
@@ -46,7 +46,7 @@ class PagesStage:
         return names
 
     def _plans(self, source: inputs.MiningInput) -> list[dict[str, Any]]:
-        if source.kind == "warc":  # its parts are found once per file
+        if source.kind == "warc":  # a WARC is divided into parts once
             path = self.job.layout.plan(digest("parts", source.digest))
             if not path.exists():
                 write_json(path, {"parts": warc.parts(source.path)})
@@ -62,7 +62,7 @@ class PagesStage:
 
 @dataclass(frozen=True)
 class ReadPages:
-    """Processes a shard: writes its rows, and the URLs of images whose bytes are in its file."""
+    """Reads a shard of an input: writes its rows, and the URLs of the images that the input itself contains."""
 
     layout: RunLayout
     settings: MiningSettings
@@ -85,7 +85,7 @@ class _Shard:
     counts: Counter[str] = field(default_factory=Counter)
     bad: Counter[str] = field(default_factory=Counter)
     held: set[str] = field(default_factory=set)
-    waiting: list[Page] = field(default_factory=list)  # for their language
+    waiting: list[Page] = field(default_factory=list)  # pages whose language is not recognised yet
     bytes_waiting: int = 0
 
     def read(self, spec: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ class _Shard:
                 self._page(address, bytes_of(path), None, ())
 
     def _fetched(self, spec: dict[str, Any]) -> None:
-        """Return the plans for fetched pages: one shard of answers is one shard of pages."""
+        """Read the fetched pages in a shard of `index`."""
         index = spec["index"]
         for row in read_rows(self.layout.table("index", index), "index"):
             self.counts["records"] += 1
@@ -191,7 +191,7 @@ class _Shard:
 
 
 def body_of(layout: RunLayout, index: str, row: Row) -> bytes:
-    """Return the image file of a row. Raises DataError if the file of bodies is shorter than its table states."""
+    """Return the bytes of a row's image. Raises DataError if the file of images is shorter than `index` states."""
     path = layout.blob(index)
     try:
         with path.open("rb") as file:

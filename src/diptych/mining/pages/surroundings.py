@@ -1,6 +1,6 @@
 """Find the caption of an image (a block with a class such as `wp-caption-text`), and the sentences around the image.
 
-This is ImageBERT's "surrounding text"; how far it reaches is our choice.
+ImageBERT calls this "surrounding text"; the limits are ours.
 """
 
 import re
@@ -9,17 +9,17 @@ from typing import Any
 from diptych.mining.pages.dominant import called_by, classes
 from diptych.mining.pages.texts import sentences
 
-CAPTION_CLIMB = 3  # ancestors that may have a caption
-CAPTION_IMAGES = 2  # in an ancestor: an image and its placeholder
-CLIMB = 5  # ancestors whose siblings are read
-FAR = 12  # siblings that are skipped on each side
-LETTERS = 600  # most letters of a block, on the side of the image
+CAPTION_CLIMB = 3  # number of ancestors that are searched for a caption
+CAPTION_IMAGES = 2  # limit of images in such an ancestor: the image and its placeholder
+CLIMB = 5  # number of ancestors whose siblings are read
+FAR = 12  # limit of siblings that are read on each side
+LETTERS = 600  # number of characters that are read of a block, nearest to the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
 _SILENT = re.compile(r"h[1-6]|script|style|noscript|figcaption|nav|aside|header|footer|template|form")
 
 
 def caption_of(picture: Any) -> str:
-    """Return the text of a block with a class such as `wp-caption-text`, next to an image or to a tag around it."""
+    """Return the text of a block with a class such as `wp-caption-text` near the image; empty if there is none."""
     node = picture
     for _ in range(CAPTION_CLIMB):
         node = node.parent
@@ -32,7 +32,7 @@ def caption_of(picture: Any) -> str:
 
 
 def around(picture: Any) -> list[str]:
-    """Return the last sentence before an image and the first one after it, if there are any."""
+    """Return the last sentence before an image and the first sentence after it, if there are any."""
     node = picture
     before = after = ""
     for _ in range(CLIMB):

@@ -1,6 +1,6 @@
-"""Tars as img2dataset writes them: KEY.jpg, KEY.txt, KEY.json, in any order.
+"""Read tars as img2dataset writes them: KEY.jpg, KEY.txt and KEY.json, in any order.
 
-A tar is read once for the texts of its images, and again for wanted images; it is never in memory as a whole.
+A tar is read once for the texts, and once more for the wanted images. It is never in memory as a whole.
 """
 
 import tarfile
@@ -16,19 +16,22 @@ from diptych.runtime.files import parse_json
 from diptych.vision.archives import text_keys
 from diptych.vision.image_files import is_named_image
 
-HERE = "file:"  # prefix of addresses of images on this disk or in a tar
-MOST_MEMBERS = 300_000  # files per tar; img2dataset writes 30,000
-GZIP, BZIP = b"\x1f\x8b", b"BZh"  # the first bytes of them
-NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of classes that tarfile does not export
-NAMED = 3  # damaged places of a tar that are named
+HERE = "file:"  # prefix of the URLs of images on this disk or in a tar
+MOST_MEMBERS = 300_000  # limit of files per tar; img2dataset writes 30,000
+GZIP, BZIP = b"\x1f\x8b", b"BZh"  # first bytes of compressed tars
+NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of error classes that tarfile does not export
+NAMED = 3  # number of damaged places that are reported per tar
 DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
 
 
 def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
-    """Yield the images of a tar, then a bad line for each damaged part. `key` distinguishes tars of the same name."""
+    """Yield an entry for each image of a tar, then a bad entry for each damaged part.
+
+    `key` distinguishes tars of the same name.
+    """
     pictures: dict[str, str] = {}
     texts: dict[str, str] = {}
-    about: dict[str, tuple[str | None, str]] = {}  # caption and page
+    about: dict[str, tuple[str | None, str]] = {}  # stem -> (caption, URL of the page)
     faults, skipped = list[str](), list[int]()
     try:
         for number, (name, file) in enumerate(_members(path, skipped)):
@@ -46,7 +49,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
     except DAMAGE as error:
         faults.append(f"a tar cut short or damaged: {type(error).__name__}")
     blocks = set(skipped)
-    places = sorted(at for at in blocks if at - tarfile.BLOCKSIZE not in blocks)  # the first block of each
+    places = sorted(at for at in blocks if at - tarfile.BLOCKSIZE not in blocks)  # first block of each damaged part
     damaged = [f"a tar damaged at byte {at}: its whole files after that are read" for at in places[:NAMED]]
     faults = [*damaged, *["a tar damaged at further places"] * len(places[NAMED:]), *faults]
     keys = text_keys(pictures, texts)
@@ -59,7 +62,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
 
 
 def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield URL and bytes of the wanted images, up to the first damaged part of the tar."""
+    """Yield the URL and bytes of each wanted image, up to the first damaged part of the tar."""
     with suppress(*DAMAGE):
         for name, file in _members(path, []):
             if (address := _address(path, key, name)) in wanted:
@@ -67,9 +70,9 @@ def tar_pictures(path: Path, key: str, wanted: Set[str]) -> Iterator[tuple[str, 
 
 
 def _members(path: Path, skipped: list[int]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield name and content of the files of at most `warc.MOST_BODY` bytes.
+    """Yield the name and content of each file of at most `warc.MOST_BODY` bytes.
 
-    Blocks that are not headers are skipped.
+    Invalid header blocks are skipped, and their positions are appended to `skipped`.
     """
 
     class Noting(tarfile.TarInfo):
@@ -84,7 +87,7 @@ def _members(path: Path, skipped: list[int]) -> Iterator[tuple[str, IO[bytes]]]:
 
     with path.open("rb") as file:
         head = file.read(3)
-    # Not xz: 14 bytes of its header make it ask for 4 GiB.
+    # xz is not accepted, because a header of 14 bytes could make it allocate 4 GiB.
     mode: Literal["r:gz", "r:bz2", "r:"] = "r:gz" if head[:2] == GZIP else "r:bz2" if head == BZIP else "r:"
     with tarfile.open(path, mode, ignore_zeros=mode == "r:", tarinfo=Noting) as tar:
         tar.ignore_zeros = True

@@ -1,7 +1,8 @@
-"""Records of a WARC file. A bad record is reported, and reading continues with the next one.
+"""Read the records of a WARC file.
 
-fastwarc raises at a bad header, and reads a truncated record without an error. So after a fault, this reader searches
-for the next record, and checks that the record before the fault is complete.
+A bad record is reported, and reading continues with the next record. fastwarc stops with an error at a bad header, and
+returns a truncated record without an error. So after a fault, this reader searches for the next record, and checks that
+the previous record is complete.
 """
 
 import mmap
@@ -17,13 +18,13 @@ from diptych.mining.pages.bodies import kind_of, unpacked
 from diptych.mining.pages.charsets import content_type
 from diptych.runtime.extras import requires_extra
 
-MOST_BODY = 10_000_000  # bytes of a decoded body; a longer one is counted as too large
-PART = 64 * 2**20  # bytes of a file that one worker reads
-MOST_MEMBER = 64 * 2**20  # of a gzip member that is read again after a fault
+MOST_BODY = 10_000_000  # limit of bytes of a decoded body; longer ones are counted as too large
+PART = 64 * 2**20  # bytes of a part of a file, which one worker reads
+MOST_MEMBER = 64 * 2**20  # limit of decompressed bytes of a gzip member
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)
 _BLANK, _LINE = re.compile(rb"\r?\n\r?\n"), re.compile(r"\r?\n")
 _STATUS = re.compile(r"(?:HTTP/[\d.]+|ICY) +(\d{3})")
-HEAD = 2**16  # bytes in which the headers of an answer end
+HEAD = 2**16  # limit of bytes of an answer's headers
 PAGES = ("text/html", "application/xhtml+xml")
 UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "application/x-download")
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
@@ -33,9 +34,10 @@ RecordKind = Literal["page", "picture", "request", "revisit", "other", "large", 
 
 @dataclass
 class WarcRecord:
-    """One record. `body` is decoded (chunks, gzip, deflate, br).
+    """A record of a WARC file.
 
-    It and `headers` are empty unless the kind was requested.
+    `body` is decoded (chunks, gzip, deflate, br). `body` and `headers` are empty if records of this kind were not
+    requested.
     """
 
     kind: RecordKind
@@ -49,10 +51,11 @@ class WarcRecord:
 
 
 def parts(path: Path) -> list[tuple[int, int]]:
-    """Return the first and last byte of parts of about 64 MB that begin at records.
+    """Return (start, end) in bytes of parts of about 64 MB.
 
-    Records are found by walking from one to the next, since a page may contain what looks like a record. Everything
-    after a bad record is one part, and so is a file of one gzip member. Unpacking a gigabyte takes seconds, once.
+    Each part begins at a record. Records are found by walking from one record to the next, since a page may contain
+    text that looks like a record. Everything after a bad record is one part. A file of a single gzip member is one
+    part, too. Decompressing a gigabyte takes a few seconds.
     """
     if path.stat().st_size <= PART:
         return [(0, path.stat().st_size)]
@@ -64,7 +67,7 @@ def parts(path: Path) -> list[tuple[int, int]]:
             whole, at = _extent(content, at)
             if not whole:
                 break
-            while content[at : at + 2] == b"\r\n":  # between records that are not compressed
+            while content[at : at + 2] == b"\r\n":  # empty lines between uncompressed records
                 at += 2
         return list(pairwise([*begins, len(content)]))
 
@@ -72,9 +75,10 @@ def parts(path: Path) -> list[tuple[int, int]]:
 def read(
     path: Path, bodies: Container[RecordKind] = ("page", "picture"), part: tuple[int, int] | None = None
 ) -> Iterator[WarcRecord]:
-    """Yield the records of a file, or of a part of it. Only records of the kinds in `bodies` have headers and bodies.
+    """Yield the records of a file, or of a part of it.
 
-    Never raises for data: damage is a record of kind `bad`.
+    Only records of the kinds in `bodies` have headers and bodies. Damage never raises an error: it is reported as a
+    record of kind `bad`.
     """
     if path.stat().st_size == 0:
         yield WarcRecord("bad", why="an empty file")
@@ -110,7 +114,7 @@ def read(
 
 
 def _records(path: Path, start: int, bodies: Container[RecordKind]) -> Iterator[tuple[int, WarcRecord | str]]:
-    """Yield records with their positions. A fault, at which fastwarc ends, is a text."""
+    """Yield (position, record) up to the first fault. The fault is yielded as (-1, message)."""
     with requires_extra("diptych mine", "mine"):
         from fastwarc.warc import ArchiveIterator
     with path.open("rb") as stream:
@@ -118,7 +122,7 @@ def _records(path: Path, start: int, bodies: Container[RecordKind]) -> Iterator[
         try:
             for record in ArchiveIterator(stream, parse_http=False, auto_decode="none", fsspec_args=False):
                 yield record.stream_pos, _parsed(record, bodies)
-        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the body of the record before
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a damaged body
             yield -1, str(error)
 
 
@@ -158,7 +162,10 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
 
 
 def _http(start: bytes) -> tuple[int, list[tuple[str, str]], int]:
-    """Return status, headers and start of the body of an HTTP answer; lines may end in LF (as in ClueWeb)."""
+    """Return the status, the headers and the start of the body of an HTTP answer.
+
+    Lines may end in LF, as in ClueWeb.
+    """
     end = _BLANK.search(start)
     first, *lines = _LINE.split(start[: end.start() if end else HEAD].decode("utf-8", "replace"))
     status = _STATUS.match(first)
@@ -168,10 +175,13 @@ def _http(start: bytes) -> tuple[int, list[tuple[str, str]], int]:
 
 
 def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
-    """Return whether the record at `position` is complete, and its end; `position` + 1 if it is not complete."""
+    """Return True and the end of the record at `position` if it is complete.
+
+    Otherwise return False and a position after its start.
+    """
     start = content[position : position + 7]
     if not start.startswith(GZIP) and start != RECORD:
-        return True, len(content)  # one gzip member of many records: no positions
+        return True, len(content)  # inside a gzip member of many records
     if start == RECORD:
         whole, length = _measured(content, position, len(content))
         return whole, position + (length if whole else 1)
@@ -187,28 +197,28 @@ def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
         return False, position + 1
     end = min(at, len(content)) - len(reader.unused_data)
     whole, length = _measured(text, 0, len(text))
-    if whole and length < len(text):  # one gzip member for the whole file, or several records in one
+    if whole and length < len(text):  # the gzip member has several records
         return True, end
     return whole, end
 
 
 def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
-    """Return True if the length in a record's header is right, and the length of header and block together."""
+    """Return True if the record's header states its length correctly, and the length of the whole record."""
     start = position
-    while text[position : position + 2] == b"\r\n" and position < limit:  # the end of the record before
+    while text[position : position + 2] == b"\r\n" and position < limit:  # the end of the previous record
         position += 2
     header_end = text.find(b"\r\n\r\n", position, min(limit, position + 2**20))
     if header_end < 0:
         return False, 0
     stated = _LENGTH.search(text[position:header_end])
-    if stated is None:  # or negative, which would lead back to this record
+    if stated is None:  # missing or negative
         return False, 0
     end = header_end + 4 + int(stated[1])
     return end <= limit and not text[end : end + 4].strip(), end - start
 
 
 def _cut_inside(content: mmap.mmap) -> bool:
-    """True if a file is cut off inside its only gzip member, which has many records."""
+    """Return True if a file ends inside its first gzip member, or this member is damaged."""
     if content[:3] != GZIP:
         return False
     reader = zlib.decompressobj(31)
@@ -223,7 +233,7 @@ def _cut_inside(content: mmap.mmap) -> bool:
 
 
 def _next_record(content: mmap.mmap, start: int) -> int:
-    """Return the position of the next record at or after `start`, or the length of the file."""
+    """Return the position of the next record at or after `start`; the length of the file if there is none."""
     if content[:3] != GZIP:
         at = content.find(RECORD, start)
         return at if at >= 0 else len(content)

@@ -1,1 +1,1 @@
-"""Export models as programs that run without Diptych: `torch.export` files or ONNX, with a runner script."""
+"""Export models as programs that run without Diptych: `torch.export` or ONNX files, with a script that runs them."""

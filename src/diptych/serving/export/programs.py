@@ -6,8 +6,9 @@
     follow   words, closed, read, written -> scores of the next word, written with one word more
     answer   regions, a question -> the logits of the answers
 
-`read` (2 N, B, heads, P, d) stacks the keys and values of the input, layer by layer; `written` (2 M, B, 1, heads,
-words, d) those of the words so far. Captions are decoded greedily, so there is one beam.
+`read` (2 N, B, heads, P, d) has the keys and values of the input: of N layers, P positions. `written`
+(2 M, B, 1, heads, words, d) has the keys and values of the words so far, of M layers. Captions are decoded greedily,
+so there is one beam.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole"
 
 
 class Detect(nn.Module):
-    """The Storybook detector up to its candidates; the runner selects the regions.
+    """The Storybook detector without the selection of regions, which the runner does.
 
-    `reduced`: compute in bfloat16, as on some processors `StorybookDetector.detect` does; else in single precision.
+    `reduced`: compute in bfloat16, as `StorybookDetector.detect` does on some processors; else in single precision.
     """
 
     def __init__(self, detector: StorybookDetector, candidates: int, reduced: bool) -> None:
@@ -47,7 +48,10 @@ class Detect(nn.Module):
 
 
 class DetectGrid(nn.Module):
-    """A grid of cells over a square; the runner drops the cells outside an image that is not square."""
+    """The features of a grid of cells over a square.
+
+    If the image is not square, the runner drops the cells outside it.
+    """
 
     def __init__(self, grid: Grid) -> None:
         super().__init__()
@@ -63,7 +67,7 @@ class DetectGrid(nn.Module):
 
 
 class Begin(nn.Module):
-    """First decoding step: read the regions and score the first word."""
+    """The first decoding step: encode the regions and score the first word."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -72,13 +76,16 @@ class Begin(nn.Module):
     def forward(self, *regions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         scores, memory = self.model.begin(batch_of(regions), 1)
         read = [rows for layer in memory.layers if layer.read is not None for rows in layer.read]
-        end = memory.written  # 0 in Unified VLP, whose [MASK] asks for the first word; 1 after a decoder's start token
+        end = memory.written  # 0 in Unified VLP, 1 in models with a decoder, for its start token
         written = [rows[..., :end, :] for layer in memory.layers for rows in (layer.keys, layer.values)]
         return scores, memory.closed, torch.stack(read), torch.stack(written)
 
 
 class Follow(nn.Module):
-    """Later decoding steps. `reads`: for each layer, whether it attends to the input. `new`: rows added by a step."""
+    """A later decoding step.
+
+    `reads`: for each layer, True if it attends to the input. `new`: number of positions that a step adds.
+    """
 
     def __init__(self, model: Any, reads: list[bool], new: int) -> None:
         super().__init__()
@@ -86,7 +93,7 @@ class Follow(nn.Module):
 
     @classmethod
     def of(cls, model: Any, regions: tuple[Tensor, ...]) -> Follow:
-        """Make the step for a model; example `regions` are used to find its layers."""
+        """Return the step for a model. Example `regions` are encoded once to find out how its layers work."""
         _, memory = model.begin(batch_of(regions), 1)
         return cls(model, [layer.read is not None for layer in memory.layers], memory.room)
 
@@ -105,7 +112,7 @@ class Follow(nn.Module):
 
 
 class AnswerProgram(nn.Module):
-    """The logits (B, answers) of the answers to questions."""
+    """Computes the logits of the answers to questions, (B, answers)."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -117,7 +124,7 @@ class AnswerProgram(nn.Module):
 
 
 def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_present: Tensor | None = None) -> Batch:
-    """Make a batch from tensors in the order of `REGIONS`. One attention mask serves all rows."""
+    """Return a batch from tensors in the order of `REGIONS`. All rows share one attention mask."""
     boxes, scores, sizes, present, features, classes, whole = regions
     none, nothing = torch.zeros_like(present), sizes[:, :0]
     text = nothing if text is None else text
@@ -130,7 +137,7 @@ def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_prese
 
 
 def example_regions(rows: int, count: int, features: int, classes: int, whole: int) -> tuple[Tensor, ...]:
-    """Return random inputs in the order of `REGIONS`, to trace with."""
+    """Return random inputs in the order of `REGIONS`, as example inputs for tracing."""
     corners = torch.rand(rows, count, 2) / 2
     return (
         torch.cat([corners, corners + 0.4], -1),

@@ -1,7 +1,7 @@
 """Run an exported model: python run.py PICTURE [QUESTION].
 
-It needs numpy, Pillow, tokenizers, and onnxruntime or torch, and no code of Diptych.
-Its folder holds program.json, tokenizer.json, the programs, and `.diptych` with the SHA-256 of each.
+This script needs numpy, Pillow, tokenizers, and onnxruntime or torch, but not Diptych. Its folder has program.json,
+tokenizer.json, the programs, and `.diptych` with the SHA-256 of each file.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-GREY = 114  # value of the padding
+GREY = 114  # value of padding pixels
 Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """One program, in either format: arrays by name -> list of arrays."""
+    """A program in either format: {name: array} -> list of arrays."""
 
     def __init__(self, folder: Path, name: str, form: str) -> None:
         self.form = form
@@ -35,7 +35,7 @@ class Program:
             import torch
 
             self.torch = torch
-            self.module = torch.export.load(folder / f"{name}.pt2").module(check_guards=False)  # any number of rows
+            self.module = torch.export.load(folder / f"{name}.pt2").module(check_guards=False)  # for any batch size
 
     def __call__(self, **arrays: Array) -> list[Array]:
         if self.form == "onnx":
@@ -47,9 +47,9 @@ class Program:
 
 
 class ExportedModel:
-    """The programs of a folder, with the facts in program.json and the tokeniser.
+    """The programs of a folder, its tokeniser, and the settings in program.json.
 
-    Raises ValueError for a folder with a damaged or missing file.
+    Raises ValueError if a file is damaged or missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,12 +61,12 @@ class ExportedModel:
         self.programs = {name: Program(folder, name, self.facts["format"]) for name in self.facts["programs"]}
 
     def captions(self, pictures: Sequence[Array]) -> tuple[list[list[int]], list[str]]:
-        """Return the greedy caption of each image (H, W, 3), as ids and as text."""
+        """Return a caption of each image (H, W, 3), decoded greedily: first the token ids, then the texts."""
         ids = self.write(self.regions(pictures))
         return ids, [self.words(one) for one in ids]
 
     def write(self, regions: dict[str, Array]) -> list[list[int]]:
-        """Decode captions greedily; return their ids."""
+        """Decode a caption for each row of `regions` greedily. Return the token ids."""
         facts, vocabulary = self.facts, self.facts["vocabulary"]
         scores, closed, read, written = self.programs["begin"](**regions)
         texts: list[list[int]] = [[] for _ in scores]
@@ -84,7 +84,7 @@ class ExportedModel:
             scores, written = self.programs["follow"](words=words, closed=closed, read=read, written=written)
 
     def next_word(self, scores: Array, text: list[int]) -> int:
-        """Return the best next id, subject to the shortest length and the ban on repeated n-grams."""
+        """Return the token id with the highest score that the shortest length and the ban on repeated n-grams allow."""
         scores = scores.copy()
         if len(text) < self.facts["min_words"]:
             scores[self.facts["vocabulary"]["sep"]] = -np.inf
@@ -97,7 +97,7 @@ class ExportedModel:
         return int(scores.argmax())
 
     def words(self, ids: list[int]) -> str:
-        """Decode ids to text, without special tokens."""
+        """Return the text of token ids, without special tokens."""
         hidden = {self.facts["vocabulary"][name] for name in ("pad", "cls", "mask")}
         ids = [number for number in ids if number not in hidden]
         if self.facts["tokens"] == "wordpiece":
@@ -108,7 +108,7 @@ class ExportedModel:
         return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
 
     def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:
-        """Return the likeliest answer to a question about each image, as index and as text."""
+        """Return the most probable answer to a question about each image: first the indices, then the texts."""
         vocabulary, texts = self.facts["vocabulary"], []
         for question in questions:
             ids = self.tokens.encode(question, add_special_tokens=False).ids[: self.facts["max_words"]]
@@ -121,13 +121,13 @@ class ExportedModel:
         present = np.arange(longest)[None] < np.array([len(ids) for ids in texts])[:, None]
         (logits,) = self.programs["answer"](text=text, text_present=present, **self.regions(pictures))
         names = self.facts["answers"]
-        if self.facts["unknown_first"]:  # answer 0 represents all others and is never returned
+        if self.facts["unknown_first"]:  # answer 0 means "any other" and is never returned
             logits[:, 0] = -np.inf
         numbers = logits.argmax(1)
         return numbers, [names[number] for number in numbers]
 
     def regions(self, pictures: Sequence[Array]) -> dict[str, Array]:
-        """Detect regions, padded to the largest number of any image."""
+        """Detect the regions of images, padded to the largest number of regions per image."""
         facts = self.facts["detector"]
         fitted = [letterbox(picture, facts["side"]) for picture in pictures]
         squares = np.stack([square for square, _ in fitted])
@@ -148,7 +148,7 @@ class ExportedModel:
 
 
 def check_files(folder: Path) -> None:
-    """Compare the files with their SHA-256 in `.diptych`. Raises ValueError for one that differs."""
+    """Compare the files with their SHA-256 in `.diptych`. Raises ValueError if a file differs."""
     try:
         first, *lines = (folder / ".diptych").read_text("utf-8", errors="replace").split("\n")
     except OSError:
@@ -163,10 +163,10 @@ def check_files(folder: Path) -> None:
 
 
 def open_picture(path: str | Path) -> Array:
-    """Read an image as RGB (H, W, 3), uint8."""
+    """Read an image as RGB, uint8 (H, W, 3)."""
     with Image.open(path) as file:
         image = ImageOps.exif_transpose(file)
-    if image.mode.startswith("I;16"):  # Pillow would clip it to white
+    if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to white
         image = Image.fromarray((np.asarray(image, np.float64) / 257).round().astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -175,7 +175,7 @@ def open_picture(path: str | Path) -> Array:
 
 
 def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
-    """Return the image at the top left of a grey square, and the share (width, height) of it that it covers."""
+    """Return a grey square with the image at its top left, and the share (width, height) that the image covers."""
     height, width = picture.shape[:2]
     longer, small = max(height, width), picture
     if longer != side:
@@ -189,7 +189,7 @@ def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
 
 
 def resized(picture: Array, height: int, width: int) -> Array:
-    """Resize bilinearly with antialiasing, as torch's `interpolate(mode="bilinear", antialias=True)`."""
+    """Resize an image (H, W, 3) like torch's `interpolate(mode="bilinear", antialias=True)`."""
     across = triangles(picture.shape[1], width)
     down = triangles(picture.shape[0], height)
     wide = np.einsum("xw,hwc->hxc", across, picture, optimize=True)
@@ -197,7 +197,7 @@ def resized(picture: Array, height: int, width: int) -> Array:
 
 
 def triangles(length: int, wanted: int) -> Array:
-    """Return the weights (wanted, length) of resizing one axis: a triangle around each new pixel."""
+    """Return the weights (wanted, length) that resize an axis: a triangle around each new pixel."""
     scale = length / wanted
     wide = max(scale, 1.0)
     centres = (np.arange(wanted) + 0.5) * scale
@@ -212,14 +212,17 @@ def triangles(length: int, wanted: int) -> Array:
 def selected(
     share: Array, facts: dict[str, Any], boxes: Array, scores: Array, classes: Array, features: Array, whole: Array
 ) -> tuple[Array, ...]:
-    """Return the selected regions: boxes (fractions of the image), scores, features, classes; and `whole`."""
+    """Select the regions of an image among the candidates.
+
+    Return boxes (fractions of the image), scores, features and classes of the regions, and `whole`.
+    """
     rows = choose(boxes, scores, classes[:, 1:].argmax(1), facts["selection"])
     shown = np.clip(boxes[rows] / np.tile(share, 2), 0, 1).astype(np.float32)
     return shown, scores[rows], features[rows], classes[rows], whole
 
 
 def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, ...]:
-    """Return what `selected` returns, for the cells of a grid inside the image; they have no class."""
+    """Return the same as `selected`, for the cells of a grid that are inside the image. Cells have no class."""
     cells = facts["cells"]
     columns, rows = np.ceil(share * cells).astype(int)
     left, top = np.meshgrid(np.arange(columns), np.arange(rows))
@@ -230,7 +233,7 @@ def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, .
 
 
 def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) -> Array:
-    """Return the rows of the candidates that become regions, by the rule of the feature contract."""
+    """Return the indices of the candidates that become regions. `rule`: the selection rule of the feature contract."""
     order = np.argsort(-scores, kind="stable")
     kept = order if rule["overlap"] is None else suppressed(boxes, order, classes if rule["per_class"] else None, rule)
     good = kept[scores[kept] > rule["score"]][: rule["most"]]
@@ -241,7 +244,10 @@ def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) ->
 
 
 def suppressed(boxes: Array, order: Array, classes: Array | None, rule: dict[str, Any]) -> Array:
-    """Non-maximum suppression (per class if `classes` is given): the kept rows, best first."""
+    """Return the indices that non-maximum suppression keeps, best first.
+
+    If `classes` is given, each class is separate.
+    """
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     kept: list[int] = []
     for n in order:
@@ -254,7 +260,7 @@ def suppressed(boxes: Array, order: Array, classes: Array | None, rule: dict[str
 
 
 def pad(rows: Array, most: int) -> Array:
-    """Append rows of zeros up to `most`."""
+    """Append rows of zeros, up to `most` rows."""
     return np.pad(rows, [(0, most - len(rows)), *[(0, 0)] * (rows.ndim - 1)])
 
 

@@ -1,4 +1,4 @@
-"""`diptych export`: write the programs of a model to a folder, with the facts that the runner needs."""
+"""Write the programs of a model to a folder, with the settings that the runner needs (`diptych export`)."""
 
 import json
 import logging
@@ -44,13 +44,13 @@ Format = Literal["torch", "onnx"]
 Exportable = StorybookDetector | Grid
 FACTS, RUNNER = "program.json", "run.py"
 ENDINGS = {"torch": "pt2", "onnx": "onnx"}
-INLINE = 2**30  # bytes of weights; larger ONNX models keep them in a second file
+INLINE = 2**30  # limit of bytes of weights in an .onnx file; larger models need a second file
 
 
 def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str], object] = print) -> list[str]:
-    """Write the programs of a model that captions or answers, and return their names.
+    """Write the programs of a model for captions or for answers, and return their names.
 
-    Raises ServingError for a model that cannot be exported, OutputError if `out` holds something else.
+    Raises ServingError for a model that cannot be exported, OutputError if `out` has other files.
     """
     check_name(out)
     task = _task(folder)
@@ -74,7 +74,7 @@ def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str],
 
 
 def _task(folder: ModelFolder) -> str:
-    """Return what to export: captions or answers. Raises ServingError for other models."""
+    """Return the task to export, captions or answers. Raises ServingError for models of other tasks."""
     tasks = [kind for task in offered_tasks(folder) if (kind := interfaces()[task].programs) is not None]
     if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
@@ -84,7 +84,7 @@ def _task(folder: ModelFolder) -> str:
     if tasks[0] == "answers" and not folder.model.answers_exported:
         able = ", ".join(name for name, entry in SYSTEMS.items() if entry.model.answers_exported)
         raise ServingError(
-            f"answers can be exported for {able}, and {folder.name} is a model of {folder.architecture.system}; "
+            f"answers can be exported for {able}, but {folder.name} is a model of {folder.architecture.system}; "
             "captions can be exported for every system with a decoder"
         )
     return tasks[0]
@@ -92,7 +92,7 @@ def _task(folder: ModelFolder) -> str:
 
 def _detector(folder: ModelFolder) -> Exportable:
     if folder.detector is None:
-        raise ServingError(f"{folder.name} has no detector/ folder, so nothing would turn images into regions")
+        raise ServingError(f"{folder.name} has no detector/ folder, so it cannot find regions in images")
     detector = load_detector(folder.detector)
     if not isinstance(detector, StorybookDetector | Grid):
         raise ServingError(
@@ -111,16 +111,16 @@ TracedProgram = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], Any]
 
 
 def _detect(detector: StorybookDetector | Grid, form: Format) -> tuple[nn.Module, int]:
-    """Return the program, and the side in pixels of the squares that it reads."""
+    """Return the program of the detector, and the side in pixels of its square input."""
     if isinstance(detector, Grid):
         return DetectGrid(detector), detector.backbone.side
     candidates = max(CANDIDATES, 2 * detector.selection.least)
-    reduced = form == "torch" and choose_precision("auto", torch.device("cpu")) == "bf16"  # onnxruntime has no bf16
+    reduced = form == "torch" and choose_precision("auto", torch.device("cpu")) == "bf16"  # onnxruntime lacks bf16
     return Detect(detector, candidates, reduced), detector.network.shape.side
 
 
 def _programs(folder: ModelFolder, detector: Exportable, task: str, form: Format) -> Iterator[TracedProgram]:
-    """Yield each program with its name, example inputs, their names, and their dynamic dimensions."""
+    """Yield the programs, each with its name, example inputs, and the inputs' names and dynamic dimensions."""
     any_size = torch.export.Dim.DYNAMIC
     rows, pairs = {0: any_size}, {0: any_size, 1: any_size}
     config, (detect, side) = folder.architecture.config, _detect(detector, form)
@@ -140,7 +140,7 @@ def _programs(folder: ModelFolder, detector: Exportable, task: str, form: Format
         follow = Follow.of(folder.model, regions)
         first, closed, read, written = begin(*regions)
         words = first.argmax(-1)
-        for _ in range(3):  # so that the trace has words
+        for _ in range(3):  # so that there are words to trace with
             _, written = follow(words, closed, read, written)
     dynamic = (rows, {0: any_size, 3: any_size}, {1: any_size, 3: any_size}, {1: any_size, 4: any_size})
     yield "follow", follow, (words, closed, read, written), ("words", "closed", "read", "written"), dynamic
@@ -158,7 +158,7 @@ def _write(
     program: nn.Module, inputs: tuple[Tensor, ...], names: tuple[str, ...], dynamic: Any, path: Path, form: Format
 ) -> None:
     config: Any = import_module("torch.fx.experimental._config")
-    with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # 0 and 1 are sizes too
+    with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # allows sizes 0 and 1
         traced = torch.export.export(program.eval(), inputs, dynamic_shapes=dynamic, strict=False)
         if form == "torch":
             torch.export.save(traced, path)
@@ -173,7 +173,7 @@ def _write(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the exporter's warnings; tests compare the outputs instead (docs/sharing.md)."""
+    """Hide the exporter's warnings. Tests compare the outputs of programs and models (docs/sharing.md)."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -185,7 +185,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _facts(folder: ModelFolder, detector: StorybookDetector | Grid) -> dict[str, Any]:
-    """Return what the runner needs: vocabulary, lengths, answers, detector."""
+    """Return the settings for the runner: vocabulary, lengths, answers and detector."""
     recipe, config, vocabulary = folder.recipe, folder.architecture.config, folder.tokens.vocabulary
     assert recipe is not None
     return {

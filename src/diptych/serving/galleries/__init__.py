@@ -1,6 +1,6 @@
-"""Storage of image vectors: a file next to the regions, or PostgreSQL shared by several machines.
+"""Storage of image vectors: a file next to the cached regions, or a PostgreSQL database for several machines.
 
-Both identify an image by the SHA-256 of its file and hold vectors of one model only.
+Both identify an image by the SHA-256 of its file, and store vectors of one model only.
 """
 
 from pathlib import Path
@@ -10,9 +10,10 @@ from diptych.serving.galleries.vectors import VectorStore
 
 
 def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
-    """Open the vectors at a database URL, or in a folder. `model` is a hash of the model that makes them.
+    """Open the vectors at a database URL; if `address` is None, those in a folder.
 
-    Raises RecipeError for a URL that is not PostgreSQL's.
+    `model`: a hash of the model that makes the vectors. Raises RecipeError for a URL that does not begin with
+    postgresql://.
     """
     if address is None:
         from diptych.serving.galleries.files import FileVectors

@@ -1,4 +1,4 @@
-"""Identify images by the content of their files, so that copied, renamed or touched files are not read again."""
+"""Identify images by the content of their files, so that regions of copied or renamed files are not extracted again."""
 
 import json
 import re
@@ -12,14 +12,14 @@ from diptych.vision.image_files import ENDINGS, find_pictures
 
 FILE = "contents.json"
 SHA256 = re.compile("[0-9a-f]{64}")
-SETTLED = 2 * 10**9  # ns since the last change, after which another change gets another time
+SETTLED = 2 * 10**9  # ns; a file changed less than this ago may change again with the same time
 
 
 def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Path, str]]:
-    """Return the SHA-256 of each image below a folder, in order, and the reason for each unreadable one.
+    """Return path -> SHA-256 of the images below a folder, sorted, and path -> reason for unreadable files.
 
-    A file is hashed again if its size, times or inode have changed; the cache stores them, with a checksum, for files
-    that were not changed just now. Raises DataError for a folder without images.
+    A file is hashed again only if its size, times or inode have changed. The cache stores these for files that were not
+    changed in the last 2 s. Raises DataError for a folder without images.
     """
     if not pictures.is_dir():
         raise DataError(f"there is no folder {pictures}; pass a folder of images: --images DIR")

@@ -1,7 +1,8 @@
-"""Vectors in one safetensors file per model, searched by products; large galleries by a saved faiss index.
+"""Store the vectors of a model in a safetensors file.
 
-The index (faiss, of the extra `search`) is built once, after many vectors were added. A product with all 100,000 takes
-less time than building the index. A search of its clusters takes a tenth of the product (docs/results/gallery.md).
+A search computes the product with all vectors, or uses a faiss index (extra `search`) for large galleries. The index is
+saved, and built only after many vectors were added. With 100,000 vectors, building it takes longer than one search
+without it. A search with the index takes a tenth of the time (docs/results/gallery.md).
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from diptych.runtime.files import bytes_of, write_atomically
 from diptych.serving.galleries.vectors import Vectors
 
 FOLDER = "vectors"
-CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # (N, 32) bytes of SHA-256; (N, S); CRC-32 of both
-CHECKED = 4  # bytes of a CRC-32, before an index
-MANY = 30_000  # least number of vectors for an index
-RECALL, NEAREST, TRIED = 0.995, 10, 200  # recall at 10, on 200 of its vectors, that the probed clusters must reach
+CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # SHA-256 (N, 32) as bytes; vectors (N, S); CRC-32 of both
+CHECKED = 4  # length in bytes of the CRC-32 before the index
+MANY = 30_000  # an index is built from this number of vectors on
+RECALL, NEAREST, TRIED = 0.995, 10, 200  # least recall at 10, measured with 200 vectors
 
 
 class FileVectors:
-    """Vectors in a file. A damaged file is replaced, as its vectors can be computed again."""
+    """A store of vectors in a file. A damaged file is replaced, because its vectors can be computed again."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self.path = folder / FOLDER / f"{model[:20]}.safetensors"
@@ -84,7 +85,7 @@ class FileVectors:
 
 @dataclass(frozen=True)
 class _SearchedRows:
-    """The rows of the last search, which later searches reuse."""
+    """The vectors that the last search compared, which later searches reuse."""
 
     contents: Sequence[str]
     rows: frozenset[int]
@@ -92,7 +93,7 @@ class _SearchedRows:
 
 
 def _make_index(vectors: Vectors) -> Any | None:
-    """Build an index that searches as many clusters as the recall requires; None if faiss is not installed."""
+    """Build an index that searches enough clusters to reach RECALL. Return None if faiss is not installed."""
     try:
         import faiss
     except ImportError:
@@ -100,7 +101,7 @@ def _make_index(vectors: Vectors) -> Any | None:
     count, width = vectors.shape
     clusters = int(4 * count**0.5)
     index: Any = faiss.index_factory(width, f"IVF{clusters},Flat", faiss.METRIC_INNER_PRODUCT)
-    index.cp.max_points_per_centroid = 39  # the fewest that faiss takes without a warning
+    index.cp.max_points_per_centroid = 39  # with fewer, faiss prints a warning
     index.train(vectors)
     index.add(vectors)
     tried = vectors[:: max(1, count // TRIED)]
@@ -115,7 +116,7 @@ def _make_index(vectors: Vectors) -> Any | None:
 
 
 def _read_index(path: Path, count: int) -> Any | None:
-    """Read the index; None if it is missing, damaged or of other vectors, as it can be built again."""
+    """Read the index of `count` vectors. Return None if it is missing, damaged or of another number of vectors."""
     if count < MANY or not path.exists():
         return None
     try:
@@ -142,7 +143,7 @@ def _read(path: Path) -> tuple[list[str], Vectors]:
 
 
 def _check(*arrays: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the CRC-32 of the bytes of all arrays."""
+    """Return the CRC-32 of the bytes of all arrays together."""
     crc = 0
     for array in arrays:
         crc = zlib.crc32(array.data, crc)

@@ -1,10 +1,10 @@
-"""Vectors in PostgreSQL with pgvector, so that several machines share a gallery and restarts cost nothing.
+"""Store vectors in PostgreSQL with pgvector, so that several machines can share a gallery.
 
     diptych_gallery(model, width)             one row: the model of the vectors
     diptych_vectors(content bytea, vector)    with an HNSW index over products (vector_ip_ops) from 10,000 rows on
 
-One connection is kept, and reopened if the database has closed it. libpq finds the password (PGPASSWORD, a service
-file, .pgpass). A URL with a password is refused, as others could read it in the list of processes.
+One connection is kept open, and opened again if the database has closed it. libpq reads the password from PGPASSWORD, a
+service file or .pgpass. A URL with a password is an error, because others could read it in the list of processes.
 """
 
 import weakref
@@ -22,22 +22,25 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.terminal import printable
 from diptych.serving.galleries.vectors import Vectors
 
-CANDIDATES = 200  # candidates of a search in the index; docs/results has the recall at 10
-PATIENCE = 10  # seconds for a connection
-ANSWERED = 60  # seconds for a query, as other requests wait; inserts and index builds have no limit
-MOST_WIDE = 2000  # most values of a vector in an HNSW index
-MANY = 10_000  # least number of rows for an index, built after all were added; fewer are scanned
-BUILDING = "1GB"  # most memory for building the index
+CANDIDATES = 200  # number of candidates of a search in the index (recall: docs/results)
+PATIENCE = 10  # seconds until connecting fails
+ANSWERED = 60  # seconds until a query fails; inserts and index builds have no limit
+MOST_WIDE = 2000  # limit of values per vector in an HNSW index
+MANY = 10_000  # an index is built from this number of rows on
+BUILDING = "1GB"  # limit of memory for building the index
 SECRETS = {"password", "sslpassword", "oauth_client_secret"}
 SHA256_BYTES = 32
-LOCK = 0x44697074  # advisory lock of processes that create the tables at the same time
+LOCK = 0x44697074  # key of the advisory lock for creating the tables
 
 
 class PostgresVectors:
-    """Vectors of one model in a database; thread-safe. Errors of the database become GalleryError, in one sentence."""
+    """A store of vectors of one model in a database. Thread-safe. Errors of the database become GalleryError."""
 
     def __init__(self, address: str, model: str) -> None:
-        """Raises RecipeError for a URL with a password, GalleryError for a gallery of another model."""
+        """Open the gallery.
+
+        Raises RecipeError for a URL with a password, GalleryError for a gallery of another model.
+        """
         with requires_extra("--gallery postgresql://...", "postgres"):
             import pgvector.psycopg
             import psycopg
@@ -46,7 +49,7 @@ class PostgresVectors:
         self._register: Any = pgvector.psycopg.register_vector
         self.shown = _without_secrets(psycopg, address)
         self.address, self.model = address, model
-        self._kept: list[Any] = []  # the connection, if there is one
+        self._kept: list[Any] = []  # the open connection, if any
         self._lock = RLock()
         weakref.finalize(self, _close, self._kept)
         self._last: tuple[Sequence[str], frozenset[str]] = ((), frozenset())  # contents of the last search
@@ -77,7 +80,7 @@ class PostgresVectors:
         self._ready = True
 
     def settle(self) -> None:
-        """Build the index at once, in a tenth of the time that inserting row by row takes."""
+        """Build the index after all rows were added. This takes a tenth of the time of updating it row by row."""
         with self._connection() as connection, connection.transaction():
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -87,12 +90,15 @@ class PostgresVectors:
             (count,) = connection.execute("SELECT count(*) FROM diptych_vectors").fetchone()
             if made is None and count >= MANY:
                 connection.execute(f"SET LOCAL maintenance_work_mem = '{BUILDING}'")
-                # Parallel workers would share it in /dev/shm, which is small in containers.
+                # Parallel workers would build the index in /dev/shm, which is small in containers.
                 connection.execute("SET LOCAL max_parallel_maintenance_workers = 0")
                 connection.execute("CREATE INDEX diptych_nearest ON diptych_vectors USING hnsw (vector vector_ip_ops)")
 
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
-        """Search the index if few hits are wanted, skipping contents of other galleries; else scan all rows."""
+        """Search the index if `most` is small, and skip contents that are not in `contents`.
+
+        Otherwise scan all rows.
+        """
         if self._last[0] is not contents:
             self._last = contents, frozenset(contents)
         there = self._last[1]
@@ -103,7 +109,7 @@ class PostgresVectors:
                 hits = [(content, score) for content, score in rows if content in there][:most]
                 if len(hits) == min(most, len(there)):
                     return hits
-            connection.execute("SET LOCAL enable_indexscan = off")  # the index over all rows would miss some of these
+            connection.execute("SET LOCAL enable_indexscan = off")  # the index finds too few rows of these contents
             keys = [bytes.fromhex(content) for content in there]
             rows = self._nearest(connection, query, "WHERE content = ANY(%s)", (keys,), most)
             return [(content, score) for content, score in rows if content in there]
@@ -115,13 +121,13 @@ class PostgresVectors:
             f"SELECT content, -(vector <#> %s) FROM diptych_vectors {where} ORDER BY vector <#> %s LIMIT %s",
             (query, *given, query, most),
         )
-        scores = {_content(content): float(score) for content, score in rows}  # each content once
+        scores = {_content(content): float(score) for content, score in rows}  # without duplicates
         if not all(map(isfinite, scores.values())):
             raise ValueError("a score that is not finite")
         return list(scores.items())
 
     def _is_ready(self, connection: Any) -> bool:
-        """True if the tables exist. Raises GalleryError if they hold another model's vectors."""
+        """Return True if the tables exist. Raises GalleryError if they have vectors of another model."""
         (there,) = connection.execute("SELECT to_regclass('diptych_gallery')").fetchone()
         row = None if there is None else connection.execute("SELECT model FROM diptych_gallery").fetchone()
         if row is not None and row[0] != self.model:
@@ -133,7 +139,7 @@ class PostgresVectors:
         return row is not None
 
     def _make(self, connection: Any, width: int) -> None:
-        """Create the tables for the first vectors; other processes wait meanwhile."""
+        """Create the tables for vectors of `width` values. Other processes that do the same wait."""
         if width > MOST_WIDE:
             raise GalleryError(f"vectors of {width} values; pgvector indexes at most {MOST_WIDE}; leave out --gallery")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -145,7 +151,7 @@ class PostgresVectors:
         connection.execute(f"CREATE TABLE diptych_vectors ({columns})")
 
     def _connected(self) -> Any:
-        """Return the open connection, or a new one if the database has closed it."""
+        """Return the open connection. If the database has closed it, open a new one."""
         if self._kept:
             try:
                 self._kept[0].execute("SELECT 1")
@@ -166,7 +172,7 @@ class PostgresVectors:
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
-        """Hand out the connection, and turn errors of the database into GalleryError."""
+        """Yield the connection. Errors of the database become GalleryError."""
         try:
             with self._lock:
                 yield self._connected()
@@ -175,7 +181,7 @@ class PostgresVectors:
             raise GalleryError(self._explained(error, first)) from error
 
     def _explained(self, error: Exception, first: str) -> str:
-        """Return the message of an error: what happened, its first line, and what to do."""
+        """Return a message for an error of the database: what happened, the error's first line, and what to do."""
         errors = self._psycopg.errors
         match error:
             case errors.DiskFull() | errors.OutOfMemory() | errors.ConfigurationLimitExceeded():
@@ -191,16 +197,16 @@ class PostgresVectors:
                 what = f"cannot be reached ({first}); nothing was lost: start it, or leave out --gallery"
             case self._psycopg.Error():
                 what = f"refused ({type(error).__name__}: {first}); nothing was stored"
-            case _:  # values that no gallery holds
+            case _:  # unexpected values in the tables
                 what = f"returned what no gallery of Diptych holds ({first}); pass another database"
         return f"the database of {self.shown} {what}"
 
 
 def _without_secrets(psycopg: Any, address: str) -> str:
-    """Return the URL for messages. Raises RecipeError for an invalid URL, or one with a password."""
+    """Return the URL as messages may show it. Raises RecipeError for an invalid URL, or one with a password."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.Error as error:  # its message repeats the URL, which may contain a password
+    except psycopg.Error as error:  # the error's text may contain the password
         raise RecipeError(
             "--gallery is not an address of PostgreSQL; expected postgresql://USER@HOST:PORT/DATABASE, with special "
             "characters in names as %XX"
@@ -215,7 +221,7 @@ def _without_secrets(psycopg: Any, address: str) -> str:
 
 
 def _content(value: Any) -> str:
-    """Return a SHA-256 as hex digits. Raises ValueError for anything else."""
+    """Return a SHA-256 (bytes) as hex digits. Raises ValueError for any other value."""
     if not isinstance(value, bytes) or len(value) != SHA256_BYTES:
         raise ValueError(f"{str(value)[:60]!r} instead of an image's SHA-256")
     return value.hex()

@@ -1,4 +1,4 @@
-"""The protocol of a store of image vectors."""
+"""The interface of a store of image vectors."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -6,24 +6,30 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Vectors = NDArray[np.float32]  # (N, S), each of length 1
+Vectors = NDArray[np.float32]  # (N, S), each vector of length 1
 
 
 class VectorStore(Protocol):
-    """Image vectors by content (SHA-256). The product of a query and a vector is the score of the match."""
+    """Maps the content (SHA-256) of an image to its vector.
+
+    The score of an image is the product of its vector and the query's.
+    """
 
     def known(self, contents: Sequence[str]) -> set[str]:
-        """Return those of the contents that have a vector."""
+        """Return the contents that have a vector."""
         ...
 
     def add(self, contents: Sequence[str], vectors: Vectors) -> None:
-        """Add all of these vectors or none; existing ones stay."""
+        """Add all of these vectors, or none if it fails. Vectors that exist already are kept."""
         ...
 
     def settle(self) -> None:
-        """Build the index of a large gallery if it is missing; call after all vectors were added."""
+        """Build the index of a large gallery if it is missing. Call this after all vectors were added."""
         ...
 
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
-        """Return the `most` nearest of these contents with their scores, nearest first."""
+        """Return the `most` contents with the highest scores, each with its score, best first.
+
+        Only `contents` are compared.
+        """
         ...

@@ -1,1 +1,1 @@
-"""Models over HTTP: one worker thread owns the models, and requests share its batches."""
+"""Serve models over HTTP. One worker thread runs the models, and answers several requests in a batch."""

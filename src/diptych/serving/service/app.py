@@ -1,4 +1,4 @@
-"""The service as an ASGI application, with one route for each task that has an interface."""
+"""The service as an ASGI application, with a route for each task that can be served."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskInterface
 
 log = logging.getLogger("diptych.serve")
-PAGE_VIEW = "application/vnd.diptych.page+json"  # accepted by the page: an answer arranged for display
+PAGE_VIEW = "application/vnd.diptych.page+json"  # the web page's `Accept`: an answer as it is shown
 REFUSALS = {
     401: "The token is missing or wrong.",
     408: "The request took too long to arrive.",
@@ -31,7 +31,7 @@ REFUSALS = {
 
 
 def make_app(service: Service) -> FastAPI:
-    """Build the routes. `RequestGuard` wraps the application and checks requests first."""
+    """Return the application with all routes. `RequestGuard` wraps it and checks each request first."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -95,7 +95,7 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 
 def _body(interface: TaskInterface) -> dict[str, Any]:
-    """Describe a request's body for OpenAPI: its fields, either as a form with a file, or as JSON."""
+    """Return the OpenAPI description of a request's body: a form with a file, or JSON."""
 
     def schema(image: dict[str, Any]) -> dict[str, Any]:
         fields = interface.request.model_json_schema()

@@ -1,4 +1,4 @@
-"""Answer a batch of requests for one model: extract regions of all images, then answer each task in one pass."""
+"""Answer a batch of requests for one model: extract the regions of all images, then answer each task in one batch."""
 
 import logging
 import time
@@ -19,11 +19,11 @@ from diptych.vision.features.files import NoFeatures
 
 log = logging.getLogger("diptych.serve")
 Pair = tuple[Job, Record]
-KEPT = 20.0  # times the duration of a scan until the next: scans take at most a twentieth of the time
+KEPT = 20.0  # a scan is repeated after 20 times its duration: scans take at most 5% of the time
 
 
 class RequestBatches:
-    """The function that the worker calls with each batch; `models` by name, `gallery` for searches."""
+    """The function that the worker calls with each batch. `models`: name -> model. `gallery`: the images to search."""
 
     def __init__(self, models: Mapping[str, Predictor], gallery: PictureGallery | None) -> None:
         self.models, self.gallery = models, gallery
@@ -33,14 +33,14 @@ class RequestBatches:
         for job in jobs:
             if job.picture is None:
                 self._together([job], lambda only: [self._search(predictor, only[0])])
-        groups: dict[tuple[str, object], list[Pair]] = {}  # requests of one task that can share a pass
+        groups: dict[tuple[str, object], list[Pair]] = {}  # requests that one batch can answer
         for job, record in self._extracted(predictor, [job for job in jobs if job.picture is not None]):
             groups.setdefault((job.task, interfaces()[job.task].alike(job.request)), []).append((job, record))
         for (task, _), pairs in groups.items():
             self._answer(predictor, tasks_by_verb()[task], pairs)
 
     def _extracted(self, predictor: Predictor, jobs: Sequence[Job]) -> list[Pair]:
-        """Return each job with the record of its image; jobs with an unreadable image are refused."""
+        """Return each job with the record of its image. A job with an unreadable image is answered with an error."""
         begun = time.perf_counter()
         pairs: list[Pair] = []
         try:
@@ -78,7 +78,7 @@ class RequestBatches:
         self._together([job for job, _ in pairs], answers)
 
     def _together(self, jobs: Sequence[Job], answers: Callable[[Sequence[Job]], list[Message]]) -> None:
-        """Answer jobs in one pass, or one by one if that fails, so that no request fails because of another."""
+        """Answer jobs in one batch. If it fails, answer them one by one, so that a bad request affects no other."""
         begun = time.perf_counter()
         try:
             results = answers(jobs)
@@ -100,7 +100,7 @@ class RequestBatches:
         try:
             where: Any = {"pictures": self.gallery.folder, "gallery": self.gallery.address}
             searched = predictor.search(job.request.query, **where, most=job.request.top_k, keep=KEPT)
-        except GalleryError as error:  # clients must not see its address
+        except GalleryError as error:  # its text has the database's address, which clients must not see
             log.error(str(error))
             reason = "the database of this service's gallery does not answer; its log has the reason"
             raise RequestRefused(503, reason) from error
@@ -111,7 +111,7 @@ class RequestBatches:
 
 
 def _picture(predictor: Predictor, job: Job) -> AnyPicture:
-    """Return the image for the predictor; given features are looked up by the image's name."""
+    """Return the image as the predictor reads it. For given features, this is a record with the image's name."""
     assert job.picture is not None
     if predictor.features is None:
         return job.picture
@@ -119,7 +119,7 @@ def _picture(predictor: Predictor, job: Job) -> AnyPicture:
 
 
 def explain_error(error: BaseException, models: Mapping[str, Predictor], gallery: Path | None) -> str:
-    """Return the message of an error without paths of the serving machine."""
+    """Return the message of an error, without paths of the machine that runs the service."""
     if isinstance(error, NoFeatures):
         return "the features of this service lack an image of this name; send one of their images, under its name"
     text = str(error)

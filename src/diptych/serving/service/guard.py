@@ -1,4 +1,4 @@
-"""Checks on every request (host, origin, token), security headers on every response, and the request log."""
+"""Check the host, origin and token of each request, add security headers to each response, and log requests."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diptych.serving.service.problems import RequestRefused
 
-OPEN = ("/healthz", "/readyz")  # requested by health checks, which have no token
+OPEN = ("/healthz", "/readyz")  # paths of health checks, which need no token
 POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
@@ -33,7 +33,10 @@ log = logging.getLogger("diptych.serve")
 
 
 class RequestGuard:
-    """Refuse other hosts (421), other sites (403) and requests without the token (401); set the security headers."""
+    """Rejects requests for other hosts (421), from other sites (403) and without the token (401).
+
+    Sets security headers.
+    """
 
     def __init__(self, app: ASGIApp, token: str | None = None, hosts: Iterable[str] = ()) -> None:
         self.app, self.token = app, token
@@ -57,7 +60,7 @@ class RequestGuard:
 
         try:
             self._check(scope)
-            # A HEAD is answered as its GET; the server leaves out the body (RFC 9110, 9.3.2).
+            # HEAD is handled as GET; the server omits the body (RFC 9110, 9.3.2).
             await self.app({**scope, "method": "GET"} if scope["method"] == "HEAD" else scope, receive, guarded)
         except RequestRefused as refused:
             response = refused.response()
@@ -79,9 +82,9 @@ class RequestGuard:
             )
 
     def _ours(self, host: str) -> bool:
-        """True for IP addresses and known names.
+        """Return True if the Host header is an IP address or a known name.
 
-        Another name that resolves to this machine (DNS rebinding) is refused.
+        Any other name that resolves to this machine may be an attack (DNS rebinding).
         """
         try:
             name = urlsplit(f"//{host}").hostname or ""
@@ -109,8 +112,8 @@ class RequestGuard:
     def _knows_token(self, headers: Headers) -> bool:
         assert self.token is not None
         scheme, _, encoded = headers.get("authorization", "").partition(" ")
-        given = encoded.strip().encode("latin-1")  # headers arrive in this encoding
-        if scheme.lower() == "basic":  # from a browser's login prompt; the user name does not matter
+        given = encoded.strip().encode("latin-1")  # the encoding of HTTP headers
+        if scheme.lower() == "basic":  # from a browser's login prompt; any user name is accepted
             try:
                 given = base64.b64decode(given, validate=True).partition(b":")[2]
             except (binascii.Error, ValueError):
@@ -121,7 +124,7 @@ class RequestGuard:
 
 
 def _place(origin: str) -> str:
-    """Return the host and port of an origin."""
+    """Return HOST:PORT of an origin, such as https://a.test."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -129,7 +132,7 @@ def _place(origin: str) -> str:
 
 
 def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, Any]) -> None:
-    """Write one line of JSON per request, without the image, its name or any text."""
+    """Write a line of JSON about a request to the log. It has neither the image, nor its name, nor any text."""
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "method": scope["method"],
@@ -146,10 +149,10 @@ def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, 
 
 
 def start_log() -> None:
-    """Send the log to standard error."""
+    """Write the request log to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # refused bodies have a log line already
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # rejected bodies are in our log already

@@ -1,4 +1,4 @@
-"""Limits of a service; requests beyond them are refused."""
+"""Limits of a service. Requests that exceed a limit are rejected."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 class Limits:
     """Limits on requests, images and waiting times."""
 
-    deadline: float = 10.0  # seconds from the last byte of a request to its answer
-    queue: int = 64  # requests that wait for the worker
-    batch: int = 16  # requests in one batch
-    linger: float = 0.02  # most seconds to wait for a batch as large as the last
-    body: int = 16 * 2**20  # bytes of a request
-    pixels: int = 40_000_000  # of an image
-    quick_pixels: int = 2**21  # most pixels of an image that is decoded at full priority
-    waiting_bytes: int = 512 * 2**20  # size of all decoded images that wait
-    upload: float = 10.0  # seconds in which a request must arrive
-    decoders: int = 2  # images decoded at a time, each by a process
-    decoding: float = 5.0  # CPU seconds in which an image must be decoded
-    arriving_bytes: int = 256 * 2**20  # of all bodies that are being received
-    signs: int = 10_000  # commas and opening brackets of a JSON body: a bound on its items, keys and depth
+    deadline: float = 10.0  # seconds from the end of a request to its answer
+    queue: int = 64  # number of requests that wait for the worker
+    batch: int = 16  # number of requests in a batch
+    linger: float = 0.02  # largest number of seconds for which a batch waits for more requests
+    body: int = 16 * 2**20  # size of a request in bytes
+    pixels: int = 40_000_000  # number of pixels of an image
+    quick_pixels: int = 2**21  # larger images are decoded with low priority
+    waiting_bytes: int = 512 * 2**20  # size in bytes of all decoded images in the queue
+    upload: float = 10.0  # seconds until a request must have arrived
+    decoders: int = 2  # number of decoding processes
+    decoding: float = 5.0  # CPU seconds for decoding an image
+    arriving_bytes: int = 256 * 2**20  # size in bytes of all request bodies that are arriving
+    signs: int = 10_000  # number of commas and opening brackets in a JSON body, which bounds its items and depth

@@ -1,4 +1,4 @@
-"""Metrics of a service for `/metrics`, in the text format of Prometheus."""
+"""Count requests and times for the route `/metrics`, in the text format of Prometheus."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,10 @@ SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Measures:
-    """Counters and histograms; each service has its own registry, so that one process can hold several."""
+    """The counters and histograms of a service.
+
+    Each service has its own registry, so that a process can run several.
+    """
 
     def __init__(self, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
@@ -26,7 +29,7 @@ class Measures:
         Gauge("diptych_queue_requests", "Requests that wait.", **own).set_function(waiting)
 
     def answered(self, task: str, status: int, seconds: float, timing: Timing | None = None) -> None:
-        """Count one request."""
+        """Count a request."""
         self.requests.labels(task, str(status)).inc()
         self.seconds.labels(task).observe(seconds)
         if timing is not None:
@@ -34,5 +37,5 @@ class Measures:
                 self.stages.labels(stage).observe(getattr(timing, stage) / 1000)
 
     def text(self) -> bytes:
-        """Return all metrics in the text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

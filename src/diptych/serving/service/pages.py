@@ -1,4 +1,4 @@
-"""The GET routes of the service: page, documentation, models, images, health and metrics."""
+"""The GET routes of the service: web page, documentation, models, images, health and metrics."""
 
 import asyncio
 from importlib.resources import files
@@ -23,21 +23,21 @@ ASSETS = {**SCRIPTS, "page.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 class Models(Message):
-    """The answer of /v1/models."""
+    """The response of /v1/models."""
 
     models: tuple[ModelFacts, ...]
-    searches: bool  # True if there is a gallery
-    examples: tuple[str, ...]  # ids for /v1/pictures/{id}
+    searches: bool  # True if there are images to search
+    examples: tuple[str, ...]  # ids of example images, for /v1/pictures/{id}
 
 
 class State(Message):
-    """The answer of /healthz and /readyz."""
+    """The response of /healthz and /readyz."""
 
     status: str
 
 
 class Pages:
-    """The GET routes; `add` adds them to the application."""
+    """Adds the GET routes to the application (method `add`)."""
 
     def __init__(self, service: Service, app: FastAPI) -> None:
         self.service, self.app = service, app
@@ -85,7 +85,7 @@ class Pages:
         return Response(small, media_type="image/jpeg")
 
     async def forms(self) -> list[dict[str, Any]]:
-        """Return the form of each task, for the page, with the commands that train and serve a model of the task."""
+        """Return for each task the fields of its form on the web page, and commands to train and serve a model."""
         forms = []
         for verb, spec in tasks_by_verb().items():
             run = f"runs/{spec.name}"
@@ -103,7 +103,7 @@ class Pages:
         return HTMLResponse(pages.get_template("docs.html.jinja").render(values))
 
     def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema that an OpenAPI reference points to."""
+        """Return the schema to which an OpenAPI reference points."""
         name = schema.get("$ref", "").removeprefix("#/components/schemas/")
         resolved: dict[str, Any] = self.app.openapi()["components"]["schemas"].get(name, schema)
         return resolved

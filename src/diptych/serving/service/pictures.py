@@ -1,4 +1,4 @@
-"""The images that a service shows: its gallery, under ids that do not reveal paths, and drawn examples."""
+"""The images that a service shows: its gallery, with ids that do not reveal paths, and drawn examples."""
 
 import hashlib
 import hmac
@@ -15,27 +15,27 @@ from diptych.runtime.errors import DataError
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.image_files import as_jpeg, find_pictures
 
-THUMBNAIL = 480  # pixels of the longer side
+THUMBNAIL = 480  # longer side in pixels
 EXAMPLES = 6
-SEED = 2020  # seed of drawn examples, from a split that is never trained on
+SEED = 2020  # seed of the drawn examples, which are from the split "test"
 
 
 class PictureGallery:
-    """A folder of images under ids of this run of the service; only images with an id can be requested."""
+    """A folder of images to search. An image can be requested only by its id, which no client can guess."""
 
     def __init__(self, folder: Path, address: str | None = None) -> None:
-        self.folder, self.address = folder, address  # address: of the database of vectors
+        self.folder, self.address = folder, address  # address: URL of the database of vectors
         self._secret = secrets.token_bytes(32)
         self._named: dict[str, Path] = {}
 
     def name(self, path: Path) -> str:
-        """Return the id of an image, which can then be requested."""
+        """Return the id of an image, and allow requests for it."""
         name = hmac.new(self._secret, str(path).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:20]
         self._named[name] = path
         return name
 
     def thumbnail(self, name: str) -> bytes | None:
-        """Return a small JPEG; None for an unknown id or an image that can no longer be read."""
+        """Return a small JPEG of the image with this id; None if the id is unknown or the image cannot be read."""
         path = self._named.get(name)
         if path is None:
             return None
@@ -45,13 +45,13 @@ class PictureGallery:
             return None
 
     def first(self, count: int) -> list[str]:
-        """Return the ids of the first images."""
+        """Return the ids of the first `count` images."""
         return [self.name(path) for path in islice(find_pictures(self.folder), count)]
 
 
 @cache
 def drawn_examples(count: int = EXAMPLES) -> Mapping[str, bytes]:
-    """Return scenes of the drawn world as PNGs, by id."""
+    """Return id -> PNG of scenes of the drawn world."""
     import numpy as np
 
     from diptych.storybook.book import Storybook

@@ -1,4 +1,4 @@
-"""Errors as `problem+json` (RFC 9457)."""
+"""Errors of the service as `problem+json` (RFC 9457)."""
 
 from http import HTTPStatus
 
@@ -6,12 +6,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 KIND = "application/problem+json"
-GONE = 499  # the client has disconnected; the status is for the log and the counts only
+GONE = 499  # status of requests whose client has disconnected, for log and metrics
 INTERNAL = "a fault of the service; its log has it"
 
 
 class Problem(BaseModel):
-    """The body of a refusal, as in RFC 9457."""
+    """The body of an error response (RFC 9457)."""
 
     type: str = "about:blank"
     title: str = Field(description="The status in words.")
@@ -21,9 +21,10 @@ class Problem(BaseModel):
 
 
 class RequestRefused(Exception):
-    """A request that is refused, with the status and a detail for the client.
+    """Rejects a request, with an HTTP status and a message for the client.
 
-    `where` is the part of the request, `retry` seconds to wait; `close` ends the connection.
+    `where`: the part of the request that is wrong. `retry`: seconds after which the client may retry. `close`: end the
+    connection.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class RequestRefused(Exception):
 
     def response(self) -> Response:
         headers = {"Retry-After": str(self.retry)} if self.retry is not None else {}
-        if self.close:  # the rest of the request is not read
+        if self.close:  # the rest of the request is ignored
             headers["Connection"] = "close"
         title = "Client Gone" if self.status == GONE else HTTPStatus(self.status).phrase
         problem = Problem(title=title, status=self.status, detail=self.detail, where=self.where)

@@ -1,7 +1,7 @@
-"""The HTTP/1.1 protocol of the service: strict parsing (RFC 9112), limits on connections, patience with slow clients.
+"""The HTTP/1.1 protocol of the service: strict parsing (RFC 9112), and limits on connections and slow clients.
 
-llhttp parses in its strict mode, which refuses bare LF, folded headers, and Content-Length with Transfer-Encoding. The
-rest is checked here: one Host, a known version, a limited head.
+The parser llhttp is in its strict mode: it rejects bare LF, folded headers, and Content-Length with Transfer-Encoding.
+Other rules are checked here: a single Host header, a known HTTP version, and a limited size of the headers.
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from diptych.serving.service.guard import OPEN
 from diptych.serving.service.problems import RequestRefused
 
-PATIENCE = 15.0  # seconds for a whole request to arrive, and for a client to read the answer
+PATIENCE = 15.0  # seconds until a request must have arrived, and until the client must have read the response
 CONNECTIONS = 1000
-PER_CLIENT = 250  # connections of one address; twice as many are kept, so that health checks of the same address pass
-HEAD = 64 * 2**10  # bytes of a request's line and headers
+PER_CLIENT = 250  # limit of connections per IP address that are served; twice this number is kept open
+HEAD = 64 * 2**10  # limit in bytes of the request line and headers
 CROWDED = RequestRefused(503, "the service has too many connections; retry in some seconds", retry=5, close=True)
 NOT_HTTP = "the request is not valid HTTP (RFC 9112)"
 
 
 class Patient(HttpToolsProtocol):
-    """Close connections whose client sends a request too slowly or does not read the answer."""
+    """Closes a connection if the client sends a request too slowly, or does not read the response."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head: int | None = 0  # bytes of the head that is arriving; None in a body
+        self._head: int | None = 0  # bytes of the request line and headers so far; None in a body
         self.since = self.loop.time()
-        if len(own := self._own()) > 2 * PER_CLIENT:  # the one that has asked nothing for the longest time ends
+        if len(own := self._own()) > 2 * PER_CLIENT:  # close the connection that is idle for longest
             min(own, key=lambda one: (one.is_answered_soon, one.since)).transport.abort()
         self._timer = self.loop.call_later(1.0, self._check)
 
@@ -39,7 +39,7 @@ class Patient(HttpToolsProtocol):
 
     @property
     def is_answered_soon(self) -> bool:
-        """True while a request has arrived and its answer has not been sent."""
+        """True while a request has arrived and its response was not sent yet."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -54,16 +54,16 @@ class Patient(HttpToolsProtocol):
             self.parser.feed_data(data)
             if self._head is not None and self._head > HEAD:
                 raise httptools.HttpParserError
-        except httptools.HttpParserUpgrade:  # answered as HTTP, as a server may (RFC 9110, 7.8)
+        except httptools.HttpParserUpgrade:  # a server may ignore Upgrade (RFC 9110, 7.8)
             pass
         except httptools.HttpParserError:
             self._refuse()
 
     def _refuse(self) -> None:
-        """Refuse what is not HTTP, and end the connection, as the start of the next request is unknown."""
+        """Reject data that is not HTTP, and close the connection, as the start of the next request is unknown."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier request is being answered
+            if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier answer is pending
                 cycle.keep_alive = False
                 self.pipeline.clear()
                 self.transport.pause_reading()
@@ -103,7 +103,10 @@ class Patient(HttpToolsProtocol):
         return sum(min(count, PER_CLIENT) for count in by_address.values()) > CONNECTIONS
 
     def _own(self) -> "list[Patient]":
-        """Return the open connections of this client; empty while all clients together have at most PER_CLIENT."""
+        """Return the open connections of this client's address.
+
+        If all clients together have at most PER_CLIENT, return [].
+        """
         if len(self.connections) <= PER_CLIENT:
             return []
         ours = (one for one in self.connections if isinstance(one, Patient) and one.address == self.address)

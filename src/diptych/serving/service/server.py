@@ -1,4 +1,4 @@
-"""Run the service on a port with uvicorn: time limits for slow clients, and a graceful shutdown."""
+"""Run the service on a port with uvicorn, and shut it down gracefully."""
 
 import ipaddress
 import signal
@@ -16,7 +16,7 @@ from diptych.serving.service.service import Service
 
 
 def is_loopback(host: str) -> bool:
-    """True for localhost and the addresses of this machine alone."""
+    """Return True for localhost and other addresses that only this machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -24,9 +24,9 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Open a listening socket. Raises ServingError if that fails."""
+    """Return a listening socket. Raises ServingError if the port cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol given, asyncio sets TCP_NODELAY; without it, each answer waits 40 ms for an acknowledgement.
+    # If the protocol is given, asyncio sets TCP_NODELAY. Otherwise each response waits 40 ms for an acknowledgement.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -58,9 +58,9 @@ def make_server(
 
 
 def serve(server: uvicorn.Server, bound: socket.socket) -> None:
-    """Serve until SIGTERM or Ctrl-C; requests in progress are finished within the deadline."""
+    """Serve until SIGTERM or Ctrl-C. Then requests in progress are still answered, within the deadline."""
     start_log()
-    # uvicorn raises the signal again after its shutdown; ignore it, so that SIGTERM ends the call normally.
+    # uvicorn raises the signal again after its shutdown. It is ignored, so that this function returns after SIGTERM.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         server.run(sockets=[bound])

@@ -1,4 +1,4 @@
-"""`Service`: open models, the worker that owns them, and the handling of one request."""
+"""`Service`: the opened models, the worker that runs them, and the handling of a request."""
 
 import asyncio
 import logging
@@ -26,12 +26,12 @@ from diptych.vision.detectors.detector import Picture
 
 log = logging.getLogger("diptych.serve")
 T = TypeVar("T")
-WARMING = "a picture"  # query that extracts the gallery before the first request
+WARMING = "a picture"  # query of a search that extracts the gallery at the start
 
 
 @dataclass
 class Service:
-    """Open models by name, an optional gallery to search, and the worker that owns the models."""
+    """The opened models by name, an optional gallery to search, and the worker that runs the models."""
 
     models: Mapping[str, Predictor]
     gallery: PictureGallery | None = None
@@ -47,15 +47,15 @@ class Service:
         self.worker = Worker(RequestBatches(self.models, self.gallery), self.limits, self.measures.batches.observe)
         self.openers = Openers(self.limits)
         self.arriving = Arriving(self.limits)
-        self.opening = 0  # images that are being decoded, or wait for a decoder
+        self.opening = 0  # number of images that are being decoded or wait for a decoder
         self.examples: Mapping[str, bytes] = {}
         if any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
             self.examples = drawn_examples()
 
     def warm(self) -> None:
-        """Run each model once, as first passes are slow, and extract the gallery.
+        """Run each model once, because the first pass is slow, and extract the gallery.
 
-        Raises the errors of an unusable detector or gallery before the first request.
+        So errors of a detector or gallery are raised before the first request.
         """
         for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _error: None)
@@ -64,27 +64,27 @@ class Service:
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
                 except GalleryError:
                     raise
-                except ServingError:  # the vocabulary lacks the words of WARMING
+                except ServingError:  # the vocabulary lacks WARMING; extract at the first search
                     pass
 
     def stop(self) -> None:
-        """Refuse waiting requests, finish those in progress within the deadline, and end the decoding processes."""
+        """Reject waiting requests, finish requests in progress within the deadline, and end the decoding processes."""
         self.worker.stop(self.limits.deadline)
         self.openers.stop()
 
     @property
     def facts(self) -> list[ModelFacts]:
-        """The facts of all models."""
+        """The facts about all models of the service."""
         return [model_facts(name, one.folder, self.tasks[name]) for name, one in self.models.items()]
 
     def model_for(self, task: str, request: TaskRequest) -> str:
-        """Return the model that the request names, or the first that has the task. Raises RequestRefused (422)."""
+        """Return the name of the request's model, else of the first model for the task. Raises RequestRefused (422)."""
         able = [name for name, tasks in self.tasks.items() if task in tasks]
         if able and request.model in (None, *able):
             return request.model or able[0]
         which = "no model of this service" if request.model is None else f"the model {request.model!r} does not"
         if able:
-            advice = "those that do: " + ", ".join(able)
+            advice = "models that do: " + ", ".join(able)
         elif self.gallery is None and not interfaces()[task].pictured:
             advice = "the service was started without --images FOLDER, which can be searched"
         else:
@@ -94,12 +94,12 @@ class Service:
         raise RequestRefused(422, f"{which} {verb} {task}; {advice} (GET /v1/models)", where="model")
 
     async def answer(self, task: str, request: Request) -> tuple[TaskRequest, Message]:
-        """Return the parsed request and the answer. Raises RequestRefused, or the error of the model."""
+        """Return the parsed request, and the answer of the model. Raises RequestRefused, or the model's error."""
         log = request.state
         interface = interfaces()[task]
         body = await self.arriving.read(request)
         expires = time.monotonic() + self.limits.deadline
-        self.worker.admit(before=self.opening)  # fail before an image is decoded in vain
+        self.worker.admit(before=self.opening)  # raises an error before an image is decoded in vain
         values, content, name = await parse(interface, request.headers.get("content-type", ""), body, self.limits)
         del body
         model = self.model_for(task, values)
@@ -115,7 +115,7 @@ class Service:
             gone.cancel()
 
     async def _open(self, content: bytes | None, expires: float, gone: asyncio.Future[None]) -> Picture:
-        self.worker.admit(before=self.opening)  # others arrived while this one was read
+        self.worker.admit(before=self.opening)  # more requests arrived while this one was read
         self.opening += 1
         try:
             opened = asyncio.ensure_future(self.openers.open(content))
@@ -124,7 +124,7 @@ class Service:
             self.opening -= 1
 
     def refusal(self, error: Exception, request: Request) -> RequestRefused:
-        """Turn any error of a request into a refusal; unexpected ones are logged and become 500."""
+        """Convert an error of a request to RequestRefused. An unexpected error is logged and gets the status 500."""
         if isinstance(error, RequestRefused):
             return error
         detail = explain_error(error, self.models, None if self.gallery is None else self.gallery.folder)
@@ -136,7 +136,7 @@ class Service:
 
 
 async def _before(result: asyncio.Future[T], expires: float, gone: asyncio.Future[None]) -> T:
-    """Await a result; cancel it and raise RequestRefused if the deadline passes or the client disconnects first."""
+    """Await a result. If the deadline passes or the client disconnects first, cancel it and raise RequestRefused."""
     try:
         left = max(0.0, expires - time.monotonic())
         either: set[asyncio.Future[Any]] = {result, gone}

@@ -1,6 +1,6 @@
-"""Parse a request's body into validated fields and an image.
+"""Parse the body of a request into validated fields and an image.
 
-Nothing is written to disk, and no file or URL that the client names is opened.
+Nothing is written to disk. Files and URLs that the client names are never opened.
 """
 
 import asyncio
@@ -27,26 +27,29 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.image_files import TooManyPixels, UnknownFormat
 from diptych.vision.pictures import as_picture
 
-Sent = tuple[dict[str, Any], bytes | None, str]  # the fields, the bytes of the image and its name
+Sent = tuple[dict[str, Any], bytes | None, str]  # (fields, bytes of the image, name of the image)
 IMAGE = "image"
-FIELDS, VALUE = 64, 64 * 1024  # most fields, and most bytes of each of a form except the image
+FIELDS, VALUE = 64, 64 * 1024  # limits of the number of fields, and of the bytes of a field
 UNNAMED = "image"
-NICE = 10  # niceness of processes that decode costly images
+NICE = 10  # niceness of the processes that decode large images
 PIECE = 2**16  # bytes
 
 
 class _InMemory(MultiPartParser):
-    spool_max_size = 2**40  # a part never goes to disk
+    spool_max_size = 2**40  # uploads are never written to disk
 
 
 class Arriving:
-    """The bytes of all bodies that are being received, at most `limits.arriving_bytes`."""
+    """Reads request bodies, of which at most `limits.arriving_bytes` are in memory at the same time."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._bytes = limits, 0
 
     async def read(self, request: Request) -> bytes:
-        """Read the body. Raises RequestRefused: 413 if it is too large, 408 if too slow, 503 if too many arrive."""
+        """Return the body of a request.
+
+        Raises RequestRefused: 413 for a large body, 408 for a slow one, 503 if too many arrive.
+        """
         limits, body = self._limits, bytearray()
         announced = request.headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > limits.body:
@@ -78,7 +81,7 @@ def _too_large(limits: Limits) -> RequestRefused:
 async def parse(
     interface: TaskInterface, content_type: str, body: bytes, limits: Limits
 ) -> tuple[TaskRequest, bytes | None, str]:
-    """Return the validated fields, the bytes of the image and its name. Raises RequestRefused: 415 or 422."""
+    """Return the validated fields, the bytes of the image, and the image's name. Raises RequestRefused (415 or 422)."""
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json":
         values, image, name = await asyncio.to_thread(_from_json, body, limits.signs)
@@ -150,7 +153,7 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
             image, name = await value.read(), _named(value.filename or UNNAMED)
         elif key == IMAGE:
             raise RequestRefused(422, f"{IMAGE} is text; expected a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
-        elif key in lists:  # several values
+        elif key in lists:  # a list of values
             values.setdefault(key, []).append(value)
         elif key in values:
             raise RequestRefused(422, f"{key[:100]!r} comes twice; give it once", where=key[:100])
@@ -160,7 +163,7 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
 
 
 def _named(name: str) -> str:
-    """Return the last part of a file name, for messages; the file is never opened."""
+    """Return the last part of a file name, for messages."""
     return "".join(letter for letter in re.split(r"[/\\]", name)[-1] if letter.isprintable())[:200] or UNNAMED
 
 
@@ -173,18 +176,24 @@ def _wrong(error: ValidationError) -> RequestRefused:
 
 
 class Openers:
-    """Decoding processes, and as many with low priority for costly images, so that these do not delay others."""
+    """Decodes images in processes.
+
+    Large images have processes of their own, with low priority, so that they do not delay others.
+    """
 
     def __init__(self, limits: Limits) -> None:
         lanes = {0: min(limits.quick_pixels, limits.pixels), NICE: limits.pixels}
         self._lanes = [
             (Decoders(limits.decoders, limits.decoding, nice=nice), ThreadPoolExecutor(limits.decoders), pixels)
             for nice, pixels in lanes.items()
-        ]  # each thread waits for a decoder
+        ]  # a thread waits for each decoder
         self._most = limits.pixels
 
     async def open(self, content: bytes | None) -> Picture:
-        """Decode the image (3, H, W). Raises RequestRefused: 413 too many pixels, 415 unknown format, 422 broken."""
+        """Return the decoded image (3, H, W).
+
+        Raises RequestRefused: 413 too many pixels, 415 unknown format, 422 damaged.
+        """
         if content is None:
             raise RequestRefused(422, f"there is no image; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
         if not content:
@@ -201,7 +210,7 @@ class Openers:
         raise AssertionError("the last of the processes take all images")
 
     def stop(self) -> None:
-        """Refuse waiting images, and end the processes."""
+        """Reject waiting images, and end the processes."""
         for decoders, threads, _ in self._lanes:
             threads.shutdown(wait=False, cancel_futures=True)
             decoders.close()

@@ -1,4 +1,4 @@
-"""The worker thread that owns the models, and its bounded queue; requests for one model share batches."""
+"""The worker thread that runs the models, and its bounded queue. Several requests for one model form a batch."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ STOPPING = "the service is stopping; retry in some seconds"
 
 @dataclass
 class Timing:
-    """Milliseconds that one request spent in each stage, and the number of requests in its batch."""
+    """The milliseconds that a request spent in each stage, and the number of requests in its batch."""
 
     queue: float = 0.0
     extraction: float = 0.0
@@ -28,14 +28,17 @@ class Timing:
 
 @dataclass(eq=False)
 class Job:
-    """A request in the queue. `answered` receives the message or the exception; the waiting handler may cancel it."""
+    """A request in the queue.
+
+    `answered`: a future for the message or exception. The handler that awaits it may cancel it.
+    """
 
     task: str
     model: str
-    request: Any  # a request of the task's type
+    request: Any  # the parsed request of the task
     picture: Picture | None = field(default=None, repr=False)
-    name: str = ""  # name of the image
-    expires: float = float("inf")  # by time.monotonic
+    name: str = ""  # the image's name
+    expires: float = float("inf")  # deadline as time.monotonic()
     answered: Future[Message] = field(default_factory=Future)
     timing: Timing = field(default_factory=Timing)
     came: float = field(default_factory=time.monotonic)
@@ -45,16 +48,19 @@ class Job:
         return 0 if self.picture is None else self.picture.numel()
 
 
-Answer = Callable[[Sequence[Job]], None]  # sets `answered` of each job
+Answer = Callable[[Sequence[Job]], None]  # it must set `answered` of each job
 
 
 class Worker:
-    """Call `answer` with batches of jobs for one model, in its own thread; `observe` gets each batch size."""
+    """Calls `answer` with batches of jobs, in its own thread.
+
+    A batch is for one model. `observe` is called with each batch size.
+    """
 
     def __init__(self, answer: Answer, limits: Limits, observe: Callable[[int], object] = lambda _: None) -> None:
         self.answer_batch, self._limits, self._observe = answer, limits, observe
         self._jobs: deque[Job] = deque()
-        self._last = 1  # jobs of the last batch
+        self._last = 1  # size of the last batch
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="diptych-worker", daemon=True)
@@ -70,9 +76,9 @@ class Worker:
         return len(self._jobs)
 
     def admit(self, size: int = 0, before: int = 0) -> None:
-        """Raise RequestRefused (503) unless there is room for a job with an image of `size` bytes.
+        """Raise RequestRefused (503) unless the queue has room for a job with an image of `size` bytes.
 
-        `before` is the number of requests that are still being decoded and will come first.
+        `before`: the number of earlier requests whose images are still being decoded.
         """
         with self._changed:
             if self._stopped:
@@ -95,7 +101,7 @@ class Worker:
         return len(self._jobs) + before >= self._limits.queue or (bool(self._jobs) and crowded)
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Stop: refuse waiting jobs, and wait up to `seconds` for the batch in progress."""
+        """Stop the worker: reject waiting jobs, and wait up to `seconds` for the batch in progress."""
         with self._changed:
             self._stopped = True
             waiting, self._jobs = list(self._jobs), deque()
@@ -112,18 +118,22 @@ class Worker:
             self._observe(len(batch))
             try:
                 self.answer_batch(batch)
-            except BaseException as error:  # a fault of Diptych: refuse these jobs, then continue
+            except BaseException as error:  # a bug: these jobs fail, the worker continues
                 for job in batch:
                     refuse(job, error)
 
     def _next(self) -> list[Job] | None:
-        """Wait for the next batch: the oldest job and others of its model. Return None after `stop`."""
+        """Wait for jobs and return the next batch: the oldest job, and others for the same model.
+
+        Return None after `stop`.
+        """
         with self._changed:
             while not self._jobs and not self._stopped:
                 self._changed.wait()
             if self._stopped:
                 return None
-            # Clients that sent requests together do so again: wait briefly for a batch as large as the last one.
+            # Wait up to `linger` seconds until there are as many jobs as in the last batch, as clients often send in
+            # parallel.
             until = time.monotonic() + self._limits.linger
             while len(self._jobs) < self._last and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
@@ -151,12 +161,12 @@ class Worker:
 
 
 def late() -> RequestRefused:
-    """The refusal of a request whose deadline has passed."""
+    """Return the error of a request whose deadline has passed."""
     return RequestRefused(503, "the request waited longer than the service's deadline; retry in some seconds", retry=2)
 
 
 def refuse(job: Job, error: BaseException) -> None:
-    """Set the error of a job, unless it is answered or cancelled."""
+    """Answer a job with an error, unless it was answered or cancelled."""
     if job.answered.done():
         return
     if job.answered.running() or job.answered.set_running_or_notify_cancel():
