@@ -131,7 +131,7 @@ def test_pretrain_does_not_teach_a_task(task: str, tmp_path: Path, capsys: pytes
 
 def test_a_pipe_is_no_data(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data.jsonl")
-    with pytest.raises(DataError, match=r"data.jsonl is a pipe or a device.*write them to a file"):
+    with pytest.raises(DataError, match=r"data.jsonl is a pipe or a device.*write it to a file"):
         read(tmp_path / "data.jsonl")
 
 

@@ -20,7 +20,7 @@ def test_a_task_is_learnt_from_nothing(run: Callable[..., Result], tmp_path: Pat
     result = run(*asked, "--recipe", "vl-bert/small/caption")
     assert result.code != 0
     result = run(*asked, "--recipe", "vl-bert/small/retrieval")
-    assert "trains retrieval, and the task is vqa" in result.error
+    assert "is for retrieval, but the task is vqa" in result.error
     result = run(*asked, "--recipe", "vl-bert/vqa")
     assert "starts from BERT base" in result.error
     assert not (tmp_path / "run").exists(), "nothing is written before"
