@@ -46,8 +46,8 @@ TaggedTokens = list[tuple[int, int | None]]  # (token id, number of the object t
 class Vcr:
     """Choose answers (Q->A) and rationales (QA->R) with one model, which scores the four candidates of a question.
 
-    Inputs are `question [SEP] answer [SEP]` and `question right-answer [SEP] rationale [SEP]`, as in VL-BERT's code.
-    A tag `[k]` is replaced by the name of object k. The tokens of the name refer to the object's region.
+    Inputs are `question [SEP] answer [SEP]` and `question right-answer [SEP] rationale [SEP]`, as in VL-BERT's code. A
+    tag `[k]` is replaced by the name of object k. The tokens of the name refer to the object's region.
     """
 
     tokens: Tokens
