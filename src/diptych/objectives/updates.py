@@ -36,7 +36,7 @@ class OneForward:
             if objective.changes == "pairs" and hiding is not None:
                 raise RecipeError(
                     f"{objective.name} swaps captions after {hiding} has hidden parts of them; "
-                    f"list {objective.name} first"
+                    f"put {objective.name} first"
                 )
             if objective.changes == "input":
                 hiding = objective.name
