@@ -129,8 +129,10 @@ class Batch:
         return replace(self, **changed, places=places)
 
     def where(self, name: str, request: Callable[[Batch], StateRequest]) -> Places:
-        """Return (rows, columns) of the states that the objective `name` reads. They come from `places`, or else from
-        the mask of `request(batch)`."""
+        """Return (rows, columns) of the states that the objective `name` reads.
+
+        They come from `places`, or else from the mask of `request(batch)`.
+        """
         known = self.places.get(name)
         return request(self).mask.nonzero(as_tuple=True) if known is None else known
 
@@ -139,8 +141,10 @@ class Batch:
         return self.regions_present.sum(1).tolist() if self.region_counts is None else self.region_counts
 
     def counted_words(self) -> list[int]:
-        """Return the number of text tokens of each sample. If `collate` made the batch, no wait for the GPU is
-        needed."""
+        """Return the number of text tokens of each sample.
+
+        If `collate` made the batch, no wait for the GPU is needed.
+        """
         return self.text_present.sum(1).tolist() if self.word_counts is None else self.word_counts
 
     def without_text(self) -> Batch:
@@ -153,8 +157,10 @@ class Batch:
         return replace(self, request=StateRequest(heads=frozenset({name})))
 
     def repeat(self, times: int) -> Batch:
-        """Repeat each sample `times` times; the copies are consecutive. `places` is cleared, because row numbers
-        change."""
+        """Repeat each sample `times` times; the copies are consecutive.
+
+        `places` is cleared, because row numbers change.
+        """
         again: dict[str, Any] = {"places": {}}
         for f in fields(self):
             value = getattr(self, f.name)
@@ -166,8 +172,10 @@ class Batch:
 
 
 def collate(samples: Sequence[Sample]) -> Batch:
-    """Stack samples to a batch and pad each field to its longest value. For a sample without an image,
-    `regions_present` is all False."""
+    """Stack samples to a batch and pad each field to its longest value.
+
+    For a sample without an image, `regions_present` is all False.
+    """
     regions = [s.regions if s.regions is not None else _no_regions() for s in samples]
     text = [s.text for s in samples]
     targets = [s.target if s.target is not None else torch.zeros(0, dtype=torch.long) for s in samples]
@@ -228,8 +236,9 @@ def _mask(regions: Regions, mask: Tensor | None) -> Bool[Tensor, "R"]:
 
 
 def _per_region(regions: Sequence[Regions], name: str) -> Tensor | None:
-    """Stack a field (R, ...) of `Regions`, padded to the largest R. Return None if an image with regions lacks the
-    field.
+    """Stack a field (R, ...) of `Regions`, padded to the largest R.
+
+    Return None if an image with regions lacks the field.
 
     Samples without regions get zeros.
     """

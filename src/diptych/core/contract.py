@@ -14,8 +14,10 @@ Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
 
 @dataclass(frozen=True)
 class FeatureProfile:
-    """Statistics of features. `vision.features.profile` compares them to detect that another extractor of the same size
-    was used."""
+    """Statistics of features.
+
+    `vision.features.profile` compares them to detect that another extractor of the same size was used.
+    """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 

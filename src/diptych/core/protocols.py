@@ -49,8 +49,10 @@ Needs = frozenset[Capability | Method]
 
 @runtime_checkable
 class StateModel(Protocol):
-    """A model that computes states from a batch. Objectives use it through `heads`, which are made by name
-    (`models/heads.py`)."""
+    """A model that computes states from a batch.
+
+    Objectives use it through `heads`, which are made by name (`models/heads.py`).
+    """
 
     heads: nn.ModuleDict
     provides: frozenset[Capability]
@@ -121,16 +123,19 @@ class Objective(Protocol):
 
 @runtime_checkable
 class PairObjective(Objective, Protocol):
-    """An objective that makes mismatched pairs. `pair` gets the samples of one pair, and `partners`: the batch from
-    which texts or images are taken."""
+    """An objective that makes mismatched pairs.
+
+    `pair` gets the samples of one pair, and `partners`: the batch from which texts or images are taken.
+    """
 
     def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]: ...
 
 
 @runtime_checkable
 class ComparesSamples(Protocol):
-    """An objective that may compare samples. If `compares` is "batch", each sample is compared with the others of its
-    micro-batch.
+    """An objective that may compare samples.
+
+    If `compares` is "batch", each sample is compared with the others of its micro-batch.
 
     A run then warns if micro-batches are smaller than the batch.
     """
@@ -141,8 +146,10 @@ class ComparesSamples(Protocol):
 
 @runtime_checkable
 class Update(Protocol):
-    """A group of objectives that share forward passes. The trainer makes an optimizer step for each item that `losses`
-    yields."""
+    """A group of objectives that share forward passes.
+
+    The trainer makes an optimizer step for each item that `losses` yields.
+    """
 
     @property
     def objectives(self) -> Sequence[Objective]: ...

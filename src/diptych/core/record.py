@@ -167,8 +167,10 @@ class Record:
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
-        """Merge two records of the same image. Texts are concatenated. Other fields are taken from this record, or from
-        `other` if this record lacks them."""
+        """Merge two records of the same image.
+
+        Texts are concatenated. Other fields are taken from this record, or from `other` if this record lacks them.
+        """
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:

@@ -54,8 +54,9 @@ class Regions:
         return self.boxes.shape[0]
 
     def hide(self, hidden: Bool[Tensor, "R"], chosen: Bool[Tensor, "R"] | None = None) -> Regions:
-        """Mark regions as hidden, and the regions `chosen` as targets (default: the hidden ones). Pixels of hidden
-        boxes are set to 0.
+        """Mark regions as hidden, and the regions `chosen` as targets (default: the hidden ones).
+
+        Pixels of hidden boxes are set to 0.
 
         The masks of hidden regions become all True, because an outline would reveal the class. Boxes are rounded
         outward, so that no row of pixels stays visible.
@@ -92,8 +93,10 @@ class Regions:
         return replace(self, **halves) if halves else self
 
     def blank(self) -> Regions:
-        """Remove all information on the image except the number of regions. Features, classes and pixels are 0, and
-        each box is the whole image."""
+        """Remove all information on the image except the number of regions.
+
+        Features, classes and pixels are 0, and each box is the whole image.
+        """
         values: dict[str, Any] = {name: torch.zeros_like(value) for name, value in self.tensors().items()}
         values["boxes"][:, 2:] = 1
         return replace(self, **values | {"masks": None, "hidden": self.hidden, "chosen": self.chosen})

@@ -18,6 +18,8 @@ def split_at_tags(text: str) -> list[str | int]:
 
 
 def names_for_tags(text: str, objects: Sequence[Object]) -> str:
-    """Replace tags by the names of their objects: `is [0] red` becomes `is dog red`. Tags without an object are
-    kept."""
+    """Replace tags by the names of their objects: `is [0] red` becomes `is dog red`.
+
+    Tags without an object are kept.
+    """
     return TAG.sub(lambda tag: objects[int(tag[1])].kind if int(tag[1]) < len(objects) else tag[0], text)

@@ -83,8 +83,10 @@ class WordHead(nn.Module):
 
 
 class AnswerHead(nn.Module):
-    """Unified VLP's answer classifier: two layers on the elementwise product of the states of [CLS] and [SEP]. Returns
-    logits."""
+    """Unified VLP's answer classifier: two layers on the elementwise product of the states of [CLS] and [SEP].
+
+    Returns logits.
+    """
 
     reads = frozenset({"cls", "sep"})
 
@@ -99,8 +101,10 @@ class AnswerHead(nn.Module):
 
 
 class SlotAnswerHead(nn.Module):
-    """An answer classifier built like the word head, on the [MASK] after the question (VL-BERT, section 4.2.2). Returns
-    logits."""
+    """An answer classifier built like the word head, on the [MASK] after the question (VL-BERT, section 4.2.2).
+
+    Returns logits.
+    """
 
     reads = frozenset({"slot"})
 
@@ -116,8 +120,10 @@ class SlotAnswerHead(nn.Module):
 
     @torch.no_grad()
     def begin_as(self, word: WordHead, words: Sequence[int | None]) -> None:
-        """Initialise from the word head. `words` has the token id of each answer, or None for an answer with several
-        tokens."""
+        """Initialise from the word head.
+
+        `words` has the token id of each answer, or None for an answer with several tokens.
+        """
         self.dense.load_state_dict(word.dense.state_dict())
         self.norm.load_state_dict(word.norm.state_dict())
         for answer, number in enumerate(words):
@@ -149,8 +155,7 @@ class MatchHead(nn.Module):
 
 
 class PooledMatchHead(nn.Module):
-    """Log-odds that text and image match, from two logits on the pooled [CLS] (VL-BERT v1, Sentence-Image Relationship
-    Prediction)."""
+    """Log-odds that text and image match, from two logits on the pooled [CLS] (VL-BERT v1's sentence-image relation)."""
 
     reads = frozenset({"cls"})
 
@@ -236,8 +241,10 @@ def region_feature(sizes: HeadSizes) -> nn.Module:
 
 
 def region_class(sizes: HeadSizes) -> nn.Module:
-    """Make the head that predicts the detector's class of a region. Raises RecipeError if the features have no
-    classes."""
+    """Make the head that predicts the detector's class of a region.
+
+    Raises RecipeError if the features have no classes.
+    """
     _needs_size(sizes.classes, "classes")
     if sizes.class_layers == 1:
         return nn.Linear(sizes.width, sizes.classes)
@@ -296,8 +303,10 @@ def make_heads(
     words: nn.Embedding,
     own: Mapping[str, Callable[[], nn.Module]] | None = None,
 ) -> nn.ModuleDict:
-    """Make heads by name. `own` has the model's own constructors, which precede HEADS. Raises RecipeError for unknown
-    names."""
+    """Make heads by name.
+
+    `own` has the model's own constructors, which precede HEADS. Raises RecipeError for unknown names.
+    """
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
         if name not in HEADS and name not in own:

@@ -12,8 +12,10 @@ from diptych.models.transformer import CLOSED
 
 
 class AttentionPool(nn.Module):
-    """A weighted sum of the present positions, followed by a linear layer. A two-layer perceptron computes the
-    weights."""
+    """A weighted sum of the present positions, followed by a linear layer.
+
+    A two-layer perceptron computes the weights.
+    """
 
     def __init__(self, width: int, size: int, batch_norm: bool = False) -> None:
         super().__init__()
@@ -28,8 +30,10 @@ class AttentionPool(nn.Module):
 
 
 class LayerPools(nn.Module):
-    """Pool each of the last `count` layers of a stream, and add the results. If `scaled`, the sum is divided by
-    sqrt(count)."""
+    """Pool each of the last `count` layers of a stream, and add the results.
+
+    If `scaled`, the sum is divided by sqrt(count).
+    """
 
     def __init__(self, count: int, width: int, size: int, batch_norm: bool = False, scaled: bool = True) -> None:
         super().__init__()

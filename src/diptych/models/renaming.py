@@ -21,8 +21,10 @@ _NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 def layer_table(
     theirs: str, ours: str, modules: Mapping[str, str], attentions: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return a table for numbered layers, which maps `theirs.#.MODULE` to `ours.#.MODULE`. `attentions` are modules
-    whose query, key and value are joined."""
+    """Return a table for numbered layers, which maps `theirs.#.MODULE` to `ours.#.MODULE`.
+
+    `attentions` are modules whose query, key and value are joined.
+    """
     joint = {f"{there}.{part}": f"{here}.qkv" for there, here in (attentions or {}).items() for part in QKV}
     return {f"{theirs}.#.{there}": f"{ours}.#.{here}" for there, here in {**modules, **joint}.items()}
 
@@ -38,8 +40,9 @@ def new_name(name: str, table: Mapping[str, str]) -> str | None:
 def rename(
     theirs: Tensors, names_there: Mapping[str, str], table: Mapping[str, str], unused: Mapping[str, str]
 ) -> tuple[Tensors, ImportReport]:
-    """Return the tensors under our names, and a report. `names_there` maps names in `theirs` to names in the file, for
-    the report.
+    """Return the tensors under our names, and a report.
+
+    `names_there` maps names in `theirs` to names in the file, for the report.
 
     `unused`: {prefix of names that our models do not use: reason}. Raises CheckpointError if a query, key or value is
     missing.

@@ -97,8 +97,7 @@ class ModelConfig(BaseModel):
         return self.max_text
 
     def check_text(self, key: str, words: int, special: int, alone: bool = False) -> None:
-        """Raise RecipeError if the model has too few positions for texts of `words` tokens and `special` special
-        tokens.
+        """Raise RecipeError if there are too few positions for texts of `words` tokens and `special` special tokens.
 
         `alone`: the texts have no regions. `key`: name of the setting of `words`, for the error.
         """
@@ -136,8 +135,7 @@ class ResolvedConfig(ModelConfig):
 
 
 class SystemModel(nn.Module):
-    """Base class of a system's model, built from a config and names of heads (see `StateModel` in
-    `core/protocols.py`)."""
+    """Base class of a system's model, built from a config and names of heads; see `core.protocols.StateModel`."""
 
     config: ResolvedConfig
     heads: nn.ModuleDict
@@ -175,8 +173,10 @@ Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 
 def as_bert(module: nn.Module, std: float) -> None:
-    """Initialise a module as in BERT: normal weights with standard deviation `std`, zero biases. Layer norms are not
-    changed."""
+    """Initialise a module as in BERT: normal weights with standard deviation `std`, zero biases.
+
+    Layer norms are not changed.
+    """
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:

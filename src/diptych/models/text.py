@@ -39,8 +39,7 @@ class TextConfig(ModelConfig):
 
 
 def refuse_more_words(words: int, most: int) -> None:
-    """Raise DataError if a text has more words (including special tokens) than `most`, the model's positions for
-    them."""
+    """Raise DataError if a text has more words (including special tokens) than the model has positions (`most`)."""
     if words > most:
         raise DataError(
             f"a text has {words} words, but the model has positions for {most}; lower data.max_words, or raise "
@@ -73,8 +72,10 @@ class DecoderModel(SystemModel):
     def begin_writing(
         self, pasts: list[LayerCache], closed: Float[Tensor, "B 1 1 P"], room: int
     ) -> tuple[Float[Tensor, "B V"], DecoderCache]:
-        """Return the scores of the first word of each image's caption, and a cache for `room` words. `pasts` has a
-        cache per layer."""
+        """Return the scores of the first word of each image's caption, and a cache for `room` words.
+
+        `pasts` has a cache per layer.
+        """
         memory = DecoderCache(pasts, closed, room)
         first = torch.full((closed.shape[0], 1), self.vocabulary.cls, device=closed.device)
         return self._next(first, memory)[:, 0], memory
@@ -82,8 +83,10 @@ class DecoderModel(SystemModel):
     def follow(
         self, memory: DecoderCache, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K V"]:
-        """Append the word `words[b, k]` to beam `parents[b, k]` to make beam k. Return the scores of each beam's next
-        word."""
+        """Append the word `words[b, k]` to beam `parents[b, k]` to make beam k.
+
+        Return the scores of each beam's next word.
+        """
         memory.take(parents)
         return self._next(words, memory)
 

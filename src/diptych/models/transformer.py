@@ -141,8 +141,10 @@ class SelfAttention(nn.Module):
 
 
 def closing(blocked: Bool[Tensor, "#B 1 #K P"], like: Tensor) -> Float[Tensor, "#B 1 #K P"]:
-    """Return the mask that is added to attention scores: CLOSED where `blocked`, else 0. It has the kernel's data type,
-    so that all layers can use it."""
+    """Return the mask that is added to attention scores: CLOSED where `blocked`, else 0.
+
+    It has the kernel's data type, so that all layers can use it.
+    """
     kind = like.device.type
     fused = kind in FUSED and torch.is_autocast_enabled(kind)
     return blocked.to(torch.get_autocast_dtype(kind) if fused else like.dtype) * CLOSED
@@ -175,8 +177,10 @@ class Layer(nn.Module):
     def forward(
         self, x: Float[Tensor, "*N D"], closed: Float[Tensor, "#B 1 #K P"], *, rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
-        """Return the states of a padded batch (B, L, D), or of rows (N, D) if `rows` is given. `closed` must have been
-        cut to the rows."""
+        """Return the states of a padded batch (B, L, D), or of rows (N, D) if `rows` is given.
+
+        `closed` must have been cut to the rows.
+        """
         return self.finish(x if rows is None else rows.own(x), self.attention(x, closed, rows))
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
@@ -210,8 +214,10 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(Layer(sizes) for _ in range(layers))
 
     def forward(self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"]) -> list[Float[Tensor, "B L D"]]:
-        """Return the input, then the states after each layer. `allowed` is True where the row's position may attend to
-        the column's."""
+        """Return the input, then the states after each layer.
+
+        `allowed` is True where the row's position may attend to the column's.
+        """
         length, more = x.shape[1], -x.shape[1] % MULTIPLE if x.device.type in FUSED else 0
         if more:  # add positions that no other position attends to
             x, allowed = F.pad(x, (0, 0, 0, more)), F.pad(allowed, (0, more, 0, more))
@@ -243,8 +249,9 @@ class Transformer(nn.Module):
     def read(
         self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"], room: int
     ) -> tuple[Float[Tensor, "B D"], DecoderCache]:
-        """Run the layers on the input for decoding. Return the state of the last position, which predicts the first
-        word, and a cache of the other positions.
+        """Run the layers on the input for decoding.
+
+        Return the state of the last position, which predicts the first word, and a cache of the other positions.
 
         `room`: number of words that the cache can hold.
         """
@@ -266,8 +273,10 @@ class Transformer(nn.Module):
         return x[:, -1], DecoderCache(layers, closed[:, :, -1:, :-1], room + 1)
 
     def write(self, x: Float[Tensor, "N 2 D"], memory: DecoderCache) -> Float[Tensor, "N D"]:
-        """Run the layers on a new word of every beam and the [MASK] after it. Return the state of the [MASK], which
-        predicts the next word."""
+        """Run the layers on a new word of every beam and the [MASK] after it.
+
+        Return the state of the [MASK], which predicts the next word.
+        """
         for layer, cache in zip(self.layers, memory.layers, strict=True):
             assert isinstance(layer, Layer)
             x = layer.finish(x, layer.attention.recall(x, cache, memory))
@@ -298,8 +307,9 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The key-value cache of a decoder, with a LayerCache per layer. The row of a [MASK] is overwritten by the next
-    word.
+    """The key-value cache of a decoder, with a LayerCache per layer.
+
+    The row of a [MASK] is overwritten by the next word.
 
     The keys and values of words of all layers are views of one tensor, so that a single copy reorders the beams.
     """

@@ -26,8 +26,9 @@ def refuse_more_regions(batch: Batch, most: int) -> None:
 
 
 def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]:
-    """Return corners and relative area of each box (G = 5). With form `official`, the detector's confidence is added (G
-    = 6).
+    """Return corners and relative area of each box (G = 5).
+
+    With form `official`, the detector's confidence is added (G = 6).
 
     norm `paper`: corners are divided by the image's size. norm `official`: they are divided by the largest coordinate
     of the image's boxes, which the released code uses as the size (vlp/seq2seq_loader.py:338, "lazy normalization").
@@ -48,8 +49,10 @@ WholeRegion = bool | Literal["given"]  # whole image as a region; "given": if th
 
 
 def whole_region(setting: WholeRegion, stored: bool) -> bool:
-    """Return True if the model reads the feature of the whole image. Raises RecipeError if `setting` is True but the
-    store has none (`stored`)."""
+    """Return True if the model reads the feature of the whole image.
+
+    Raises RecipeError if `setting` is True but the store has none (`stored`).
+    """
     if setting is True and not stored:
         raise RecipeError(
             "model.whole_region=true reads the feature of the whole image as an additional region, but the store has "
@@ -60,8 +63,10 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
 
 
 def refuse_two_widths(region: int, whole: int) -> None:
-    """Raise RecipeError if the features of the whole image and of a region differ in size. `whole` is 0 if there is
-    none."""
+    """Raise RecipeError if the features of the whole image and of a region differ in size.
+
+    `whole` is 0 if there is none.
+    """
     if whole not in (0, region):
         raise RecipeError(
             f"the feature of the whole image has {whole} values, that of a region {region}, but the model needs the "
@@ -70,8 +75,10 @@ def refuse_two_widths(region: int, whole: int) -> None:
 
 
 def with_image_feature(batch: Batch) -> Batch:
-    """Append the whole image as a region with its own feature and without class. It is never masked. Raises DataError
-    if the feature is missing."""
+    """Append the whole image as a region with its own feature and without class.
+
+    It is never masked. Raises DataError if the feature is missing.
+    """
     if batch.whole is None:
         raise DataError("the model reads the feature of the whole image, but some images have none", key=batch.keys[0])
     if batch.features is not None:
@@ -99,8 +106,7 @@ def with_image_feature(batch: Batch) -> Batch:
 def place_input(
     batch: Batch, norm: Source, form: Source, classes: Float[Tensor, "B R C"] | None
 ) -> Float[Tensor, "B R P"]:
-    """Return the input of `vis_pe_embed` in the released code: geometry and class probabilities, each
-    layer-normalised."""
+    """Return the input of the released `vis_pe_embed`: geometry and class probabilities, each layer-normalised."""
     numbers = geometry(batch, norm, form)
     parts = [F.layer_norm(numbers, numbers.shape[-1:])]
     if classes is not None:
@@ -149,8 +155,10 @@ class RegionEmbedding(nn.Module):
     def forward(
         self, batch: Batch, unseen: Bool[Tensor, "B R"]
     ) -> tuple[Float[Tensor, "B R D"], Float[Tensor, "B R D"]]:
-        """Return the embeddings of features and of places. The features and classes of `unseen` regions are set to 0,
-        but not their boxes."""
+        """Return the embeddings of features and of places.
+
+        The features and classes of `unseen` regions are set to 0, but not their boxes.
+        """
         features, classes = self._inputs(batch)
         features = features.masked_fill(unseen[..., None], 0)
         if classes is not None:
@@ -173,8 +181,10 @@ class RegionEmbedding(nn.Module):
 
 
 def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
-    """Return the features of all regions, including masked ones. Raises DataError if they are missing or not of size
-    `size`."""
+    """Return the features of all regions, including masked ones.
+
+    Raises DataError if they are missing or not of size `size`.
+    """
     if batch.features is None and not batch.boxes.shape[1]:
         return batch.boxes.new_zeros(*batch.boxes.shape[:2], size)
     return _checked(batch, batch.features, "features", size)

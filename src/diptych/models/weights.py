@@ -34,8 +34,10 @@ class ImportReport:
 
 @contextmanager
 def read_as_weights(source: object) -> Iterator[None]:
-    """Convert errors in this context to a CheckpointError: tensors of unexpected shapes cause various ones. `source` is
-    the file."""
+    """Convert errors in this context to a CheckpointError: tensors of unexpected shapes cause various ones.
+
+    `source` is the file.
+    """
     try:
         yield
     except (DiptychError, OSError):

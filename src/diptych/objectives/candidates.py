@@ -31,8 +31,10 @@ class Candidate:
 
 
 def split_candidates(sample: Sample) -> list[Sample]:
-    """Split a sample into one per `truth["candidates"]`, in the same group. Only the one at index `truth["right"]` is
-    `matched`."""
+    """Split a sample into one per `truth["candidates"]`, in the same group.
+
+    Only the one at index `truth["right"]` is `matched`.
+    """
     candidates, right = sample.truth["candidates"], sample.truth["right"]
     return [
         replace(
@@ -50,8 +52,10 @@ def split_candidates(sample: Sample) -> list[Sample]:
 
 
 def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] | None:
-    """Return the index of the region that each token refers to, or IGNORE. Return None if no token refers to an
-    object."""
+    """Return the index of the region that each token refers to, or IGNORE.
+
+    Return None if no token refers to an object.
+    """
     if not candidate.named or regions is None:
         return None
     places = torch.full_like(candidate.text, IGNORE)

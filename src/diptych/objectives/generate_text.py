@@ -31,8 +31,10 @@ class GenerateText(TargetWords):
 
     @property
     def needs(self) -> frozenset[Capability]:
-        """Capabilities of the model. If the encoder reads the text, the decoder must not attend to it: it would copy
-        it."""
+        """Capabilities of the model.
+
+        If the encoder reads the text, the decoder must not attend to it: it would copy it.
+        """
         return frozenset({"target", *({"target without text"} if self.reads == "text" else ())})
 
     def prepare_one(self, sample: Sample, rng: Random) -> Sample:

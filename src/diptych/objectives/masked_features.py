@@ -56,8 +56,10 @@ class MaskedRegionFeature(PerSample):
 def feature_distance(
     model: StateModel, states: Float[Tensor, "B R D"], batch: Batch, places: Places, over_values: Literal["mean", "sum"]
 ) -> Float[Tensor, ""]:
-    """Return the squared distances between predicted and true region features, summed over `places`. Without features
-    it is 0."""
+    """Return the squared distances between predicted and true region features, summed over `places`.
+
+    Without features it is 0.
+    """
     predicted: Tensor = model.heads["region_feature"](states[places]).float()
     if batch.features is None:
         return predicted.sum() * 0

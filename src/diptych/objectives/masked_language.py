@@ -108,8 +108,9 @@ class MaskedLanguage(PerSample):
         return batch.text_labels.masked_fill(~own[:, None], IGNORE)
 
     def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
-        """Sum the losses of the kept samples (drop_worst_ratio of Unified VLP's code). The sum is scaled so that
-        divided by `count` it is their mean.
+        """Sum the losses of the kept samples (drop_worst_ratio of Unified VLP's code).
+
+        The sum is scaled so that divided by `count` it is their mean.
 
         The scaling is needed because `count` is computed before the forward pass.
         """

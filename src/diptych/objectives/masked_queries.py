@@ -1,5 +1,7 @@
-"""Masked queries: predict all words at once, each from what decoding would see. An objective of Diptych
-(docs/decisions/0005)."""
+"""Masked queries: predict all words at once, each from what decoding would see.
+
+An objective of Diptych (docs/decisions/0005).
+"""
 
 from dataclasses import dataclass, replace
 from random import Random

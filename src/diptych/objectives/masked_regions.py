@@ -18,8 +18,9 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class MaskedRegionClass(PerSample):
-    """Predict the detector's class of regions that are chosen with probability `rate`. The share `hidden` of them is
-    masked.
+    """Predict the detector's class of regions that are chosen with probability `rate`.
+
+    The share `hidden` of them is masked.
 
     With `overlap`, exactly those regions are masked whose IoU with a chosen region is above it. They include all chosen
     regions, so neither a chosen region nor an overlapping neighbour reveals the class (TDEN's code: 0.4).
@@ -66,8 +67,10 @@ class MaskedRegionClass(PerSample):
         return self._costs(scores, wanted, "sum").sum()
 
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
-        """Return losses (n, 1) per region or (n, C) per region and class. With `reduction="sum"`, they may be summed
-        already."""
+        """Return losses (n, 1) per region or (n, C) per region and class.
+
+        With `reduction="sum"`, they may be summed already.
+        """
         if self.labels == "hard":
             if self.background is not None:
                 wanted = wanted.index_fill(-1, to_device([self.background], wanted.device), -1)

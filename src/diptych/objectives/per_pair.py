@@ -38,8 +38,10 @@ class SummedByPair:
         return self.objective.prepare(samples, rng)
 
     def count(self, batch: Batch) -> Tensor:
-        """Return the number of matched pairs. Pairs without targets count too, so that the loss does not depend on
-        micro-batches."""
+        """Return the number of matched pairs.
+
+        Pairs without targets count too, so that the loss does not depend on micro-batches.
+        """
         return batch.matched.sum()
 
     def request(self, batch: Batch) -> StateRequest:

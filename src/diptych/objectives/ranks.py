@@ -11,8 +11,9 @@ _own_group: list[tuple[Any, Any]] = []  # (the run's process group, this module'
 
 
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:
-    """Gather the rows of all processes, in rank order. Return them and the slice of this process's rows. Each process
-    gets the gradient of its own rows.
+    """Gather the rows of all processes, in rank order.
+
+    Return them and the slice of this process's rows. Each process gets the gradient of its own rows.
 
     With a single process, or without gradients (in validation), only this process's rows are returned. Every process
     must call it.
@@ -48,8 +49,10 @@ class _Sum(torch.autograd.Function):
 
 
 def _group() -> Any:
-    """Return a separate process group. DDP communicates during backward too, and in a shared group the two could block
-    each other."""
+    """Return a separate process group.
+
+    DDP communicates during backward too, and in a shared group the two could block each other.
+    """
     world = distributed.group.WORLD
     if not _own_group or _own_group[0][0] is not world:
         _own_group[:] = [(world, distributed.new_group())]

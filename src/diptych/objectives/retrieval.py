@@ -19,8 +19,9 @@ Form = Literal["binary", "choice", "triplet"]
 
 @dataclass(frozen=True)
 class MatchGroups(PerSample):
-    """Score groups of `pairs` pairs with the head "match". The first pair of a group matches, the others are
-    mismatched.
+    """Score groups of `pairs` pairs with the head "match".
+
+    The first pair of a group matches, the others are mismatched.
 
     binary   binary cross-entropy of each pair
     choice   cross-entropy over the pairs of a group (the paper's multi-class loss over P)
@@ -56,8 +57,10 @@ class MatchGroups(PerSample):
         return [pair for sample in samples for pair in self._group(sample, rng, partners)]
 
     def _group(self, own: Sample, rng: Random, partners: Partners) -> list[Sample]:
-        """Return the matched pair, then different mismatched pairs. There are fewer than `pairs` if the batch is too
-        small."""
+        """Return the matched pair, then different mismatched pairs.
+
+        There are fewer than `pairs` if the batch is too small.
+        """
         right = replace(own, group=own.key, attention=BIDIRECTIONAL)
         wanted = self.pairs - 1
         captions = {"captions": wanted, "pictures": 0, "both": (wanted + rng.randrange(2)) // 2}[self.negatives]
@@ -87,7 +90,9 @@ class MatchGroups(PerSample):
 
 
 def group_sizes(batch: Batch) -> list[int]:
-    """Return the number of samples of each group, in order. Samples of a group are consecutive. A sample without a
-    group counts as one."""
+    """Return the number of samples of each group, in order.
+
+    Samples of a group are consecutive. A sample without a group counts as one.
+    """
     names = (number if group is None else group for number, group in enumerate(batch.groups))
     return [sum(1 for _ in members) for _, members in groupby(names)]

@@ -51,8 +51,9 @@ class Schedule:
 
     @property
     def first(self) -> "Schedule":
-        """The schedule whose losses measure the progress of a run. Unless `together`, it has only the first update with
-        a nonzero weight.
+        """The schedule whose losses measure the progress of a run.
+
+        Unless `together`, it has only the first update with a nonzero weight.
 
         Losses of different updates may have different units.
         """
@@ -62,15 +63,16 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """Name of the objective whose likelihood chooses the best weights: the first in `first` that predicts words, or
-        else the first."""
+        """Name of the objective whose likelihood chooses the weights: the first that predicts words, or else the first."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 
     @torch.no_grad()
     def likelihood(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """Return the mean log-likelihood of the watched objective's targets. `batches` must be prepared by this
-        schedule."""
+        """Return the mean log-likelihood of the watched objective's targets.
+
+        `batches` must be prepared by this schedule.
+        """
         was_training, device = model.training, next(model.parameters()).device
         model.eval()
         total = count = 0.0

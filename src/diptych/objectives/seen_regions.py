@@ -14,8 +14,9 @@ from diptych.objectives.per_sample import PerSample
 
 @dataclass(frozen=True)
 class SeenRegionClass(PerSample):
-    """Classify each unmasked region with a linear layer on its feature, as in Fast R-CNN. The loss is a mean over
-    regions.
+    """Classify each unmasked region with a linear layer on its feature, as in Fast R-CNN.
+
+    The loss is a mean over regions.
 
     It makes the network that reads pixels recognise objects. In VL-BERT's code it is an option for VCR
     (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without CNN_LOSS_TOP). The released

@@ -68,8 +68,10 @@ class Similarity(PerSample):
     def costs(
         self, scores: Float[Tensor, "N N"], same: Bool[Tensor, "N N"]
     ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
-        """Return the losses of each text and of each image. `scores[t, p]` is the score of text t with image p; `same`
-        marks pairs that are not mismatched."""
+        """Return the losses of each text and of each image.
+
+        `scores[t, p]` is the score of text t with image p; `same` marks pairs that are not mismatched.
+        """
         margin, own = MARGINS[self.form] if self.margin is None else self.margin, scores.diagonal()
         by_text = (margin + scores - own[:, None]).clamp(min=0).masked_fill(same, 0)
         by_picture = (margin + scores - own).clamp(min=0).masked_fill(same, 0).T

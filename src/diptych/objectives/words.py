@@ -16,8 +16,9 @@ Scheme = tuple[float, float, float]  # shares of the chosen words: (becomes [MAS
 def hide_words(
     text: Int[Tensor, "T"], words: Iterable[Sequence[int]], vocabulary: Vocabulary, scheme: Scheme, rng: Random
 ) -> Int[Tensor, "T"]:
-    """Mask words as in BERT. `words` lists the positions of each word's pieces; all pieces of a word get the same
-    treatment.
+    """Mask words as in BERT.
+
+    `words` lists the positions of each word's pieces; all pieces of a word get the same treatment.
 
     Random tokens are drawn from the whole vocabulary, including special tokens, as in the authors' code.
     """
@@ -74,8 +75,9 @@ def word_losses(
     ignored: int | None = None,
     places: Places | None = None,
 ) -> Float[Tensor, "n"]:
-    """Return the cross-entropy of each labelled word, row by row. `places`: the labelled positions, if known (saves a
-    wait for the GPU).
+    """Return the cross-entropy of each labelled word, row by row.
+
+    `places`: the labelled positions, if known (saves a wait for the GPU).
 
     Only labelled positions pass the head, which is as wide as the vocabulary. `smoothing` and `ignored`: see
     `smoothed`.

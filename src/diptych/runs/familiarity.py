@@ -40,15 +40,19 @@ class Familiarity:
 
     @classmethod
     def measure(cls, means: Float[Tensor, "N F"], scores: Float[Tensor, "N"]) -> Familiarity:
-        """Fit to images, given by the mean feature and mean score of their regions. Two thirds fit the centres, the
-        rest the threshold."""
+        """Fit to images, given by the mean feature and mean score of their regions.
+
+        Two thirds fit the centres, the rest the threshold.
+        """
         last = torch.arange(len(means)) % 3 == 2
         centres = _centres(means[~last])
         return cls(centres, float(_familiarity(means[last], scores[last], centres).quantile(QUANTILE)))
 
     def knows(self, regions: Regions) -> bool:
-        """Return True if an image with these regions resembles the training images. An image without regions does
-        not."""
+        """Return True if an image with these regions resembles the training images.
+
+        An image without regions does not.
+        """
         if not len(regions) or regions.features is None:
             return False
         mean, score = described(regions)

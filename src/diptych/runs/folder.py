@@ -117,8 +117,10 @@ class ModelFolder:
         return self
 
     def save(self, folder: Path) -> ModelFolder:
-        """Write the model to `folder` atomically, replacing a model there. Return the new `ModelFolder`. Raises
-        CheckpointError."""
+        """Write the model to `folder` atomically, replacing a model there.
+
+        Return the new `ModelFolder`. Raises CheckpointError.
+        """
         try:
             with whole_folder(folder, "model") as temporary:
                 self._write(temporary)
@@ -127,8 +129,10 @@ class ModelFolder:
         return replace(self, folder=folder, detector=folder / DETECTOR if self.detector is not None else None)
 
     def task(self, name: str | None = None) -> Task:
-        """Build the task `name`; default: the task that the model was trained for. Raises RecipeError if the model has
-        not learnt it."""
+        """Build the task `name`; default: the task that the model was trained for.
+
+        Raises RecipeError if the model has not learnt it.
+        """
         if self.recipe is None:
             raise RecipeError(f"{self.name} was imported and has no task yet: diptych finetune {name or 'caption'}")
         spec = find_learnt(name) if name is not None else find_task(self.recipe.task)
@@ -195,8 +199,9 @@ class ModelFolder:
         )
 
     def accept(self, contract: FeatureContract, where: object) -> None:
-        """Raise DataError if features were made by another extractor than the model's training features. `where`: their
-        folder.
+        """Raise DataError if features were made by another extractor than the model's training features.
+
+        `where`: their folder.
 
         If a checkpoint was imported without a detector, only the feature size is compared.
         """
@@ -223,8 +228,10 @@ class ModelFolder:
 
 
 def open_model(path: Path) -> ModelFolder:
-    """Open a model folder, or the model folder in a run's folder. Raises CheckpointError if it is damaged or
-    incomplete."""
+    """Open a model folder, or the model folder in a run's folder.
+
+    Raises CheckpointError if it is damaged or incomplete.
+    """
     path = packaged(path)
     files.check_name(path)
     folder = model_in(path)
@@ -278,8 +285,10 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
 
 
 def model_in(path: Path) -> Path | None:
-    """Return `path` if it is a model folder, or the model folder in it if it is a run's folder. None if there is
-    none."""
+    """Return `path` if it is a model folder, or the model folder in it if it is a run's folder.
+
+    None if there is none.
+    """
     return next((folder for folder in (path, path / INNER) if (folder / CONFIG).is_file()), None)
 
 
@@ -304,8 +313,10 @@ def damaged_files(folder: Path) -> list[str]:
 
 
 def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
-    """Return a line for each missing or changed file. `weights`: True checks only the weights, False all other files,
-    None all."""
+    """Return a line for each missing or changed file.
+
+    `weights`: True checks only the weights, False all other files, None all.
+    """
     if not (folder / CHECKS).exists():
         return [
             f"{folder} has no {CHECKS}: if an older version of Diptych wrote it, make it again with this one (`diptych "
@@ -330,8 +341,10 @@ def _contract(path: Path) -> FeatureContract:
 
 
 def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
-    """Raise CheckpointError if the weights file is too small for the config. It is called before memory is
-    allocated."""
+    """Raise CheckpointError if the weights file is too small for the config.
+
+    It is called before memory is allocated.
+    """
     layers = max((value for name, value in config if name.endswith("layers")), default=1)
     least = 2 * layers * config.width * (config.width + config.ffn)  # lower bound in bytes, for half precision
     if (size := (folder / WEIGHTS).stat().st_size) < least:

@@ -112,8 +112,10 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
 
 
 def _answers(path: Path, made: ModelFolder) -> Answers:
-    """Read answers from a text file with one per line (answers_vqa.txt), or from a JSON file or pickle. The latter two
-    hold a list, or a dict from answers to numbers."""
+    """Read answers from a text file with one per line (answers_vqa.txt), or from a JSON file or pickle.
+
+    The latter two hold a list, or a dict from answers to numbers.
+    """
     if "answer" not in made.architecture.heads:
         raise RecipeError(f"{path} has answers, but the checkpoint has no head for answers; leave out --answers")
     try:

@@ -89,8 +89,10 @@ class Learner:
 
     @cached_property
     def architecture(self) -> Architecture:
-        """The model's config and heads. Raises RecipeError if the data lack what the recipe needs, or texts are too
-        long."""
+        """The model's config and heads.
+
+        Raises RecipeError if the data lack what the recipe needs, or texts are too long.
+        """
         recipe, spec, contract, answers = self.recipe, self.spec, self.store.contract, self.answers
         config = SYSTEMS[recipe.system].resolved(
             **recipe.model.fitted(contract.whole).model_dump(),
@@ -205,8 +207,10 @@ class Learner:
             raise
 
     def held_out_batches(self) -> Loader:
-        """Return the validation batches, prepared by the schedule's first update. They are the same at each
-        validation."""
+        """Return the validation batches, prepared by the schedule's first update.
+
+        They are the same at each validation.
+        """
         size = self.recipe.training.batch if self.recipe.model.reads_pixels else 64
         return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)
 
@@ -239,8 +243,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class RewardedLearner(Learner):
-    """Self-critical training (SCST): captions are sampled from the model and rewarded by their scores against human
-    captions."""
+    """Self-critical training (SCST): the model's sampled captions are scored against human captions."""
 
     def check(self) -> Architecture:
         recipe = self.recipe
@@ -272,8 +275,7 @@ class RewardedLearner(Learner):
 
     @property
     def samples(self) -> ToSamples:
-        """A function from a record to its training samples: one per image if references=paper, else one per human
-        caption."""
+        """A function that makes a record's samples: one per image if references=paper, else one per human caption."""
         return partial(_of_people, self.task, 1 if self.objectives.references == "paper" else None)
 
     def _text_notes(self) -> Iterator[str]:
@@ -296,8 +298,10 @@ def _of_people(task: Task, most: int | None, record: Record) -> list[Sample]:
 
 
 def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers | None, out: Path) -> Learner:
-    """Build the task, choose the training and validation records, and return the learner. Raises RecipeError, DataError
-    or CheckpointError."""
+    """Build the task, choose the training and validation records, and return the learner.
+
+    Raises RecipeError, DataError or CheckpointError.
+    """
     spec, data = find_task(recipe.task), recipe.data
     store.detector()  # raises CheckpointError if the detector is damaged
     task = recipe.task_with(tokens, answers, spec)
@@ -308,8 +312,11 @@ def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers 
 
 
 def answers_of(recipe: Recipe, store: Store, kept: Answers | None) -> Answers | None:
-    """Return `kept`, the start model's answers. If the task needs a list of answers and `kept` is of another task or
-    None, collect new answers from the training records."""
+    """Return `kept`, the start model's answers.
+
+    If the task needs a list of answers and `kept` is of another task or None, collect new answers from the training
+    records.
+    """
     spec, data = find_task(recipe.task), recipe.data
     if spec.training.answers is None or (kept is not None and kept.task == spec.name):
         return kept

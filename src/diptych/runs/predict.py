@@ -90,8 +90,9 @@ def left_out(keys: Collection[str], of: str) -> str:
 def readable(
     store: Store, indices: Sequence[int], most: int, with_pixels: Callable[[Record], Record] | None
 ) -> tuple[list[Record], tuple[str, ...]]:
-    """Read records with their best regions (at most `most`). Return them without pixels, and the keys of unreadable
-    records.
+    """Read records with their best regions (at most `most`).
+
+    Return them without pixels, and the keys of unreadable records.
 
     `with_pixels` is called to check that the image can be read. Raises DataError if no record can be read.
     """

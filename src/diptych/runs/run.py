@@ -43,8 +43,9 @@ def run(
     recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None,
     on_log: OnLog | None = None,
 ) -> FinishedRun:  # fmt: skip
-    """Train with the recipe, from random weights or from `start`, and write `out/model`. A repeated call resumes a
-    stopped run.
+    """Train with the recipe, from random weights or from `start`, and write `out/model`.
+
+    A repeated call resumes a stopped run.
 
     `on_log` is called with each log line; if it returns False, training ends. Raises RecipeError, DataError or
     CheckpointError before any file is written.
@@ -94,8 +95,10 @@ def run_in(
 
 
 def learner_of(folder: RunFolder, store: Store, start: Start) -> Learner:
-    """Build and check the learner of a run. Raises RecipeError, DataError or CheckpointError if training could not
-    work."""
+    """Build and check the learner of a run.
+
+    Raises RecipeError, DataError or CheckpointError if training could not work.
+    """
     recipe, start = folder.recipe, start.by(folder.recipe)
     store = shown_to(recipe, store)
     start.check(recipe, store)

@@ -1,5 +1,6 @@
-"""Multi-stage pre-training (ImageBERT, section 4.2). Each stage has its own data, schedule and optimizer, and starts
-from the model of the stage before.
+"""Multi-stage pre-training (ImageBERT, section 4.2).
+
+Each stage has its own data, schedule and optimizer, and starts from the model of the stage before.
 
     OUT/stage-1/   OUT/stage-2/   ...   folders of runs       OUT/model/   the model of the last stage
 
@@ -27,8 +28,10 @@ from diptych.training.trainer import OnLog
 
 
 def fit_stages(stages: Stages, start: Start) -> tuple[Stages, str]:
-    """Adapt the stages' recipes to the model that they start from. Also return a line about settings that are dropped
-    ("": none)."""
+    """Adapt the stages' recipes to the model that they start from.
+
+    Also return a line about settings that are dropped ("": none).
+    """
     fitted = [start.fit(recipe) for recipe in stages.recipes]
     return Stages(stages.name, tuple(recipe for recipe, _ in fitted)), fitted[0][1]
 

@@ -108,8 +108,10 @@ class Start:
         yield from ()
 
     def fingerprint(self, recipe: Recipe) -> str:
-        """Return a digest of the recipe and the start model's weights. Checkpoints can only be resumed with the same
-        digest."""
+        """Return a digest of the recipe and the start model's weights.
+
+        Checkpoints can only be resumed with the same digest.
+        """
         return hashlib.sha256(_bound(recipe).encode()).hexdigest()
 
     def seen(self, prints: Fingerprints) -> SeenImages:
@@ -226,8 +228,9 @@ def _bound(recipe: Recipe) -> str:
 
 
 def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> Iterator[str]:
-    """Load the weights of `start` into `model`. Heads of an imported model that are for other classes or answers are
-    not loaded and stay random.
+    """Load the weights of `start` into `model`.
+
+    Heads of an imported model that are for other classes or answers are not loaded and stay random.
 
     The same holds for answer heads if `answers` are of another task.
 
@@ -305,8 +308,10 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
 
 
 def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: bool) -> Recipe:
-    """Copy the settings of the network that reads pixels from `before`, the start model's recipe. If the model reads no
-    pixels, remove these settings."""
+    """Copy the settings of the network that reads pixels from `before`, the start model's recipe.
+
+    If the model reads no pixels, remove these settings.
+    """
     groups, data, objectives = recipe.optimizer.lr_multipliers, recipe.data, recipe.objectives
     if not reads_pixels:
         groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
@@ -331,8 +336,7 @@ def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
 
 
 def initialise_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
-    """Load the network that reads pixels from `source`, a detector folder or weights file (the recipe's setting
-    `network_init`)."""
+    """Load the network that reads pixels from `source`, a detector folder or weights file (setting `network_init`)."""
     begin = SYSTEMS[system].start_network
     if begin is None or not model.config.reads_pixels:
         raise RecipeError(
@@ -344,8 +348,7 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
 
 
 def vocabulary_settings(settings: Sequence[str]) -> list[str]:
-    """Return settings for the vocabulary of the `init` in `settings`, if that is a folder or a name on the Hugging Face
-    Hub."""
+    """Return settings for the vocabulary of `init`, if that is a folder or a name on the Hugging Face Hub."""
     given = dict(one.partition("=")[::2] for one in settings)
     source = given.get("init", "none")
     with suppress(ValueError):  # the value may be a string without quotes

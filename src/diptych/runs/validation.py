@@ -18,8 +18,10 @@ Validate = Callable[[nn.Module, int], dict[str, float]]
 
 
 def validation(learner: Learner, console: Console) -> Validate | None:
-    """Return a function that scores a model on the validation records. None if there are no records or validation is
-    off."""
+    """Return a function that scores a model on the validation records.
+
+    None if there are no records or validation is off.
+    """
     task, training = learner.task, learner.spec.training
     if learner.recipe.training.validate_every is None or not learner.held_out:
         return None

@@ -50,8 +50,10 @@ def training_texts(store: Store, validation: str = "val") -> list[str]:
 
 
 def unknown_words(tokens: Tokens, store: Store, split: str, fields: Collection[str]) -> Counter[str]:
-    """Count the out-of-vocabulary words in `fields` of a split's records. The result is empty if they are less than 1%
-    of all words."""
+    """Count the out-of-vocabulary words in `fields` of a split's records.
+
+    The result is empty if they are less than 1% of all words.
+    """
     numbers = [number for one in splits_in(split) for number in store.split(one)]
     counts: Counter[str] = Counter()
     for number in numbers[:: math.ceil(len(numbers) / RECORDS_COUNTED) or 1]:
@@ -81,8 +83,10 @@ def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
 
 
 def note_tokens(out: Path) -> None:
-    """Write a checksum of the tokeniser into a run's folder. When the run resumes, a changed tokeniser is then
-    refused."""
+    """Write a checksum of the tokeniser into a run's folder.
+
+    When the run resumes, a changed tokeniser is then refused.
+    """
     write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
 
 

@@ -38,8 +38,10 @@ TASKS: dict[str, TaskSpec] = {
 
 
 def find_task(name: str) -> TaskSpec:
-    """Return the task `name`, such as "vqa". For an unknown name, raises a RecipeError that suggests the most similar
-    one."""
+    """Return the task `name`, such as "vqa".
+
+    For an unknown name, raises a RecipeError that suggests the most similar one.
+    """
     if name not in TASKS:
         raise unknown_name(f"no task {name!r}; {nearest(name, TASKS)}")
     return TASKS[name]
@@ -56,8 +58,10 @@ def interfaces() -> dict[str, TaskInterface]:
 
 
 def find_learnt(name: str) -> TaskSpec:
-    """Return a task that models are fine-tuned for. For another name, raises a RecipeError that suggests a similar
-    task."""
+    """Return a task that models are fine-tuned for.
+
+    For another name, raises a RecipeError that suggests a similar task.
+    """
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
         raise unknown_name(f"no model is fine-tuned for a task {name!r}; {nearest(name, learnt)}")

@@ -24,8 +24,10 @@ _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers that a model can give. Class 0 means "any other answer"; only TDEN's published list has no such
-    class."""
+    """The answers that a model can give.
+
+    Class 0 means "any other answer"; only TDEN's published list has no such class.
+    """
 
     names: tuple[str, ...]
     temperature: float = 1.0  # the logits are divided by this number (tasks/calibration.py)
@@ -33,8 +35,9 @@ class Answers:
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-        """Collect answers that are the usual answer to at least `at_least` questions. The most frequent answer is
-        first.
+        """Collect answers that are the usual answer to at least `at_least` questions.
+
+        The most frequent answer is first.
 
         At most `most` answers are kept (None: all). Raises DataError if there are none.
         """
@@ -84,14 +87,12 @@ class Answers:
 
 
 def rule_notes(questions: Sequence[Question]) -> list[str]:
-    """Return warnings about VQA's scoring rule: answers that no model can give, and different answers that it counts as
-    equal."""
+    """Return warnings about VQA's scoring rule: unreachable answers, and different answers that it counts as equal."""
     return [*_unreachable(questions), *_equal_by_rule(questions)]
 
 
 def _unreachable(questions: Sequence[Question]) -> list[str]:
-    """Return a warning about questions that no model can answer correctly: all ten answers are the same non-normal
-    text."""
+    """Return a warning about questions that cannot be answered correctly: all ten answers are the same non-normal text."""
     lost = [question for question in questions if is_unreachable(question.answers)]
     about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
     rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"

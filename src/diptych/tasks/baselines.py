@@ -74,8 +74,9 @@ def _mean_cosine(caption: Tokens, frequencies: DocumentFrequencies) -> float:
 
 
 def caption_ceiling(references: Mapping[str, Sequence[str]], rounds: int = ROUNDS) -> dict[str, float] | None:
-    """Score reference captions against the other captions of their image. Return {name of the score: value from 0 to 1
-    (CIDEr: 0 to 10)}, or None if no image has two captions.
+    """Score reference captions against the other captions of their image.
+
+    Return {name of the score: value from 0 to 1 (CIDEr: 0 to 10)}, or None if no image has two captions.
 
     In round n, each image's n-th caption is the prediction and its other captions are the references. Images without
     these captions are left out. The rounds are averaged. As for a model, CIDEr's document frequencies count all
@@ -156,8 +157,7 @@ class BlindAnswers:
         return {question.key: self.overall for question in questions}
 
     def majority_by_kind(self, questions: Iterable[Question]) -> dict[str, str]:
-        """Return, by the question's key, the most frequent training answer to its kind of question, such as
-        "yes/no"."""
+        """Return {question's key: the most frequent training answer to its kind of question, such as "yes/no"}."""
         return {question.key: self.by_kind.get(question.kind, self.overall) for question in questions}
 
 
@@ -178,8 +178,10 @@ def text_probabilities(training: Sequence[Question], questions: Sequence[Questio
 
 
 def stronger(rule: float, learnt: float, about: str) -> tuple[bool, str]:
-    """Compare two blind baselines by score (0 to 1). Return True if the bigram classifier (`learnt`) is better, and a
-    note."""
+    """Compare two blind baselines by score (0 to 1).
+
+    Return True if the bigram classifier (`learnt`) is better, and a note.
+    """
     scores = f"{100 * rule:.1f} and {100 * learnt:.1f}"
     return learnt > rule, f"blind: words only, the better of {about}, and {ABOUT}: {scores}"
 
@@ -208,8 +210,7 @@ def _caution(questions: Sequence[Question]) -> int:
 
 @dataclass(frozen=True)
 class BlindChoice:
-    """Naive Bayes over words: choose the candidate text whose words are most typical of right candidates in
-    training."""
+    """Naive Bayes over words: choose the candidate text whose words are most typical of right texts in training."""
 
     odds: Mapping[str, float]  # by word: log of its frequency in right texts over that in wrong ones
 
@@ -234,12 +235,12 @@ class BlindChoice:
 
 
 def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
-    """Return the human VQA accuracy, 0 to 1, by kind of question and for "all": each person is scored against the
-    others.
+    """Return the human VQA accuracy, 0 to 1, by kind of question and for "all" questions.
 
     Return None if a question has fewer than two answers.
 
-    An answer scores min(1, n / 3) if n of the nine other people gave it. This is how VQA scores a model.
+    Each person is scored against the others. An answer scores min(1, n / 3) if n of the nine other people gave it. This
+    is how VQA scores a model.
     """
     by_kind: dict[str, list[float]] = {"all": []}
     for question in questions:
@@ -260,8 +261,7 @@ def labelled(record: Record) -> list[Choices]:
 
 
 def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-    """Return VCR's blind baseline: the better of `BlindChoice` and a bigram classifier, or chance without training
-    records."""
+    """Return VCR's blind baseline: the better of `BlindChoice` and a bigram classifier, or chance without training."""
     scored = [choices for record in records for choices in labelled(record)]
     if not scored:
         return Baselines()
@@ -289,8 +289,10 @@ Picker = Callable[[str, Sequence[str]], int]  # (question, candidates) -> index 
 
 
 def _pickers(learnt: Sequence[Choices]) -> list[tuple[Picker, Picker | None]]:
-    """Fit two blind baselines: `BlindChoice`, then the bigram classifier. Each is a pair (picks answers, picks
-    rationales); the latter is None if no training question has rationales."""
+    """Fit two blind baselines: `BlindChoice`, then the bigram classifier.
+
+    Each is a pair (picks answers, picks rationales); the latter is None if no training question has rationales.
+    """
     answers = [(c.question, c.answers, c.answer) for c in learnt]
     reasons = [(_answered(c), c.rationales, c.rationale) for c in learnt if c.rationale is not None]
     return [(make(answers), make(reasons) if reasons else None) for make in (_by_odds, _by_classifier)]
@@ -326,8 +328,10 @@ def _blindly(choices: Choices, answers: Picker, rationales: Picker | None) -> tu
 
 
 def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:
-    """Return Q->A, Q->AR and QA->R from 0 to 1. A row is (answer is right, rationale is right, has rationales), 1 for
-    right."""
+    """Return Q->A, Q->AR and QA->R from 0 to 1.
+
+    A row is (answer is right, rationale is right, has rationales), 1 for right.
+    """
     answered = np.array([float(answer) for answer, _, _ in rows])
     reasoned = np.array([float(reason) if there else 1.0 for _, reason, there in rows])
     has_rationale = np.array([there for _, _, there in rows])

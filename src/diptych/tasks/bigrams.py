@@ -28,8 +28,7 @@ ABOUT = f"a classifier of words and pairs of words (one hidden layer of {HIDDEN}
 
 
 def grams_of(*texts: str) -> list[str]:
-    """Return the unigrams and bigrams of each text, with start and end tokens and prefixed by the text's index: "0 a
-    red".
+    """Return the unigrams and bigrams of each text, prefixed by the text's index, such as "0 a red".
 
     For several texts, each word of the last text is also paired with the first word of the first text: "what / red".
     """

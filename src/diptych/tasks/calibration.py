@@ -1,5 +1,4 @@
-"""Temperature scaling of answer probabilities (Guo et al., On Calibration of Modern Neural Networks, 2017, section
-4.2)."""
+"""Temperature scaling of answer probabilities (Guo et al., On Calibration of Modern Neural Networks, 2017, 4.2)."""
 
 from __future__ import annotations
 
@@ -18,8 +17,10 @@ TEMPERATURES = torch.logspace(-1, 1, 201).tolist()  # candidates from 0.1 to 10;
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted temperature. The calibration errors before and after scaling (times 100) are measured on the same
-    questions."""
+    """A fitted temperature.
+
+    The calibration errors before and after scaling (times 100) are measured on the same questions.
+    """
 
     temperature: float
     before: float
@@ -33,16 +34,14 @@ class Calibration:
 
 
 def calibration_error(probabilities: Float[Tensor, "N"], right: Float[Tensor, "N"]) -> float:
-    """Return the expected calibration error, 0 to 1: the mean of |confidence - accuracy| over 15 bins of equal
-    width."""
+    """Return the expected calibration error, 0 to 1: the mean of |confidence - accuracy| over 15 equal bins."""
     bins = (probabilities * BINS).long().clamp(max=BINS - 1)
     gaps = torch.zeros(BINS).index_add_(0, bins, (probabilities - right).float())
     return float(gaps.abs().sum() / len(right))
 
 
 def fit_temperature(probable: Callable[[float], Float[Tensor, "N"]], right: Float[Tensor, "N"]) -> Calibration:
-    """Choose the temperature that minimises the cross-entropy of the predicted answers' probabilities with their
-    accuracies.
+    """Choose the temperature that minimises the cross-entropy of answer probabilities with the answers' accuracies.
 
     `probable(temperature)` returns the probability of each predicted answer. `right` is its accuracy, 0 to 1.
     """

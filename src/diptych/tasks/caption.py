@@ -270,8 +270,10 @@ def _weigh(model: interface.TaskModel, record: Record, words: list[list[int]]) -
 def _answer(
     model: interface.TaskModel, requests: Sequence[tuple[Record, CaptionRequest]]
 ) -> list[interface.GroundedText]:
-    """Caption all records in one batch. `TaskInterface.alike` ensures that all requests of a batch have equal
-    options."""
+    """Caption all records in one batch.
+
+    `TaskInterface.alike` ensures that all requests of a batch have equal options.
+    """
     return write(model, [record for record, _ in requests], _decoding(model, requests[0][1]))
 
 
@@ -368,8 +370,10 @@ class Pretraining(Captioning):
 
 
 def pretraining_texts(record: Record) -> tuple[str, ...]:
-    """Return a record's captions. If it has none, return each answered question joined with its most frequent
-    answer."""
+    """Return a record's captions.
+
+    If it has none, return each answered question joined with its most frequent answer.
+    """
     answered = (question for question in record.questions if question.answers)
     usual = ((one.text, Counter(one.answers).most_common(1)[0][0]) for one in answered)
     return record.captions or tuple(f"{question} {answer}" for question, answer in usual)

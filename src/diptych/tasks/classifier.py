@@ -72,8 +72,7 @@ class Labels(Verdicts):
     def items(
         self, predicted: Mapping[str, Any], records: Iterable[Record]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
-        """Return, for all items with a known label: probabilities (items, classes), right classes, and keys of their
-        images."""
+        """Return probabilities (items, classes), right classes and image keys of all items with a known label."""
         known = self.known(records)
         if not known:
             raise DataError(f"no record has {self.noun} with labels to score; choose another split with --split")
@@ -172,8 +171,10 @@ def _judged(task: str, record: Record) -> Iterator[Judged]:
 
 
 def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-    """Collect the labels of at least `at_least` items, sorted. If there are more than `most`, keep the most
-    frequent."""
+    """Collect the labels of at least `at_least` items, sorted.
+
+    If there are more than `most`, keep the most frequent.
+    """
     counts = Counter(one.label for record in records for one in _judged(task, record) if one.label)
     frequent = sorted(sorted(label for label, n in counts.items() if n >= at_least), key=lambda one: -counts[one])
     if len(names := sorted(frequent[:most])) < 2:

@@ -174,8 +174,10 @@ def joined(*several: Cells) -> list[NDArray[np.int64]]:
 
 
 def pairs(cells: Cells, order: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield (row, column) image by image. Each image's captions are sorted by `order[column]`, their length, to reduce
-    padding."""
+    """Yield (row, column) image by image.
+
+    Each image's captions are sorted by `order[column]`, their length, to reduce padding.
+    """
     for row, columns in enumerate(cells):
         for column in columns[np.argsort(order[columns], kind="stable")]:
             yield row, int(column)

@@ -47,8 +47,10 @@ class TaskRequest(Message):
 
 
 class TaskAnswer(Message):
-    """Base class of a task's answer about one image. Some tasks add `shown` (path of a drawn image) and
-    `explanation`."""
+    """Base class of a task's answer about one image.
+
+    Some tasks add `shown` (path of a drawn image) and `explanation`.
+    """
 
     picture: str = Field(description="The image's name, as it was given.")
     precision: Precision | None = Field(default=None, description="Precision in which the model computed the answer.")
@@ -66,8 +68,10 @@ class Region(Message):
 
 
 class Explanation(Message):
-    """Influence of regions on words. `weights[word][region]` is how much the word's log-probability (nats) falls
-    without the region."""
+    """Influence of regions on words.
+
+    `weights[word][region]` is how much the word's log-probability (nats) falls without the region.
+    """
 
     width: int
     height: int
@@ -131,8 +135,9 @@ class TaskModel:
         return predict_records(self.build(), self.model, records)
 
     def with_objects(self, record: Record, texts: Sequence[str]) -> Record:
-        """Return the record with objects for tags such as [0] in `texts`. A record without objects gets one object per
-        region.
+        """Return the record with objects for tags such as [0] in `texts`.
+
+        A record without objects gets one object per region.
 
         Raises ServingError if a tag's number is too large.
         """
@@ -178,8 +183,7 @@ class GroundedText:
 
     @cached_property
     def weights(self) -> Float[Tensor, "W R"]:
-        """The influence of each region on each word: how much the word's log-probability (nats) falls without the
-        region.
+        """The influence of regions on words: how much a word's log-probability (nats) falls without a region.
 
         Overlapping regions are removed together and get the same weight.
         """
@@ -209,8 +213,10 @@ class InterfaceWords:
 
 @dataclass(frozen=True)
 class TaskInterface:
-    """A task's user interface. It defines `diptych VERB`, `POST /v1/VERB`, a form of the web page and lines of the
-    model card."""
+    """A task's user interface.
+
+    It defines `diptych VERB`, `POST /v1/VERB`, a form of the web page and lines of the model card.
+    """
 
     verb: str
     help: str  # one sentence: the command's help text
@@ -300,8 +306,10 @@ def seed_sampling(request: TaskRequest) -> None:
 
 
 def require_text(what: str, text: str, example: str) -> None:
-    """Raise ServingError if `text` is empty. `what` names it in the message, such as "a question"; `example` shows a
-    valid text."""
+    """Raise ServingError if `text` is empty.
+
+    `what` names it in the message, such as "a question"; `example` shows a valid text.
+    """
     if not text.strip():
         raise ServingError(f"{what} is empty; write it in words, such as {example!r}")
 
@@ -318,8 +326,10 @@ def _region(regions: Regions, row: int, class_names: Sequence[str]) -> Region:
 
 
 def pixel_box(box: Sequence[float], size: tuple[int, int]) -> PixelBox:
-    """Convert (x1, y1, x2, y2) from 0 to 1 to (left, top, width, height) in pixels. `size`: width and height of the
-    image."""
+    """Convert (x1, y1, x2, y2) from 0 to 1 to (left, top, width, height) in pixels.
+
+    `size`: width and height of the image.
+    """
     (x1, y1, x2, y2), (width, height) = box, size
     left, top = round(x1 * width), round(y1 * height)
     return left, top, round(x2 * width) - left, round(y2 * height) - top

@@ -106,8 +106,10 @@ class Retrieval(CaptionTask):
         batch_size: int = 64,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        """Score the given cells of the table that have no score yet. `progress` is called after each batch with its
-        number of pairs."""
+        """Score the given cells of the table that have no score yet.
+
+        `progress` is called after each batch with its number of pairs.
+        """
         left = missing_cells(table, cells)
         if progress is not None:
             progress(sum(map(len, cells)) - sum(map(len, left)))
@@ -197,8 +199,10 @@ def rankings(
 def _ranks(
     gallery: RetrievalGallery, scores: NDArray[np.float64], right: Callable[[Equals], NDArray[np.bool_]]
 ) -> dict[str, int]:
-    """Return the `rank` of the first right result. If the other rule for copies (`Equals`) gives another rank, add it
-    as `other_rank`."""
+    """Return the `rank` of the first right result.
+
+    If the other rule for copies (`Equals`) gives another rank, add it as `other_rank`.
+    """
     others: dict[Equals, Equals] = {"papers": "content", "content": "papers"}
     rank, other = (rank_of(scores, right(equals)) for equals in (gallery.equals, others[gallery.equals]))
     return {"rank": rank} | ({"other_rank": other} if other != rank else {})

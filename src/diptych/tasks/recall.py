@@ -57,8 +57,7 @@ def equal_notes(
     equals: Equals,
     figures: Sequence[tuple[str, ArrayLike, ArrayLike]],
 ) -> list[str]:
-    """Return a note on copies (captions with the same words, identical images), and on the recalls that change if
-    copies are right.
+    """Return a note on copies (captions with the same words, identical images) and their effect on recall.
 
     `same`: a group number per caption. `images`: a group number per image; copies have the same number. `figures`: per
     direction its name, its ranks, and its ranks by the other rule for copies (`Equals`).
@@ -83,8 +82,9 @@ def equal_notes(
 
 
 def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequence[int], of: int) -> Iterator[Score]:
-    """Yield R@1, R@5 and R@10 with bootstrap intervals. `pictures` has the image of each query, which the bootstrap
-    resamples.
+    """Yield R@1, R@5 and R@10 with bootstrap intervals.
+
+    `pictures` has the image of each query, which the bootstrap resamples.
 
     The blind baseline is a random order of `of` results. `right` has each query's number of right results.
     """
@@ -95,8 +95,7 @@ def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequ
 
 
 def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: int, of: int) -> list[str]:
-    """Return notes on a shortlist: how many of `of` pairs were scored, and the recall lost on queries that were also
-    ranked exactly (`exact_rank`)."""
+    """Return notes on a shortlist: the number of scored pairs, and the lost recall on queries with an `exact_rank`."""
     notes = [f"through a shortlist of {most} a query: {pairs:,} pairs scored of {of:,} ({100 * pairs / of:.1f}%)"]
     for asks in RECALLS:
         both = [p for p in predictions if p["asks"] == asks and "exact_rank" in p]

@@ -95,8 +95,10 @@ def can_be_found(expression: Expression, regions: Regions | None) -> bool:
 def score_referring(
     predicted: Mapping[str, Box | None], records: Sequence[Record], baselines: Baselines | None = None
 ) -> Scores:
-    """Compute the accuracy at IoU 0.5. `predicted`: {key of the expression: box (x1, y1, x2, y2) from 0 to 1, or
-    None}."""
+    """Compute the accuracy at IoU 0.5.
+
+    `predicted`: {key of the expression: box (x1, y1, x2, y2) from 0 to 1, or None}.
+    """
     return share_scores("referring", {"accuracy": box_hits(dict(predicted), records)}, "expressions", baselines)
 
 

@@ -1,5 +1,4 @@
-"""Image-text retrieval in both directions: with a model that scores pairs (`matching`) or embeds each side
-(`two_towers`)."""
+"""Image-text retrieval in both directions, by scoring pairs (`matching`) or by vectors (`two_towers`)."""
 
 from __future__ import annotations
 

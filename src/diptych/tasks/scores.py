@@ -19,8 +19,10 @@ from diptych.runtime.errors import nearest
 
 @dataclass(frozen=True, repr=False)
 class Score:
-    """One score, such as CIDEr. `low` and `high` are the ends of its 95% confidence interval (bootstrap over
-    images)."""
+    """One score, such as CIDEr.
+
+    `low` and `high` are the ends of its 95% confidence interval (bootstrap over images).
+    """
 
     name: str
     value: float
@@ -106,8 +108,10 @@ class Scores:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Scores:
-        """Build from the result of `to_json`. Raises ValueError, TypeError, KeyError or AttributeError for invalid
-        data."""
+        """Build from the result of `to_json`.
+
+        Raises ValueError, TypeError, KeyError or AttributeError for invalid data.
+        """
         scores = [{"name": name, **score} for name, score in saved["scores"].items()]
         for score in scores:
             score["low"], score["high"] = score.pop("interval", (None, None))
@@ -137,8 +141,10 @@ def score_of(name: str, interval: Interval, blind: float | None = None, ceiling:
 def share_scores(
     task: str, hits: Mapping[str, tuple[ArrayLike, list[str]]], noun: str, baselines: Baselines | None
 ) -> Scores:
-    """Build the scores of accuracies. `hits`: {name of the score: (1 (right) or 0 for each query, key of its
-    image)}."""
+    """Build the scores of accuracies.
+
+    `hits`: {name of the score: (1 (right) or 0 for each query, key of its image)}.
+    """
     baselines = baselines or Baselines()
     scores = tuple(
         baselines.score(name, bootstrap_interval(rows_by_picture(right, pictures)))

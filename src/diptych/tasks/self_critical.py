@@ -53,8 +53,10 @@ class SelfCriticalObjectives(Objectives):
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return a schedule that shows what the model must provide. It cannot train, because it has no reference
-        captions."""
+        """Return a schedule that shows what the model must provide.
+
+        It cannot train, because it has no reference captions.
+        """
         return self.rewarded(vocabulary, _Unread(), DecodingOptions().max_words)
 
     def rewarded(self, vocabulary: Vocabulary, reward: Reward, max_words: int) -> Schedule:

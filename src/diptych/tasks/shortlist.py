@@ -58,8 +58,10 @@ class Shortlister:
         return cls(tokens, columns, rarity, mean, deviation, weights)
 
     def of_pictures(self, records: Iterable[Record]) -> Matrix:
-        """Return the predicted words of each image as unit vectors (images, words). An image without regions gets the
-        mean features."""
+        """Return the predicted words of each image as unit vectors (images, words).
+
+        An image without regions gets the mean features.
+        """
         rows = []
         for record in records:
             empty = record.regions is None or not len(record.regions)
@@ -67,8 +69,10 @@ class Shortlister:
         return _unit(_standard(np.stack(rows), self.mean, self.deviation) @ self.weights)
 
     def of_captions(self, captions: Sequence[str]) -> Matrix:
-        """Return the words of each caption as unit vectors (captions, words). A caption without known words is a zero
-        vector."""
+        """Return the words of each caption as unit vectors (captions, words).
+
+        A caption without known words is a zero vector.
+        """
         bags = [_bag(set(self.tokens.encode(text)), self.columns, self.rarity) for text in captions]
         return _unit(np.stack(bags))
 
@@ -80,8 +84,7 @@ class Shortlister:
 
 
 def _features(record: Record) -> NDArray[np.float64]:
-    """Concatenate the mean and maximum class probabilities over regions, their mean features, and the whole image's
-    features."""
+    """Concatenate mean and maximum class probabilities, mean features, and the whole image's features."""
     regions = record.regions
     assert regions is not None
     parts = [] if regions.classes is None else [regions.classes.mean(0), regions.classes.amax(0)]
@@ -108,8 +111,7 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return the `most` captions with the largest dot product for each image, and likewise the images for each
-    caption."""
+    """Return the `most` captions with the largest dot product for each image, and the `most` images for each caption."""
     return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
 
 

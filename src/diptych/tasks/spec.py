@@ -50,8 +50,9 @@ class Heads:
 
 @dataclass(frozen=True)
 class Small:
-    """The task's settings in the recipes SYSTEM/small/TASK. All other settings come from the system's recipe
-    SYSTEM/small/pretrain.
+    """The task's settings in the recipes SYSTEM/small/TASK.
+
+    All other settings come from the system's recipe SYSTEM/small/pretrain.
 
     Every system whose model supports the objectives has such a recipe.
     """
@@ -168,8 +169,10 @@ class TaskSpec:
         return self.training.answers is None or answers is None or answers.task == self.name
 
     def offered_by(self, model: Any, trained_for: str | None) -> bool:
-        """Return True if `model` offers the task's command. `trained_for`: the task of its recipe, None for an imported
-        model."""
+        """Return True if `model` offers the task's command.
+
+        `trained_for`: the task of its recipe, None for an imported model.
+        """
         if self.required_interface.offered is not None:
             return self.required_interface.offered(model, trained_for)
         return trained_for is not None and self.has_learnt(model)

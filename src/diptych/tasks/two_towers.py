@@ -39,8 +39,10 @@ PICTURE = "picture"  # the "key" of a prediction that is an image's vector
 
 @runtime_checkable
 class TwoTowers(Protocol):
-    """A model that embeds images and texts separately as unit vectors. The dot product of two vectors is their match
-    score."""
+    """A model that embeds images and texts separately as unit vectors.
+
+    The dot product of two vectors is their match score.
+    """
 
     def embed_pictures(self, batch: Batch) -> Tensor: ...  # (B, S)
 
@@ -71,8 +73,10 @@ class TowerGallery:
         return cls(tuple(each["key"] for each in predicted), torch.tensor([each["vector"] for each in predicted]))
 
     def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[TowerHit]]:
-        """Return the `count` nearest entries for each query vector, nearest first. Raises DataError for an empty
-        gallery."""
+        """Return the `count` nearest entries for each query vector, nearest first.
+
+        Raises DataError for an empty gallery.
+        """
         if not self.keys:
             raise DataError("the gallery is empty, so it cannot be searched; pass images that can be read")
         count = min(count, len(self.keys))
@@ -111,8 +115,7 @@ def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_wo
 def choose(
     model: Any, tokens: Tokens, records: Iterable[Record], captions: Sequence[str], most: int, max_words: int = 30
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return a shortlist for a model that reads pairs: the `most` best captions of each image, and the `most` best
-    images of each caption, not sorted."""
+    """Return a shortlist: the `most` best captions of each image, the `most` best images of each caption, not sorted."""
     pictures = TowerGallery.of_pictures(model, records).vectors.double().numpy()
     parts = (captions[at : at + SENTENCES] for at in range(0, len(captions), SENTENCES))
     texts = torch.cat([embed_sentences(model, tokens, part, max_words) for part in parts]).double().numpy()
@@ -185,8 +188,7 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
 def _ranks(
     predictions: Sequence[Mapping[str, Any]], records: Sequence[Record]
 ) -> tuple[RetrievalRanks, RetrievalRanks, list[int], list[str], list[Hashable]]:
-    """Return (ranks if copies are right, ranks if copies are wrong, image number of each caption, captions, contents of
-    images).
+    """Return (ranks if copies are right, ranks if they are wrong, image of each caption, captions, image contents).
 
     Raises DataError if there are no captions.
     """

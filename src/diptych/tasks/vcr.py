@@ -56,8 +56,10 @@ class Vcr:
     name = "vcr"
 
     def samples(self, record: Record) -> list[Sample]:
-        """Return a sample per question for its answers, and one for its rationales. The objective splits it into
-        candidates."""
+        """Return a sample per question for its answers, and one for its rationales.
+
+        The objective splits it into candidates.
+        """
         return [sample for sample in self._samples(record) if sample.truth["right"] is not None]
 
     def queries(self, record: Record) -> list[Sample]:
@@ -69,8 +71,10 @@ class Vcr:
         return (sample for sample in samples if sample is not None)
 
     def _sample(self, record: Record, choices: Choices, part: Part) -> Sample | None:
-        """Build the sample of a question's answers or rationales. Return None for rationales if the question has none,
-        or if its right answer is unknown (VCR's test set)."""
+        """Build the sample of a question's answers or rationales.
+
+        Return None for rationales if the question has none, or if its right answer is unknown (VCR's test set).
+        """
         answered = f"{choices.question} {choices.answers[choices.answer]}" if choices.answer >= 0 else None
         if part == "rationale" and (answered is None or not choices.rationales):
             return None
@@ -82,8 +86,10 @@ class Vcr:
     def build_sample(
         self, record: Record, key: str, first: str, texts: Sequence[str], right: int | None = None
     ) -> Sample:
-        """Build a sample with one candidate per text of `texts`, each after the text `first`. `right`: index of the
-        right text."""
+        """Build a sample with one candidate per text of `texts`, each after the text `first`.
+
+        `right`: index of the right text.
+        """
         candidates = [self.candidate(first, text, record.objects) for text in texts]
         return Sample(
             key=key,
@@ -127,8 +133,7 @@ class Vcr:
 
 
 def cut(first: TaggedTokens, second: TaggedTokens, most: int) -> tuple[TaggedTokens, TaggedTokens]:
-    """Remove tokens from the end of the longer text until both texts together have at most `most`, as in VL-BERT's
-    code.
+    """Cut the longer text at its end until both texts together have at most `most` tokens, as in VL-BERT's code.
 
     If both are equally long, the second text loses a token.
     """
@@ -207,8 +212,10 @@ def _shown(record: Record, thing: int) -> bool:
 
 
 class VcrObjectives(SeenClasses):
-    """Fine-tuning for VCR. `region_classes` adds region classification: of masked regions (VL-BERT's paper) or of all
-    regions (its code)."""
+    """Fine-tuning for VCR.
+
+    `region_classes` adds region classification: of masked regions (VL-BERT's paper) or of all regions (its code).
+    """
 
     without_classes = "region_classes=none"
     kind: Literal["vcr"] = "vcr"
@@ -229,8 +236,10 @@ class VcrObjectives(SeenClasses):
     """Share of the masked regions whose feature is hidden; the others keep it."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return the schedule. ChooseText must be first: it splits the candidates, so that each candidate is masked
-        separately."""
+        """Return the schedule.
+
+        ChooseText must be first: it splits the candidates, so that each candidate is masked separately.
+        """
         hidden = MaskedLanguage(
             vocabulary, rate=self.rate, scheme=SCHEMES[self.masking], attention=((BIDIRECTIONAL, 1.0),), hides_end=False
         )

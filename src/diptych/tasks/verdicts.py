@@ -116,13 +116,14 @@ class Verdicts:
         return {f"{key}/{self.task}": self.word(label) for key, label in predicted.items()}
 
     def codes(self, judged: Iterable[Judged]) -> dict[Any, str]:
-        """Return a word for each class that the baselines can use as an answer. Labels of the data become "label0",
-        "label1" ..."""
+        """Return a word for each class that the baselines can use as an answer.
+
+        Labels of the data become "label0", "label1" ...
+        """
         return dict(self.classes) or {name: f"label{at}" for at, name in enumerate(sorted({j.label for j in judged}))}
 
     def as_question(self, one: Judged, answer: str) -> Question:
-        """Convert a sentence to a question that ten people answered with `answer`, for the blind baselines of
-        questions."""
+        """Convert a sentence to a question that ten people answered with `answer`, for blind baselines."""
         return Question(f"{one.key}/{self.task}", one.text, (answer,) * 10, self.task)
 
 

@@ -120,8 +120,10 @@ class _Logits(Vqa):
 
 
 def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibration | None:
-    """Fit the temperature of answer probabilities on `records`. Return None if fewer than 100 questions are
-    answered."""
+    """Fit the temperature of answer probabilities on `records`.
+
+    Return None if fewer than 100 questions are answered.
+    """
     assert isinstance(task, Vqa)
     if len(questions := {one.key: one for one in answered_questions(records)}) < FEWEST:
         return None
@@ -217,8 +219,10 @@ def answered_questions(records: Sequence[Record]) -> list[Question]:
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
-    """Return (key of the image, question) for each question with reference answers. Raises DataError if there is
-    none."""
+    """Return (key of the image, question) for each question with reference answers.
+
+    Raises DataError if there is none.
+    """
     scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
     if not scorable:
         raise DataError("no record has questions with answers to score; choose another split with --split")
@@ -232,8 +236,7 @@ def _build(given: TaskOptions) -> Vqa:
 
 
 def _start_from_words(task: Task, heads: nn.ModuleDict, start: Heads) -> None:
-    """Initialise each one-token answer from that token's row of the head "word", if the starting model has no
-    answers."""
+    """Initialise each one-token answer from that token's row of the head "word", if the start model has no answers."""
     assert isinstance(task, Vqa)
     if start.answers is None and "answer" in heads:
         head, word = heads["answer"], heads["word"]

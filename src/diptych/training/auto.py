@@ -19,8 +19,10 @@ SHARE = 0.85  # memory limit of a trial, below 1 because later batches may be lo
 
 
 def with_auto_micro_batch(stepper: Stepper) -> Stepper:
-    """Return a stepper in which `micro_batch=auto` is replaced by a size that fits. Raises TrainingError if one sample
-    does not fit."""
+    """Return a stepper in which `micro_batch=auto` is replaced by a size that fits.
+
+    Raises TrainingError if one sample does not fit.
+    """
     if stepper.training.micro_batch != "auto":
         return stepper
     if stepper.ranks.device.type not in TRIED:
@@ -33,8 +35,10 @@ def with_auto_micro_batch(stepper: Stepper) -> Stepper:
 
 
 def largest(size: int, fits: Callable[[int], bool]) -> int:
-    """Return the first of size, size / 2, size / 4, ... for which `fits` is true. Raises TrainingError if there is
-    none."""
+    """Return the first of size, size / 2, size / 4, ... for which `fits` is true.
+
+    Raises TrainingError if there is none.
+    """
     while not fits(size):
         if size == 1:
             raise TrainingError(
@@ -71,7 +75,9 @@ def _limited(device: torch.device) -> Iterator[None]:
 
 
 def chosen_precision(training: TrainingConfig, module: nn.Module, device: torch.device) -> Precision:
-    """Return the precision of a run. A module without a width, such as a detector, uses bf16 if the device supports
-    it."""
+    """Return the precision of a run.
+
+    A module without a width, such as a detector, uses bf16 if the device supports it.
+    """
     width = getattr(getattr(module, "config", None), "width", inf)
     return choose_precision(training.precision, device, training.batch * width**2)

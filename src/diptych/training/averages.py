@@ -55,8 +55,10 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], source: str) -> None:
-    """Copy each tensor of `values` into the target with the same name. Raises CheckpointError if names or shapes
-    differ. `source` names the values' origin in the error."""
+    """Copy each tensor of `values` into the target with the same name.
+
+    Raises CheckpointError if names or shapes differ. `source` names the values' origin in the error.
+    """
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
         whose = "the model lacks" if name in values else "it lacks"
         raise CheckpointError(f"{source} belongs to another model: {whose} {name!r}; {nearest(name, targets)}")

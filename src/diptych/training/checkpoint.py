@@ -90,8 +90,10 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 @contextmanager
 def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], aside: Path) -> Iterator[None]:
-    """Convert a full disk to a TrainingError with the needed and free space. After any error, remove `aside`, the
-    temporary file or folder."""
+    """Convert a full disk to a TrainingError with the needed and free space.
+
+    After any error, remove `aside`, the temporary file or folder.
+    """
     try:
         yield
     except BaseException as error:
@@ -190,8 +192,9 @@ def prune(root: Path, kept: Iterable[int]) -> None:
 def mean_of(
     root: Path, ranking: Sequence[int], most: int, group: str
 ) -> tuple[dict[str, Tensor], list[int], list[str]]:
-    """Average the weights of the best `most` steps of `ranking`. Damaged checkpoints are replaced by the next in the
-    ranking.
+    """Average the weights of the best `most` steps of `ranking`.
+
+    Damaged checkpoints are replaced by the next in the ranking.
 
     Return the mean, the steps used, and a warning for each damaged checkpoint. Integer tensors (counters) are not
     averaged but taken from the best step.

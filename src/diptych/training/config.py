@@ -10,8 +10,10 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class OptimizerConfig(BaseModel):
-    """The optimizer, gradient clipping and learning rate schedule. `lr` is the highest learning rate, reached after
-    warm-up."""
+    """The optimizer, gradient clipping and learning rate schedule.
+
+    `lr` is the highest learning rate, reached after warm-up.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 

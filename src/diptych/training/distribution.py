@@ -22,8 +22,10 @@ Reached = tuple[Tensor | None, Losses]  # (weighted sum for backward, detached l
 
 
 class Pass(nn.Module):
-    """A module that runs the next pass of an update. `scales` has a factor for each objective with targets in this
-    micro-batch."""
+    """A module that runs the next pass of an update.
+
+    `scales` has a factor for each objective with targets in this micro-batch.
+    """
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
         super().__init__()
@@ -47,8 +49,9 @@ class PassRunner:
         self.wrapped, self.pass_ = wrapped, pass_
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
-        """Run forward and backward of the next pass. Return the loss of each objective, or None if the update has no
-        more passes.
+        """Run forward and backward of the next pass.
+
+        Return the loss of each objective, or None if the update has no more passes.
 
         `last` is True for the last micro-batch of a step; gradients are then reduced over ranks.
         """
@@ -84,8 +87,11 @@ class Replicated(PassRunner):
 
 
 class Sharded(PassRunner):
-    """FSDP2. Each member of a ModuleList, such as a transformer layer, is a group of its own. All other weights form
-    the root group."""
+    """FSDP2.
+
+    Each member of a ModuleList, such as a transformer layer, is a group of its own. All other weights form the root
+    group.
+    """
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -111,8 +117,10 @@ class Sharded(PassRunner):
         return sums
 
     def settle(self) -> None:
-        """Remove the zero gradients of parameters that no rank used. DDP and a single process have no gradients there
-        either."""
+        """Remove the zero gradients of parameters that no rank used.
+
+        DDP and a single process have no gradients there either.
+        """
         names = sorted(self.touching.touched | self.touching.used)
         used = self.ranks.sum([float(name in self.touching.used) for name in names])
         parameters = dict(self.touching.named_parameters())

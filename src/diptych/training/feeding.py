@@ -32,8 +32,9 @@ Made = TypeVar("Made")
 def prefetched(
     make: Callable[[Place], Made], places: Iterable[Place], threads: int, waiting: int
 ) -> Iterator[Iterator[Made]]:
-    """Return a context with an iterator over `make(place)` of each place, in order. Threads prefetch at most `waiting`
-    results.
+    """Return a context with an iterator over `make(place)` of each place, in order.
+
+    Threads prefetch at most `waiting` results.
 
     With `threads=0`, nothing is prefetched.
     """
@@ -60,8 +61,9 @@ def prefetched(
 def from_processes(
     make: Callable[[Place], Made], places: Iterable[Place], processes: int, waiting: int, pinned: bool
 ) -> Iterator[Iterator[Made]]:
-    """Like `prefetched`, with worker processes. `make` is sent to each process once. Results come back in shared
-    memory.
+    """Like `prefetched`, with worker processes.
+
+    `make` is sent to each process once. Results come back in shared memory.
 
     `pinned`: results are copied to page-locked memory, which a GPU can read asynchronously.
     """
@@ -107,8 +109,10 @@ def _begin(_: int) -> None:
 
 
 class _Made(Dataset[Any], Generic[Place, Made]):
-    """A data set that calls `make`. It returns a DiptychError instead of raising it, because DataLoader would change
-    its message."""
+    """A data set that calls `make`.
+
+    It returns a DiptychError instead of raising it, because DataLoader would change its message.
+    """
 
     def __init__(self, make: Callable[[Place], Made]) -> None:
         self.make = make
@@ -169,8 +173,10 @@ class BatchPart:
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes the micro-batch of (step, part), and counts its targets on the CPU. It is called in loader threads or
-    processes."""
+    """Makes the micro-batch of (step, part), and counts its targets on the CPU.
+
+    It is called in loader threads or processes.
+    """
 
     updates: Updates
     batches: Batches[Any]
@@ -187,8 +193,7 @@ class Maker:
 
 
 def by_step(parts: Iterator[BatchPart], count: int, ahead: bool) -> Iterator[tuple[list[BatchPart], BatchPart | None]]:
-    """Yield for each step its `count` micro-batches, and the first micro-batch of the next step (None without
-    `ahead`)."""
+    """Yield for each step its `count` micro-batches, and the first of the next step (None without `ahead`)."""
     following: BatchPart | None = None
     while first := following or next(parts, None):
         mine = [first, *islice(parts, count - 1)]

@@ -39,8 +39,10 @@ class LogLine:
 
 
 class Log:
-    """The log of a run, written by the first rank. `after`: the step that the run resumes from; lines of later steps
-    are removed."""
+    """The log of a run, written by the first rank.
+
+    `after`: the step that the run resumes from; lines of later steps are removed.
+    """
 
     def __init__(self, folder: Path, after: int, steps: int, console: Console, tensorboard: bool = False) -> None:
         self.path, self.console, self.steps = folder / METRICS, console, steps

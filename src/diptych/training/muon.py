@@ -66,8 +66,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def shared(matrices: list[Tensor]) -> list[Tensor]:
-    """Orthogonalise matrices that all processes have. Each process computes some of them, and all gather the
-    results."""
+    """Orthogonalise matrices that all processes have.
+
+    Each process computes some of them, and all gather the results.
+    """
     world = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
     if world == 1:
         return _by_batches(matrices)

@@ -76,8 +76,10 @@ def leave(code: int) -> NoReturn:
 
 @contextmanager
 def join_ranks(device: torch.device) -> Iterator[Ranks]:
-    """Join the ranks that torchrun started, or make a single rank. An existing process group is used and not
-    destroyed."""
+    """Join the ranks that torchrun started, or make a single rank.
+
+    An existing process group is used and not destroyed.
+    """
     if distributed.is_available() and distributed.is_initialized():
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
         return

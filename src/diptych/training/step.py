@@ -45,8 +45,10 @@ class PendingPass:
     there: torch.cuda.Event | None = None  # None: the numbers have arrived
 
     def read(self) -> tuple[Counts, bool, float]:
-        """Return the loss of each objective, True if the run should stop, and the gradient norm. Raises TrainingError
-        on all ranks if a number is not finite."""
+        """Return the loss of each objective, True if the run should stop, and the gradient norm.
+
+        Raises TrainingError on all ranks if a number is not finite.
+        """
         if self.there is not None:
             self.there.synchronize()
         count = len(self.names)
@@ -117,8 +119,9 @@ class Stepper:
         return Maker(self.updates, self.batches, self.parts, pinned=self.ranks.device.type == "cuda")
 
     def run(self, step: int, parts: list[BatchPart], rate: float, following: BatchPart | None = None) -> PendingStep:
-        """Perform step `step` (from 0) on its micro-batches `parts`. Meanwhile `following`, the first micro-batch of
-        the next step, is copied to the device.
+        """Perform step `step` (from 0) on its micro-batches `parts`.
+
+        Meanwhile `following`, the first micro-batch of the next step, is copied to the device.
 
         Messages and logs count steps from 1. Raises TrainingError for a loss or gradient that is not finite, before
         weights change; with `late`, `PendingStep.read` raises it.
@@ -157,8 +160,9 @@ class Stepper:
         return pending
 
     def trial(self) -> None:
-        """Run a forward and a backward pass to find out if a micro-batch fits into memory. Weights and buffers are not
-        changed.
+        """Run a forward and a backward pass to find out if a micro-batch fits into memory.
+
+        Weights and buffers are not changed.
 
         Two numbers per weight are allocated too, as an optimizer needs them.
         """
@@ -178,8 +182,10 @@ class Stepper:
             del state
 
     def _passes(self, update: Update, parts: list[BatchPart], following: BatchPart | None) -> list[Iterator[Losses]]:
-        """Return a generator of losses for each micro-batch. Its start sends this micro-batch and the next one to the
-        device."""
+        """Return a generator of losses for each micro-batch.
+
+        Its start sends this micro-batch and the next one to the device.
+        """
 
         def of(part: BatchPart, after: BatchPart | None) -> Iterator[Losses]:
             self.sender.send(part)
@@ -189,8 +195,10 @@ class Stepper:
         return [of(part, after) for part, after in zip(parts, [*parts[1:], following], strict=True)]
 
     def _losses(self, update: Update, part: BatchPart) -> Iterator[Losses]:
-        """Yield the losses of a micro-batch, one item per pass. They are checked if the update runs for the first
-        time."""
+        """Yield the losses of a micro-batch, one item per pass.
+
+        They are checked if the update runs for the first time.
+        """
         passes = update.losses(self.module, self.sender.arrived(part))
         if any(one is update for one in self.checked):
             yield from passes
@@ -223,8 +231,7 @@ class Stepper:
     def _sums(
         self, place: str, sums: list[Losses], parts: list[BatchPart], names: list[str], norm: Tensor
     ) -> PendingPass:
-        """Start one reduction over ranks: of each objective's loss, summed over micro-batches, and of the number of
-        ranks that stop."""
+        """Sum each objective's loss, and the number of ranks that stop, over micro-batches and ranks in one reduction."""
         if unknown := {name for losses in sums for name in losses} - set(names):
             raise TrainingError(f"the update has losses but no counts for {', '.join(sorted(unknown))}")
         device = self.ranks.device

@@ -9,8 +9,9 @@ SAMPLING = {"temperature", "top_k", "top_p"}
 
 
 def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool = False, **given: Any) -> DecodingOptions:
-    """Return the recipe's decoding options, with given options replaced. Raises RecipeError if options contradict each
-    other.
+    """Return the recipe's decoding options, with given options replaced.
+
+    Raises RecipeError if options contradict each other.
 
     `temperature`, `top_k` or `top_p` turn sampling on, which replaces the recipe's beam search. The number of beams is
     raised to `captions`. Setting one of `length_penalty` and `length_bonus` sets the other to 0.

@@ -36,8 +36,7 @@ class DecodingOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _not_the_old_pair(cls, values: Any) -> Any:
-        """Refuse names from before version 0.1: `length_norm` was the exponent, and `length_penalty` the bonus per
-        word."""
+        """Refuse names from before 0.1: `length_norm` was the exponent, and `length_penalty` the bonus per word."""
         if isinstance(values, dict) and "length_norm" in values:
             raise ValueError(
                 "length_norm was renamed length_penalty, and the earlier length_penalty is now length_bonus: write "

@@ -51,8 +51,10 @@ class Frames:
 
 @torch.no_grad()
 def decode(model: Writer, batch: Batch, options: DecodingOptions) -> list[list[Hypothesis]]:
-    """Return the finished texts of each image, best first. There are at most `options.captions` (None: one per
-    beam)."""
+    """Return the finished texts of each image, best first.
+
+    There are at most `options.captions` (None: one per beam).
+    """
     frames = search(model, batch, options).on_host()
     return [finished(frames, row, model.vocabulary.sep, options)[: options.captions] for row in range(len(batch))]
 
@@ -117,8 +119,10 @@ def _choose(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary
 def _draw(
     logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions, batch: Batch
 ) -> None:
-    """Sample the next word of each text and append the step to `frames`. Ended texts get [PAD]. Scores ignore the
-    temperature."""
+    """Sample the next word of each text and append the step to `frames`.
+
+    Ended texts get [PAD]. Scores ignore the temperature.
+    """
     count, seeds = options.width, batch.seeds
     logs = logs.expand(-1, count, -1)
     refused = logs <= REFUSED
@@ -139,8 +143,7 @@ def _draw(
 
 
 def _narrowed(logs: Float[Tensor, "B K V"], options: DecodingOptions) -> Float[Tensor, "B K V"]:
-    """Set all words to -inf except the `top_k` most probable, and of these the smallest set with probability
-    `top_p`."""
+    """Set all words to -inf except the `top_k` best, and of these the smallest set with probability `top_p`."""
     if options.top_k is not None:
         least = logs.topk(options.top_k, -1).values[..., -1:]
         logs = logs.masked_fill(logs < least, float("-inf"))
@@ -171,8 +174,10 @@ def _take(
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
-    """Return True if no beam can exceed the score of its image's best finished text. Log-probabilities can only
-    fall."""
+    """Return True if no beam can exceed the score of its image's best finished text.
+
+    Log-probabilities can only fall.
+    """
     if options.ended == "kept" or options.sample:
         return bool(frames.ended[-1].all())
     longest = max(options.length_bonus, 0.0) * options.max_words

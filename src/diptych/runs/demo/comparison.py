@@ -1,5 +1,4 @@
-"""Compare training from scratch with pre-training: same data, a learning rate per arm, early stopping on validation
-scores.
+"""Compare training from scratch with pre-training: same data, a learning rate per arm, early stopping.
 
 A cell is one training run of one arm. Its result is saved in its folder, so a stopped comparison repeats only
 unfinished cells.
@@ -69,8 +68,10 @@ class ComparisonRow:
 
 
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:
-    """Run the cells without a saved result, each in a process with one thread. Return all results in the order of
-    `cells`."""
+    """Run the cells without a saved result, each in a process with one thread.
+
+    Return all results in the order of `cells`.
+    """
     waiting = [cell for cell in cells if not cell.has_run]
     with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
         for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):

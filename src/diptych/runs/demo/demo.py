@@ -217,8 +217,10 @@ def run_cells(cells: list[Cell], console: Console) -> list[ComparisonRow]:
 
 
 def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> MeasuredScores:
-    """Score the cells' predictions. Ceilings and blind baselines are included; the latter are fitted to all labelled
-    scenes."""
+    """Score the cells' predictions.
+
+    Ceilings and blind baselines are included; the latter are fitted to all labelled scenes.
+    """
     predictions: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
     for cell in cells:
         predictions[cell.task][cell.arm] = find_task(cell.task).by_key(read_predictions(cell))

@@ -109,8 +109,10 @@ def scene_batch(shape: DetectorConfig, scenes: Sequence[Scene]) -> DetectionBatc
 
 
 def truth(of: Scene) -> Record:
-    """Return a record with the scene's objects but no texts. Generating texts would take as long as drawing the
-    image."""
+    """Return a record with the scene's objects but no texts.
+
+    Generating texts would take as long as drawing the image.
+    """
     return Record(of.key, of.split, objects=tuple(thing(figure) for figure in of.figures))
 
 
@@ -119,8 +121,10 @@ def drawn(of: Scene) -> Picture:
 
 
 class FasterRCNNRecipe(DetectorRecipe):
-    """A short training of torchvision's Faster R-CNN from random weights. Its purpose is to test the code, not
-    accuracy."""
+    """A short training of torchvision's Faster R-CNN from random weights.
+
+    Its purpose is to test the code, not accuracy.
+    """
 
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"

@@ -24,8 +24,11 @@ def find(
     training: Sequence[Question] = (),
     kinds: Kinds | None = None,
 ) -> tuple[ReportFinding, ...]:
-    """Return all findings. The blind baseline is fitted to `training`. `kinds` (a map from words to kinds of objects)
-    adds findings that only Storybook data support."""
+    """Return all findings.
+
+    The blind baseline is fitted to `training`. `kinds` (a map from words to kinds of objects) adds findings that only
+    Storybook data support.
+    """
     written = [record for record in records if record.key in captions]
     findings = [repeated(written, captions)] if written else []
     missed = missed_things(records, class_names) if kinds else {}
@@ -81,8 +84,10 @@ def named_but_absent(
 
 
 def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict[str, list[str]]:
-    """Return {image: kinds of its objects that the detector missed}. A missed object has no region of its kind with an
-    IoU of OVERLAP or more."""
+    """Return {image: kinds of its objects that the detector missed}.
+
+    A missed object has no region of its kind with an IoU of OVERLAP or more.
+    """
     missed = {}
     for record in records:
         regions = boxes(record, class_names)

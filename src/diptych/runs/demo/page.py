@@ -28,8 +28,9 @@ def demo_report(
     notes: Mapping[str, Mapping[str, str]],
     title: str = TITLE,
 ) -> Report:
-    """Return the contents of the report; `write_report` writes them. The image gallery shows predictions of the last
-    arm.
+    """Return the contents of the report; `write_report` writes them.
+
+    The image gallery shows predictions of the last arm.
 
     `runs`: task (or "detector", "pretrain") -> arm -> folder of the run. `notes`: task -> arm -> a sentence on its
     training. `seconds` and `memory_mib`: stage -> duration, peak memory.

@@ -9,16 +9,20 @@ DEFAULT = "unified-vlp"
 
 
 def tasks_of(system: str) -> tuple[str, ...]:
-    """Return the demo's two tasks: caption and vqa, or vqa and nlvr if the system cannot caption. Raises RecipeError
-    for an unknown system."""
+    """Return the demo's two tasks: caption and vqa, or vqa and nlvr if the system cannot caption.
+
+    Raises RecipeError for an unknown system.
+    """
     if system not in SYSTEMS:
         raise unknown_name(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return tuple(task for task in ("caption", "vqa", "nlvr") if f"{system}/small/{task}" in RECIPES)[:2]
 
 
 def begin_with(system: str) -> Recipe:
-    """Return the small recipe of pre-training. Unified VLP uses its recipe with masked queries
-    (docs/decisions/0005)."""
+    """Return the small recipe of pre-training.
+
+    Unified VLP uses its recipe with masked queries (docs/decisions/0005).
+    """
     tasks_of(system)
     return find_recipe(f"{system}/small/pretrain" + ("/queries" if system == DEFAULT else ""))
 

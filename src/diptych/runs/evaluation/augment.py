@@ -175,8 +175,10 @@ def _goes_round(words: Sequence[str]) -> bool:
 
 
 def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
-    """Write the settings to the folder, or check them if it has some. Return {batch: counts}. Raises RecipeError for
-    other settings."""
+    """Write the settings to the folder, or check them if it has some.
+
+    Return {batch: counts}. Raises RecipeError for other settings.
+    """
     claim(out, "store")
     if not (out / FILE).is_file():
         if (out / INDEX).exists():

@@ -63,8 +63,9 @@ def retrieve(
     folder: Path | None = None,
     console: Console | None = None,
 ) -> tuple[list[dict[str, Any]], Scores]:
-    """Rank the gallery for each query. Return rankings and scores. Scored pairs are saved in `folder`, so that a
-    repeated call resumes.
+    """Rank the gallery for each query.
+
+    Return rankings and scores. Scored pairs are saved in `folder`, so that a repeated call resumes.
 
     Raises RecipeError and DataError.
     """
@@ -150,8 +151,10 @@ def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequenc
 
 
 def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
-    """Return for each image the captions of its fold, and for each caption the images of its fold. None if `folds` is
-    1."""
+    """Return for each image the captions of its fold, and for each caption the images of its fold.
+
+    None if `folds` is 1.
+    """
     if folds == 1:
         return None
     pictures = len(gallery.keys)

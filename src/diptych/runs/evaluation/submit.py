@@ -41,8 +41,10 @@ Written = Callable[[Sequence[Mapping[str, Any]]], str]
 
 @dataclass(frozen=True)
 class Leaderboard(Vcr):
-    """VCR as its server needs it. The right answer is unknown, so rationales are scored after each of the four
-    answers."""
+    """VCR as its server needs it.
+
+    The right answer is unknown, so rationales are scored after each of the four answers.
+    """
 
     def queries(self, record: Record) -> list[Sample]:
         """Return 20 samples per question: four answers, and four rationales after each answer."""
@@ -99,8 +101,10 @@ def submit(
 
 
 def submitted_task(model: ModelFolder, form: str, decoding: DecodingOptions | None = None) -> Task:
-    """Build the task of a server's format. Raises RecipeError if the format is unknown, or the model or `decoding` does
-    not fit."""
+    """Build the task of a server's format.
+
+    Raises RecipeError if the format is unknown, or the model or `decoding` does not fit.
+    """
     if form not in FORMS:
         raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
     task = model.task(FORMS[form][0])

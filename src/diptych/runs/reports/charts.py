@@ -40,8 +40,10 @@ def read_log(run: Path) -> Logged:
 
 
 def curve(name: str, run: Path, what: str = LOSS) -> Curve | None:
-    """Return the curve of `what`, which is "loss" or a validation score such as "CIDEr". None if the run has not logged
-    it."""
+    """Return the curve of `what`, which is "loss" or a validation score such as "CIDEr".
+
+    None if the run has not logged it.
+    """
     logged = read_log(run)
     points = (logged.losses if what == LOSS else logged.scores).get(what)
     return Curve(name, tuple(points)) if points else None
@@ -85,8 +87,10 @@ class ChartDrawing:
 
 
 def draw(chart: Chart) -> ChartDrawing:
-    """Compute the positions of a chart's curves and ticks. The y axis starts at 0 if `from_zero`, or if values are
-    close to 0."""
+    """Compute the positions of a chart's curves and ticks.
+
+    The y axis starts at 0 if `from_zero`, or if values are close to 0.
+    """
     xs = [x for curve in chart.curves for x, _ in curve.points] or [0.0, 1.0]
     ys = [y for curve in chart.curves for _, y in curve.points] or [0.0, 1.0]
     least, most = min(ys), max(ys)

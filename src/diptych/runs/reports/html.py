@@ -1,5 +1,6 @@
-"""Write a report as a single HTML file that includes its images and plots. It has no scripts and makes no network
-requests.
+"""Write a report as a single HTML file that includes its images and plots.
+
+It has no scripts and makes no network requests.
 
 jinja2 escapes all texts, such as captions. Plots are SVG in the template; this file computes their coordinates. A
 content security policy blocks requests.
@@ -61,8 +62,10 @@ def page(report: Report) -> str:
 
 
 def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
-    """Write links to all `pages` ({title: path}) into each of them and into the `front` pages. A new call replaces the
-    links."""
+    """Write links to all `pages` ({title: path}) into each of them and into the `front` pages.
+
+    A new call replaces the links.
+    """
     everywhere = {*pages.values(), *front}
     if len(everywhere) < 2:
         return

@@ -19,8 +19,10 @@ class Label:
 
 
 def lay_out(boxes: Sequence[Box], size: tuple[int, int]) -> tuple[Label, ...]:
-    """Place each label at the inner top edge of its box. If it would overlap others, another edge with less overlap is
-    used."""
+    """Place each label at the inner top edge of its box.
+
+    If it would overlap others, another edge with less overlap is used.
+    """
     width, height = size
     letter = LETTER * max(size)
     taken: list[tuple[float, float, float, float]] = []

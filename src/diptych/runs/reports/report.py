@@ -20,8 +20,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scores of several arms on the same test images. The scores named in `drawn` are shown as bars; the table has
-    all."""
+    """Scores of several arms on the same test images.
+
+    The scores named in `drawn` are shown as bars; the table has all.
+    """
 
     title: str
     arms: tuple[Arm, ...]
