@@ -155,7 +155,7 @@ class MatchHead(nn.Module):
 
 
 class PooledMatchHead(nn.Module):
-    """Log-odds that text and image match, from two logits on the pooled [CLS] (VL-BERT v1's sentence-image relation)."""
+    """Log-odds that text and image match, from two logits on the pooled [CLS] (VL-BERT v1's relation task)."""
 
     reads = frozenset({"cls"})
 

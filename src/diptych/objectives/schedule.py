@@ -63,7 +63,7 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """Name of the objective whose likelihood chooses the weights: the first that predicts words, or else the first."""
+        """Name of the objective whose likelihood chooses the weights: the first that predicts words, else the first."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 

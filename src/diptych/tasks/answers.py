@@ -92,7 +92,7 @@ def rule_notes(questions: Sequence[Question]) -> list[str]:
 
 
 def _unreachable(questions: Sequence[Question]) -> list[str]:
-    """Return a warning about questions that cannot be answered correctly: all ten answers are the same non-normal text."""
+    """Return a warning about questions that cannot be answered correctly: ten equal answers not in normal form."""
     lost = [question for question in questions if is_unreachable(question.answers)]
     about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
     rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"

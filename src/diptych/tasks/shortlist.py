@@ -111,7 +111,7 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return the `most` captions with the largest dot product for each image, and the `most` images for each caption."""
+    """Return the `most` captions with the largest dot product for each image, and `most` images for each caption."""
     return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
 
 

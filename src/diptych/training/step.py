@@ -231,7 +231,7 @@ class Stepper:
     def _sums(
         self, place: str, sums: list[Losses], parts: list[BatchPart], names: list[str], norm: Tensor
     ) -> PendingPass:
-        """Sum each objective's loss, and the number of ranks that stop, over micro-batches and ranks in one reduction."""
+        """Sum each objective's loss over micro-batches and ranks, and count the ranks that stop, in one reduction."""
         if unknown := {name for losses in sums for name in losses} - set(names):
             raise TrainingError(f"the update has losses but no counts for {', '.join(sorted(unknown))}")
         device = self.ranks.device
