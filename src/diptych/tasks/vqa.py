@@ -120,10 +120,7 @@ class _Logits(Vqa):
 
 
 def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibration | None:
-    """Fit the temperature of answer probabilities on `records`.
-
-    Return None if fewer than 100 questions are answered.
-    """
+    """Fit the temperature of answers on `records`. Return None if fewer than 100 questions are answered."""
     assert isinstance(task, Vqa)
     if len(questions := {one.key: one for one in answered_questions(records)}) < FEWEST:
         return None
@@ -219,10 +216,7 @@ def answered_questions(records: Sequence[Record]) -> list[Question]:
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
-    """Return (key of the image, question) for each question with reference answers.
-
-    Raises DataError if there is none.
-    """
+    """Return (image, question) for each question with reference answers. Raises DataError if there is none."""
     scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
     if not scorable:
         raise DataError("no record has questions with answers to score; choose another split with --split")

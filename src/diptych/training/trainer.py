@@ -52,12 +52,10 @@ class Validation:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run.
+    """The result of a run: the final weights and the validation scores.
 
-    The final weights are the best step's, the mean of the best steps', the EMA, or the last step's.
-
-    They are in the module and in the file `weights`. With FSDP2 they are only in the file, because the module stays
-    sharded.
+    The final weights are the best step's, the mean of the best steps', the EMA, or the last step's. With FSDP2 they are
+    only in the file `weights`; otherwise they are also in the module.
     """
 
     weights: Path
@@ -127,10 +125,7 @@ class TrainerRun:
     ended: bool = False  # True: `on_log` ended the run
 
     def prepare(self, updates: Updates, batches: Batches[Any]) -> None:
-        """Prepare the precision, the distribution over processes, the optimizer and the micro-batch size.
-
-        Raises RecipeError.
-        """
+        """Prepare precision, distribution over processes, optimizer and micro-batch size. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
             raise RecipeError(f"training.batch={training.batch} cannot be divided into {parts} parts: raise it")
@@ -224,10 +219,7 @@ class TrainerRun:
                 )
 
     def _read(self, all_of_it: bool) -> StepReport:
-        """Read the numbers of finished steps and return the last report.
-
-        `all_of_it`: also wait for the current step, which logs and checkpoints need.
-        """
+        """Read the numbers of finished steps, with `all_of_it` also of the current step. Return the last report."""
         report = StepReport()
         while len(self.unread) > (self.stepper.late and not all_of_it):
             report = self.unread.pop(0).read()
