@@ -135,9 +135,9 @@ class PairObjective(Objective, Protocol):
 class ComparesSamples(Protocol):
     """An objective that may compare samples.
 
-    If `compares` is "batch", each sample is compared with the others of its micro-batch.
+    If `compares` is "batch", each sample is compared with the other samples of its micro-batch.
 
-    A run then warns if micro-batches are smaller than the batch.
+    Training then warns if micro-batches are smaller than the batch.
     """
 
     @property

@@ -129,7 +129,7 @@ class Record:
     # The data set's ids of the captions, in order. "" or a missing entry: no id.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
     # (content hash, difference hash, difference hash of the mirrored image), see diptych.vision.fingerprints. It is set
-    # when regions are extracted. Stores written before 0.1 lack the third.
+    # when regions are extracted. Stores written before 0.1 lack the third hash.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks: {task: items}.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)

@@ -107,14 +107,14 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
         sizes["classes"] = (len(contract.class_names), config.classes)
     if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:
         raise RecipeError(
-            f"the detector {contract.extractor} does not fit the model: its features have {'; '.join(other)}"
+            f"the detector {contract.extractor} does not fit: its features have {'; '.join(other)}; pass another one"
         )
 
 
 def _answers(path: Path, made: ModelFolder) -> Answers:
     """Read answers from a text file with one per line (answers_vqa.txt), or from a JSON file or pickle.
 
-    The latter two hold a list, or a dict from answers to numbers.
+    A JSON file or pickle must hold a list of answers, or a dict from answers to numbers.
     """
     if "answer" not in made.architecture.heads:
         raise RecipeError(f"{path} has answers, but the checkpoint has no head for answers; leave out --answers")

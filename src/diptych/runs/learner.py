@@ -58,13 +58,13 @@ class Learner:
         recipe, spec = self.recipe, self.spec
         if not recipe.data.images and spec.scoring.baseline_regions:
             raise RecipeError(
-                f"{recipe.name} chooses among regions, which data.images=false (--without-images) hides; remove "
-                "that setting"
+                f"{recipe.name} chooses among regions, but data.images=false (--without-images) hides them; "
+                "remove that setting"
             )
         if recipe.training.epochs is not None:
             raise RecipeError(
-                f"the length of {recipe.name} is given by training.epochs; set training.steps, or call finetune "
-                "or pretrain"
+                f"{recipe.name} sets training.epochs, which only finetune and pretrain convert to steps; set "
+                "training.steps"
             )
         if recipe.data.text is None:
             if recipe.objectives.needs_text:
@@ -77,8 +77,8 @@ class Learner:
             )
         elif pictured := recipe.objectives.of_pictures:
             raise RecipeError(
-                f"data.text has no images, which objectives of {recipe.name} need ({', '.join(pictured)}). Train on "
-                "data.text in a stage of its own (xgpt/text) first, and start from its model with --model"
+                f"data.text has no images, but objectives of {recipe.name} need them ({', '.join(pictured)}). First "
+                "train on data.text with another recipe, such as xgpt/text, then start from its model with --model"
             )
         return self.architecture
 
@@ -109,8 +109,8 @@ class Learner:
         if "region_class" in self.schedule.heads and not contract.class_names:
             off = recipe.objectives.without_classes
             raise RecipeError(
-                f"{recipe.name} predicts the classes of hidden regions, and the features in {self.store.folder} have "
-                "none; extract with `classes` in the features, or by a detector with classes"
+                f"{recipe.name} predicts the classes of hidden regions, but the features in {self.store.folder} have "
+                "none; extract with a detector that predicts classes, or pass features with `classes`"
                 + (f", or leave that objective out: --set objectives.{off}" if off else "")
             )
         # Every model has the head "word", so that a fine-tuned model can still be trained on words.
@@ -251,8 +251,8 @@ class RewardedLearner(Learner):
             raise RecipeError(f"self-critical training rewards captions, not {recipe.task}; set task={CAPTION.name}")
         if recipe.training.distributed == "fsdp":
             raise RecipeError(
-                "self-critical training generates captions within a step, which fsdp cannot; set "
-                "training.distributed=ddp"
+                "self-critical training generates captions within a step, which fsdp does not support; "
+                "set training.distributed=ddp"
             )
         return super().check()
 
@@ -267,7 +267,7 @@ class RewardedLearner(Learner):
         if not references:
             raise DataError(
                 f"none of the {len(self.records)} records of split {self.recipe.data.split!r} in {self.store.folder} "
-                "has a caption written by people, which rewards need; choose another split with --set data.split=NAME"
+                "has a human caption, which rewards need; choose another split with --set data.split=NAME"
             )
         corpus = CorpusCider(self.tokens, references, self.objectives.counts_end, self.out / FREQUENCIES)
         reward = corpus if self.objectives.references == "paper" else BatchCider(self.tokens)

@@ -1,4 +1,4 @@
-"""Train a model with a recipe on a store. The commands `pretrain`, `finetune` and `demo` call this."""
+"""Train a model with a recipe on a store. The commands `pretrain`, `finetune` and `demo` call `run` or `run_in`."""
 
 import os
 from dataclasses import dataclass, replace

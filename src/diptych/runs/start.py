@@ -242,7 +242,7 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
         if body := [name for name in other if not name.startswith("heads.")]:
             raise CheckpointError(
                 f"{start.folder} was made for {start.architecture.config.classes} classes of regions, but the store "
-                f"has another number, on which {body[0]} depends; extract with a detector of as many classes, or pass "
+                f"has another number, which changes {body[0]}; extract with a detector of as many classes, or pass "
                 "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
         # Without a list of answers, the meaning of the head's outputs is unknown.
@@ -272,8 +272,8 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     """
     if recipe.system != start.architecture.system:
         raise RecipeError(
-            f"{recipe.name} trains {recipe.system}, {start.folder} is of {start.architecture.system}; both need "
-            "the same system"
+            f"{recipe.name} trains {recipe.system}, but {start.folder} is of {start.architecture.system}; choose "
+            "a recipe and a model of the same system"
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
@@ -298,8 +298,8 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
     structural = [name for name in lost if name in recipe.model.structural and named[name] != fields[name].default]
     if structural:
         raise RecipeError(
-            f"{recipe.name} trains another model than {start.folder}: "
-            + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in structural)
+            f"{recipe.name} does not fit the model {start.folder}: "
+            + "; ".join(f"model.{name}={named[name]} instead of {kept[name]}" for name in structural)
             + "; choose a model with these settings, or another recipe (`diptych recipes` lists them), or start "
             "with random weights: --from-scratch"
         )

@@ -94,7 +94,7 @@ def _kept_tokens(out: Path) -> Tokens:
     check = out / TOKENS_CHECK  # runs written before 0.1 lack this file
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
-            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}), so ids could stand "
-            "for other words; copy the run's whole folder again, or start again in another folder"
+            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}), so ids could mean "
+            "other words; copy the run's whole folder again, or start again in another folder"
         )
     return Tokens.load(out)

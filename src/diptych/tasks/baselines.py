@@ -291,7 +291,8 @@ Picker = Callable[[str, Sequence[str]], int]  # (question, candidates) -> index 
 def _pickers(learnt: Sequence[Choices]) -> list[tuple[Picker, Picker | None]]:
     """Fit two blind baselines: `BlindChoice`, then the bigram classifier.
 
-    Each is a pair (picks answers, picks rationales); the latter is None if no training question has rationales.
+    Each is a pair of functions: the first picks answers, the second rationales. The second is None if no training
+    question has rationales.
     """
     answers = [(c.question, c.answers, c.answer) for c in learnt]
     reasons = [(_answered(c), c.rationales, c.rationale) for c in learnt if c.rationale is not None]

@@ -1,6 +1,6 @@
 """Classification of pairs of an image and a text. `classifier` makes a `TaskSpec`; the data define the labels.
 
-The texts are in `Record.more` under the task's name. Each has its label as its only answer.
+The texts are in `Record.more` under the task's name. The only answer of a text is its label.
 """
 
 from collections import Counter

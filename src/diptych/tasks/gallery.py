@@ -169,7 +169,7 @@ def missing_cells(table: Table, cells: Cells) -> list[NDArray[np.int64]]:
 
 
 def joined(*several: Cells) -> list[NDArray[np.int64]]:
-    """Return the union of several sets of cells."""
+    """Return for each image the union of its columns in all given sets of cells."""
     return [np.unique(np.concatenate(columns)) for columns in zip(*several, strict=True)]
 
 

@@ -42,7 +42,7 @@ def covering(regions: Regions) -> list[list[int]]:
 
 @torch.inference_mode()
 def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[Tensor, "T R"]:
-    """Return how much each token's log-probability falls, in nats, when a region and those that overlap it are removed.
+    """Return how much each token's log-probability (nats) falls if a region and its overlapping regions are removed.
 
     A token is conditioned on the earlier tokens. A negative value means that the region made the token less likely. All
     tokens are scored in one pass: by a decoder, or with one [MASK] query per token.

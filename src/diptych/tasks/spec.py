@@ -103,7 +103,7 @@ class TaskTraining:
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
     begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None  # initialises new heads
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
-        None  # (task, records) -> both as used in validation
+        None  # (task, records) -> task and records of validation
     )
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # yields warnings before a run
     # Fits the answers' temperature to predictions for validation records.

@@ -56,7 +56,7 @@ class Vcr:
     name = "vcr"
 
     def samples(self, record: Record) -> list[Sample]:
-        """Return a sample per question for its answers, and one for its rationales.
+        """Return two samples per question: one with its candidate answers, one with its candidate rationales.
 
         The objective splits it into candidates.
         """

@@ -137,7 +137,7 @@ class TrainingConfig(BaseModel):
             raise ValueError("patience and average_best need validation: set validate_every")
         if self.micro_batch == "auto" and self.distributed == "fsdp":
             raise ValueError(
-                "micro_batch=auto is tried by each process by itself, which fsdp does not allow: set a number"
+                "micro_batch=auto is measured by each process separately, which fsdp does not allow: set a number"
             )
         return self
 

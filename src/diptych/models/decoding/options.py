@@ -61,7 +61,7 @@ class DecodingOptions(BaseModel):
             raise ValueError(f"{' and '.join(idle)} apply to sampling only; add sample=true")
         if not self.sample and self.captions is not None and self.captions > self.beams:
             raise ValueError(
-                f"captions={self.captions} needs as many beams, and beams={self.beams}; raise beams, or add sample=true"
+                f"captions={self.captions} needs as many beams, but beams={self.beams}; raise beams, or add sample=true"
             )
         return self
 

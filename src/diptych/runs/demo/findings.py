@@ -151,7 +151,7 @@ def by_detection(
     answers: Mapping[str, str],
     kinds: Kinds,
 ) -> ReportFinding:
-    """Compare the VQA accuracy of questions whose objects were all detected with that of the others."""
+    """Return the VQA accuracy of questions whose objects were all detected, and of questions with a missed object."""
     groups: dict[str, list[float]] = {"all that it names was found": [], "something it names was missed": []}
     detected, missing = groups.values()
     for record, question in answered:

@@ -53,8 +53,8 @@ class Leaderboard(Vcr):
     def _groups(self, record: Record, choices: Choices) -> Iterator[list[Sample]]:
         if len(choices.answers) != CHOICES or len(choices.rationales) != CHOICES:
             raise DataError(
-                f"the question has {len(choices.answers)} answers and {len(choices.rationales)} rationales, and VCR's "
-                f"leaderboard takes {CHOICES} of each",
+                f"the question has {len(choices.answers)} answers and {len(choices.rationales)} rationales, but VCR's "
+                f"leaderboard needs {CHOICES} of each",
                 key=choices.key,
             )
         firsts = (choices.question, *(f"{choices.question} {answer}" for answer in choices.answers))
@@ -125,9 +125,7 @@ def _entries(rows: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
     once: dict[int, str] = {}
     for number, key, name, _ in rows:
         if number in once:
-            raise DataError(
-                f"its {name} {number} is also that of {once[number]!r}, but the server accepts one", key=key
-            )
+            raise DataError(f"its {name} {number} is also that of {once[number]!r}; make it unique", key=key)
         once[number] = key
     return json.dumps([{name: number, **value} for number, _, name, value in rows], ensure_ascii=False)
 
@@ -146,7 +144,7 @@ def _image_id(prediction: Mapping[str, Any]) -> int:
 def _number(key: str) -> int:
     if not _QUESTION_ID.fullmatch(key):
         raise DataError(
-            "its number does not have 1 to 18 digits, as VQA's questions have; --format vqa is for VQA v2", key=key
+            "its id is not a number of 1 to 18 digits, as in VQA v2, the only data for --format vqa", key=key
         )
     return int(key)
 
