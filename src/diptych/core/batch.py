@@ -117,7 +117,7 @@ class Batch:
         return self._each(Tensor.pin_memory)
 
     def tensors(self) -> list[Tensor]:
-        """Return all tensors of the batch, including those in `places`."""
+        """Return all tensors of the batch, including the tensors in `places`."""
         own = [value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)]
         return own + [part for parts in self.places.values() for part in parts]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 DETECTOR, INNER = "detector", "model"  # the detector's folder in a store or model; the model's folder in a run
-SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # the sample model, made by experiments/sample.py
+SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # the sample model; experiments/sample.py made it
 
 
 def packaged(path: Path) -> Path:

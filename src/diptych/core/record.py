@@ -144,7 +144,7 @@ class Record:
         return self.caption_ids[number] if number < len(self.caption_ids) else ""
 
     def best_regions(self, most: int) -> "Record":
-        """Return the record with only the `most` most confident regions."""
+        """Return the record with its most confident regions, at most `most`."""
         return self if self.regions is None else replace(self, regions=self.regions.first(most))
 
     def words(self) -> dict[str, tuple[Any, ...]]:

@@ -74,7 +74,7 @@ class Regions:
         return replace(self, pixels=pixels, masks=masks, hidden=hidden, chosen=hidden if chosen is None else chosen)
 
     def take(self, rows: Tensor) -> Regions:
-        """Return the regions with these indices (in this order), or those where a mask is True."""
+        """Select regions. `rows` are indices, or a mask that is True for the selected regions."""
         per_region = ("boxes", "scores", "classes", "features", "masks", "chosen", "hidden")
         kept = {name: value[rows] for name in per_region if (value := getattr(self, name)) is not None}
         return replace(self, **kept)

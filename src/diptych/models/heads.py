@@ -44,7 +44,7 @@ class HeadSizes:
     answer_width: int = 0  # size of the pooled vectors of the head "answer"
     class_layers: int = 2  # number of layers of the head "region_class": 1 or 2
     class_norm: bool = True  # True: layer norm between these two layers
-    dropout: float = 0.0  # in the heads "choice", "nlvr" and "entailment"
+    dropout: float = 0.0  # dropout in the heads "choice", "nlvr" and "entailment"
 
     @classmethod
     def of(cls, config: ResolvedConfig, **others: Any) -> HeadSizes:

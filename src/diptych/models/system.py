@@ -140,7 +140,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # of predictions (`diptych.runtime.devices.predicting`), not of training
+    precision: Precision = "fp32"  # precision of predictions, not of training
     fewest: int = 1  # smaller batches are computed in fp32
     decodes: bool = False  # True: the target holds words that a decoder reads; False: [MASK] queries
 

@@ -13,7 +13,7 @@ _own_group: list[tuple[Any, Any]] = []  # (the run's process group, this module'
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:
     """Gather the rows of all processes, in rank order.
 
-    Return them and the slice of this process's rows. Each process gets the gradient of its own rows.
+    Return all rows, and the slice with this process's rows. Each process gets the gradient of its own rows.
 
     With a single process, or without gradients (in validation), only this process's rows are returned. Every process
     must call it.

@@ -14,7 +14,7 @@ from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
-MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # "paper" is our choice
+MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the first is our choice
 
 
 @dataclass(frozen=True)

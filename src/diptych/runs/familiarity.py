@@ -51,7 +51,7 @@ class Familiarity:
     def knows(self, regions: Regions) -> bool:
         """Return True if an image with these regions resembles the training images.
 
-        An image without regions does not.
+        The result is False for an image without regions.
         """
         if not len(regions) or regions.features is None:
             return False

@@ -28,7 +28,7 @@ from diptych.systems.recipe import Recipe
 from diptych.training import Result, train
 from diptych.training.trainer import OnLog
 
-UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # `training` without validation
+UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # settings if validation is off
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def words_of(record: Record) -> list[str]:
 
 
 def training_texts(store: Store, validation: str = "val") -> list[str]:
-    """Return the texts of all splits except those for validation and tests.
+    """Return the texts of all splits except validation and test splits.
 
     Texts of `Record.more` are included only if they have a word that no other text has. If a new task adds such texts
     without new words, the vocabulary thus stays the same.

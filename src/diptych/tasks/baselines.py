@@ -32,7 +32,8 @@ CAUTION = (1, 2, 3, 5, 10, 20, 50)  # candidates for `BlindAnswers.at_least`
 
 
 def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
-    """Return the caption that the largest number of images have, in lower case. Ties go to the alphabetically first."""
+    """Return the caption that the largest number of images have, in lower case. On a tie, it is the alphabetically
+    first caption."""
     counts = Counter(chain.from_iterable({" ".join(tokens_of(text)) for text in captions} for captions in training))
     if not counts:
         raise DataError("there are no training captions, so there is no blind baseline")
@@ -212,7 +213,7 @@ def _caution(questions: Sequence[Question]) -> int:
 class BlindChoice:
     """Naive Bayes over words: choose the candidate text whose words are most typical of right texts in training."""
 
-    odds: Mapping[str, float]  # by word: log of its frequency in right texts over that in wrong ones
+    odds: Mapping[str, float]  # {word: log ratio of its frequencies in right and in wrong texts}
 
     @classmethod
     def of(cls, groups: Iterable[tuple[Sequence[str], int]]) -> BlindChoice:

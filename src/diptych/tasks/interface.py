@@ -22,7 +22,7 @@ from diptych.runtime.errors import ServingError
 from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # an error reports only one item
+Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # fail_fast: an error names only one text
 PixelBox = tuple[int, int, int, int]  # (left, top, width, height), as in COCO
 
 

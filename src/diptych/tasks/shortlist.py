@@ -1,7 +1,8 @@
 """A cheap first ranking of a large gallery. Only the best pairs of this ranking are scored by a model.
 
-Ridge regression predicts the caption words of an image from its regions. The predicted words are compared with those of
-each caption by dot product. The regression is fitted to training images and does not depend on the model.
+Ridge regression predicts the caption words of an image from its regions. The score of an image and a caption is the dot
+product of predicted words and the caption's words. The regression is fitted to training images and does not depend on
+the model.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class Shortlister:
         return _unit(np.stack(bags))
 
     def choose(self, gallery: RetrievalGallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        """Return the `most` best captions of each image, and the `most` best images of each caption, not sorted."""
+        """Return the best captions for each image and the best images for each caption, at most `most` each, not
+        sorted."""
         pictures = self.of_pictures(map(gallery.record, range(len(gallery.keys))))
         captions = self.of_captions([caption.text for caption in gallery.captions])
         return shortlist(pictures, captions, most)
@@ -111,7 +113,8 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return the `most` captions with the largest dot product for each image, and `most` images for each caption."""
+    """Return the captions with the largest dot product for each image, and the images for each caption, at most
+    `most`."""
     return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
 
 

@@ -123,7 +123,7 @@ class TaskScoring:
     # (records to score, training records) -> baselines and ceilings
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
     baseline_regions: int = 0  # number of training records that a baseline needs with regions
-    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # score of second minus first
+    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # difference: second minus first
     # Computes optional scores, by name, times 100: METEOR and SPICE.
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
     collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # default: {key of the query: the field `key`}

@@ -115,7 +115,7 @@ def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_wo
 def choose(
     model: Any, tokens: Tokens, records: Iterable[Record], captions: Sequence[str], most: int, max_words: int = 30
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return a shortlist: the `most` best captions of each image and images of each caption, not sorted."""
+    """Return the best captions for each image and the best images for each caption, at most `most` each, not sorted."""
     pictures = TowerGallery.of_pictures(model, records).vectors.double().numpy()
     parts = (captions[at : at + SENTENCES] for at in range(0, len(captions), SENTENCES))
     texts = torch.cat([embed_sentences(model, tokens, part, max_words) for part in parts]).double().numpy()

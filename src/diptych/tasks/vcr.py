@@ -156,7 +156,7 @@ def names_of(objects: Sequence[Object]) -> list[str]:
 
 
 def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return {group: index of its best candidate}. Ties go to the first candidate."""
+    """Return {group: index of its best candidate}. On a tie, it is the first candidate."""
     best: dict[str, tuple[float, int]] = {}
     for prediction in predictions:
         score, choice = prediction["score"], prediction["choice"]
@@ -352,7 +352,7 @@ VCR = TaskSpec(
         small=Small(VcrObjectives(), max_words=48),
         notes=_without_region,
         separators=2,
-        cuts_texts=False,  # `cut` shortens both texts
+        cuts_texts=False,  # False: `cut` shortens both texts together
     ),
     scoring=TaskScoring(
         noun="questions",

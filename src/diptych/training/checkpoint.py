@@ -182,7 +182,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def prune(root: Path, kept: Iterable[int]) -> None:
-    """Remove all checkpoints except those of the steps `kept`."""
+    """Remove all checkpoints except the checkpoints of the steps `kept`."""
     for step in set(steps_in(root)) - set(kept):
         gone = root / f"{_UNFINISHED}gone-{step}"  # renamed first, so that a kill cannot leave a partial checkpoint
         folder_of(root, step).rename(gone)
@@ -192,9 +192,9 @@ def prune(root: Path, kept: Iterable[int]) -> None:
 def mean_of(
     root: Path, ranking: Sequence[int], most: int, group: str
 ) -> tuple[dict[str, Tensor], list[int], list[str]]:
-    """Average the weights of the best `most` steps of `ranking`.
+    """Average the weights of the best steps of `ranking` (at most `most` steps).
 
-    Damaged checkpoints are replaced by the next in the ranking.
+    Damaged checkpoints are replaced by the next ones in the ranking.
 
     Return the mean, the steps used, and a warning for each damaged checkpoint. Integer tensors (counters) are not
     averaged but taken from the best step.

@@ -184,7 +184,7 @@ class Stepper:
     def _passes(self, update: Update, parts: list[BatchPart], following: BatchPart | None) -> list[Iterator[Losses]]:
         """Return a generator of losses for each micro-batch.
 
-        Its start sends this micro-batch and the next one to the device.
+        When a generator starts, it sends its micro-batch and the next one to the device.
         """
 
         def of(part: BatchPart, after: BatchPart | None) -> Iterator[Losses]:

@@ -23,7 +23,7 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers only in it
             self._before = {s: signal.signal(s, self._note) for s in SIGNALS}
         return self
 

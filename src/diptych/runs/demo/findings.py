@@ -26,8 +26,8 @@ def find(
 ) -> tuple[ReportFinding, ...]:
     """Return all findings.
 
-    The blind baseline is fitted to `training`. `kinds` (a map from words to kinds of objects) adds findings that only
-    Storybook data support.
+    The blind baseline is fitted to `training`. `kinds` maps words to kinds of objects, such as "dog". If it is given,
+    findings about objects are added; they need Storybook data.
     """
     written = [record for record in records if record.key in captions]
     findings = [repeated(written, captions)] if written else []

@@ -138,7 +138,7 @@ def _baselines(
 def _gain_over_blind(
     scoring: TaskScoring, predicted: Predicted, baselines: Baselines | None, records: Sequence[Record]
 ) -> Iterator[Score]:
-    """Yield the score difference between the model and the blind baseline (paired), if the task defines `gain`."""
+    """Yield the paired difference in score between the model and the blind baseline, if the task defines `gain`."""
     if scoring.gain is not None and baselines is not None and baselines.predicted is not None:
         gain = scoring.gain(baselines.predicted, predicted, records)
         yield replace(gain, name=f"{gain.name} above blind")
@@ -148,7 +148,7 @@ def _gain_by_images(
     model: ModelFolder, blind: Predicted, records: Sequence[Record], store: Store, split: str, task: str | None,
     decoding: DecodingOptions | None, spec: TaskSpec,
 ) -> Iterator[Score]:  # fmt: skip
-    """Yield the score difference between predictions with and without images (paired), if the task defines `gain`."""
+    """Yield the paired difference in score between predictions with and without images, if the task defines `gain`."""
     if spec.scoring.gain is not None:
         seen = spec.by_key(predict(model, store, split, task, decoding).predictions)
         gain = spec.scoring.gain(blind, seen, records)

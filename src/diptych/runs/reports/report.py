@@ -22,7 +22,7 @@ class Arm:
 class Comparison:
     """Scores of several arms on the same test images.
 
-    The scores named in `drawn` are shown as bars; the table has all.
+    The scores named in `drawn` are shown as bars; the table has all scores.
     """
 
     title: str
