@@ -114,7 +114,7 @@ class Schedule:
             if missing := sorted(f"a method {need}" if isinstance(need, Method) else need for need in lacking):
                 has = ", ".join(sorted(provides))
                 raise RecipeError(
-                    f"{name} needs {' and '.join(missing)}, and {model} provides {has}; "
+                    f"{name} needs {' and '.join(missing)}, but {model} provides {has}; "
                     "choose another objective or another model"
                 )
 

@@ -64,7 +64,7 @@ def finite(scores: Tensor, batch: Batch) -> None:
     bad = ~scores.isfinite().flatten(1).all(1) if scores.dim() > 1 else ~scores.isfinite()
     if bad.any():
         raise DataError(
-            "the model's scores are not finite, so the image's features are not; `diptych check` lists such records: "
-            "extract them again",
+            "the model's scores are not finite, because the image's features are not; `diptych check` lists such "
+            "records: extract them again",
             key=batch.pictures[int(bad.nonzero()[0, 0])],
         )

@@ -194,7 +194,7 @@ class TaskSpec:
         for one in predictions:
             if one["key"] in made:
                 shared = f"two {self.scoring.noun} of the split have this id, so one result would count for both"
-                raise DataError(f"{shared}; give each its own (`question_id`) and extract again", key=one["key"])
+                raise DataError(f"{shared}; give each its own id (`question_id`) and extract again", key=one["key"])
             made[one["key"]] = one[self.scoring.key]
         return made
 

@@ -92,7 +92,7 @@ def from_processes(
                     raise
                 raise TrainingError(
                     f"a process that makes batches has ended ({str(error).splitlines()[0]}), perhaps because memory "
-                    "(or shared memory, /dev/shm) ran out; training.loading_processes=0 makes batches in threads"
+                    "(or shared memory, /dev/shm) ran out; set training.loading_processes=0 to make batches in threads"
                 ) from error
             if isinstance(made, DiptychError):
                 raise made

@@ -19,7 +19,7 @@ FIRST_STEPS = 8  # at least one of this many first steps must have targets
 def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:
     """Raise ProtocolError if a loss is not a scalar with a gradient. `counts`: number of targets per objective."""
     if not isinstance(losses, Mapping):
-        raise ProtocolError(f"{titled(update)}.losses yielded {described(losses)}, expected a loss by objective")
+        raise ProtocolError(f"{titled(update)}.losses yielded {described(losses)}, expected a dict of losses")
     owners = {one.name: one for one in getattr(update, "objectives", ())}
     for name, loss in losses.items():
         who = f"{titled(owners[name])}.loss (objective {name})" if name in owners else f"{titled(update)} ({name})"

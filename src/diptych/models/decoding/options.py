@@ -76,7 +76,7 @@ class DecodingOptions(BaseModel):
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"
             raise RecipeError(
-                f"decoding.{name}={wanted}, and the vocabulary has {words} words to choose from; set it to {words} or "
+                f"decoding.{name}={wanted}, but the vocabulary has {words} words to choose from; set it to {words} or "
                 "less"
             )
         return self
