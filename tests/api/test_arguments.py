@@ -150,7 +150,7 @@ COMMANDS = {  # a wrong request, with what its error names
     "rank --folds 2 --queries 3": "leave out --queries and --shortlist",
     "rank --shortlist-by sample": "pass both",
     "evaluate --top-p 3": "diptych: --top-p: Input should be less than or equal to 1",
-    "evaluate --beams 9999": "diptych: --beams 9999, and the vocabulary has 535 words to choose from",
+    "evaluate --beams 9999": "diptych: --beams 9999, but the vocabulary has 535 words to choose from",
     "submit --format vqa --out a.json": "was not trained for vqa",
     "submit --format coca --out a.json": "--format coca: unknown; did you mean coco",
     "submit --format coco --out a.json --min-words 9 --max-words 2": "--min-words 9 is more than --max-words 2",

@@ -111,7 +111,7 @@ WRONG_TEXTS: dict[str, tuple[Callable[[Any, Path], Any], str]] = {  # each was a
     "nan": (lambda model, photo: model.ask(photo, ["a dog", float("nan")]), "questions: found float 'nan', exp"),
     "iterator": (lambda model, photo: list(model.verify(photo, iter([3]))), "statements: found int '3', expected"),
     "explain": (lambda model, photo: model.explain(photo, None), "caption: found None, expected a text, such as"),
-    "answers": (lambda model, photo: model.choose(photo, "what", "cat"), "1 answer and 0 rationales are too few"),
+    "answers": (lambda model, photo: model.choose(photo, "what", "cat"), "found 1 answer and 0 rationales"),
     "question": (lambda model, photo: model.choose(photo, None, ["a", "b"]), "question: found None, expected a text"),
     "match": (lambda model, photo: model.match(photo, [None]), "texts: found None, expected a text"),
     "query": (lambda model, photo: model.search(3, [photo]), "query: found int '3', expected a text"),

@@ -137,9 +137,9 @@ def test_options_that_cannot_be(values, message):
     [
         (
             {"beams": WORDS + 1},
-            r"decoding\.beams=6, and the vocabulary has 5 words to choose from; set it to 5 or less",
+            r"decoding\.beams=6, but the vocabulary has 5 words to choose from; set it to 5 or less",
         ),
-        ({"sample": True, "top_k": 9}, r"decoding\.top_k=9, and the vocabulary has 5 words"),
+        ({"sample": True, "top_k": 9}, r"decoding\.top_k=9, but the vocabulary has 5 words"),
     ],
 )
 def test_wider_than_the_vocabulary(options, message):

@@ -153,7 +153,7 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
     with pytest.raises(DataError, match="its image_id 70 is also that of 'COCO_test2014_000000000070'"):
         submit(captioner, Store(folder), "test", "coco", path)
     for key in ("9" * 5_000, "\u0663"):  # more than Python reads, and a digit of another script
-        with pytest.raises(DataError, match="its number does not have 1 to 18 digits"):
+        with pytest.raises(DataError, match="its id is not a number of 1 to 18 digits"):
             FORMS["vqa"][1]([{"key": key, "answer": "yes"}])
     scored = [{"group": f"a/{group}", "score": 0.0} for group in VCR_COLUMNS[1:21:4] for _ in range(8)]
     groups = [{**one, "group": one["group"].removesuffix("_0")} for one in scored]
@@ -161,7 +161,7 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         FORMS["vcr"][1](groups)
     assert not path.exists()
     odd = replace(deciding.record(0), choices=(replace(deciding.record(0).choices[0], rationales=()),))
-    with pytest.raises(DataError, match="4 answers and 0 rationales, and VCR's leaderboard takes 4 of each"):
+    with pytest.raises(DataError, match="4 answers and 0 rationales, but VCR's leaderboard needs 4 of each"):
         Leaderboard(deciding.TOKENS).queries(odd)
 
 

@@ -60,7 +60,7 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
     assert 0.5 <= verdict.score <= 1
     with pytest.raises(ServingError, match=r"refers to \[99\], but the objects of .* are \[0\]"):
         library.load(tmp_path / "vcr").choose(record, "why [99]", ["a", "b"])
-    with pytest.raises(ServingError, match="1 answer and 0 rationales are too few; pass two"):
+    with pytest.raises(ServingError, match="found 1 answer and 0 rationales; pass at least two"):
         library.load(tmp_path / "vcr").choose(record, "why", ["a"])
     with pytest.raises(ServingError, match="expression is empty"):
         library.load(tmp_path / "referring").ground(record, " ")

@@ -119,7 +119,7 @@ def test_its_objectives_train_another_system(monkeypatch: pytest.MonkeyPatch) ->
     sixth.add(monkeypatch)
     recipe = find_recipe("image-bert/small/pretrain", ["objectives=sixth", "objectives.rate=0.5"])
     assert recipe.objectives == sixth.SixthObjectives(rate=0.5)
-    with pytest.raises(RecipeError, match="needs two passes, and sixth provides regions, text"):
+    with pytest.raises(RecipeError, match="needs two passes, but sixth provides regions, text"):
         find_recipe("sixth/small/pretrain", ["objectives=tden"])
 
 

@@ -112,7 +112,7 @@ def test_any_text_file_will_do(world: Path, tmp_path: Path, run: Callable[..., R
     assert result.code == 0, result.error
     result = run(*further, "--out", tmp_path / "mixed", "--set", f"data.text={book}", "--set", "data.text_words=20")
     assert result.code == 2
-    assert "need (captions, fragments, denoising, regions). Train on data.text in a stage" in " ".join(
+    assert "need them (captions, fragments, denoising, regions). First train on data.text with" in " ".join(
         result.error.split()
     )
 

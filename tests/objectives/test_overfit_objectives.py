@@ -214,7 +214,7 @@ def test_the_page_says_which_cells_are_filled(row: str, way: Chosen | Contrast, 
         way.recipe(system)
         said = "yes"
     except RecipeError as error:
-        (missing,) = re.findall(r"needs (.*), and .* provides .*choose another", str(error))
+        (missing,) = re.findall(r"needs (.*), but .* provides .*choose another", str(error))
         said = next(why for need, why in WHY.items() if need in missing.split(" and "))
     assert table()[row][SYSTEMS[system].title] == said
 

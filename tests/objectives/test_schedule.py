@@ -77,9 +77,9 @@ def test_methods_of_the_model_can_be_needed():
 
     schedule = together(HardNegatives())
     schedule.check(frozenset({"text"}), "albef", Fusing)
-    with pytest.raises(RecipeError, match="hard_negatives needs a method fuse, and tden provides text;"):
+    with pytest.raises(RecipeError, match="hard_negatives needs a method fuse, but tden provides text;"):
         schedule.check(frozenset({"text"}), "tden", Swap)
-    with pytest.raises(RecipeError, match="hard_negatives needs a method fuse and text, and tden provides regions;"):
+    with pytest.raises(RecipeError, match="hard_negatives needs a method fuse and text, but tden provides regions;"):
         schedule.check(frozenset({"regions"}), "tden")
 
 
@@ -151,6 +151,6 @@ def test_needs_and_heads_are_known_before_any_file_is_read():
     schedule = together(Swap(), MaskedLanguage(V))
     assert schedule.heads == {"match", "word"}
     assert schedule.needs == {"unimodal", "text", "text after regions"}
-    with pytest.raises(RecipeError, match="swap needs unimodal, and unified_vlp provides decode, queries, regions"):
+    with pytest.raises(RecipeError, match="swap needs unimodal, but unified_vlp provides decode, queries, regions"):
         schedule.check(toy.model().provides, "unified_vlp")
     together(MaskedLanguage(V)).check(toy.model().provides, "unified_vlp")

@@ -178,7 +178,7 @@ def test_the_whole_sentence_is_asked_for(words, seed, masks):
 
 
 def test_only_a_model_that_can_ground_words_is_asked_to():
-    with pytest.raises(RecipeError, match="denoise needs grounded, and unified_vlp provides"):
+    with pytest.raises(RecipeError, match="denoise needs grounded, but unified_vlp provides"):
         Schedule(((OneForward((Denoise(V),)), 1.0),)).check(toy.model().provides, "unified_vlp")
     Schedule(((OneForward((Denoise(V, grounded=False),)), 1.0),)).check(toy.model().provides, "unified_vlp")
 

@@ -74,7 +74,7 @@ def test_a_model_is_pretrained_by_the_objectives_of_another_system(key: str) -> 
 
 
 def test_what_the_model_cannot_do_is_refused_with_the_recipe() -> None:
-    with pytest.raises(RecipeError, match=r"similarity needs unimodal, and xgpt provides .*choose another objective"):
+    with pytest.raises(RecipeError, match=r"similarity needs unimodal, but xgpt provides .*choose another objective"):
         find_recipe("xgpt/small/pretrain", ["objectives=tden", "objectives.two_pass=null", "objectives.writing=false"])
     with pytest.raises(RecipeError, match="fine-tuning trains the task caption"):
         find_recipe("unified-vlp/small/caption", ["objectives=vl-bert"])

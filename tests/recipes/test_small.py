@@ -8,7 +8,7 @@ def test_a_system_has_one_of_each_task_that_it_can_learn_and_a_reason_for_the_ot
     for name, system in SYSTEMS.items():
         for task, spec in TASKS.items():
             assert (f"{name}/small/{task}" in RECIPES) == (spec.pretrains or hindrance(system, spec) is None)
-    assert "needs target, and vl-bert provides" in str(hindrance(SYSTEMS["vl-bert"], CAPTION))
+    assert "needs target, but vl-bert provides" in str(hindrance(SYSTEMS["vl-bert"], CAPTION))
     assert hindrance(SYSTEMS["vl-bert"], PRETRAIN) == "pretrain defines no small recipes"
     assert hindrance(SYSTEMS["xgpt"], NLVR) is None
 

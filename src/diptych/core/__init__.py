@@ -1,13 +1,13 @@
-"""The types of the whole package: records, samples, batches, states, and the protocols. Read this package first.
+"""The types that the whole package uses: records, samples, batches, states and protocols. Read this package first.
 
-Shapes, in every signature of Diptych:
+The letters of tensor shapes in all signatures:
 
     B  batch          R  regions         T  text tokens     U  target tokens or queries
     L  positions of a joint sequence     D  width           H  heads
     F  region feature size               C  region classes  V  words of the vocabulary
     A  answers
 
-Boxes are corners (x1, y1, x2, y2) as fractions of the picture's width and height, from 0 to 1.
+Boxes are corners (x1, y1, x2, y2), divided by the image's width and height, so from 0 to 1.
 """
 
 from diptych.core.attention import (

@@ -1,15 +1,16 @@
-"""Attention patterns as tables over three blocks of the input: regions, text, target.
+"""Attention masks, defined by tables over the three blocks of the input: regions, text and target.
 
-A row of the table is the block that attends, a column the block it attends to. A cell gives the reach:
+A row of a table is the block that attends, a column is the block that is attended to. The cell defines which positions
+of the column's block are visible:
 
-    all     every position of that block
-    past    positions up to its own number, itself included
-    before  positions before its own number
-    none    nothing
+    all     every position
+    past    positions up to and including the attending position's own index
+    before  positions before that index
+    none    no position
 
 A position always attends to itself, so no row of the mask is empty. The model decides to which block special tokens
-([CLS], [SEP], [IMG], [END]) belong. The target block holds what a decoder reads, or queries; its position t belongs to
-word t of the text.
+([CLS], [SEP], [IMG], [END]) belong. The target block holds the words that a decoder reads, or [MASK] queries. Position
+t of the target belongs to word t of the text.
 """
 
 from collections.abc import Sequence
@@ -23,12 +24,12 @@ from torch import Tensor
 from diptych.runtime.devices import to_device
 
 See = Literal["all", "past", "before", "none"]
-Row = tuple[See, See, See]  # to regions, to text, to target
+Row = tuple[See, See, See]  # (reach to regions, to text, to target)
 
 
 @dataclass(frozen=True)
 class Attention:
-    """A named attention table: for each block, how far it attends to regions, text and target."""
+    """A named attention table. Each block has the reach of its attention to regions, text and target."""
 
     name: str
     regions: Row
@@ -37,19 +38,19 @@ class Attention:
 
 
 BIDIRECTIONAL = Attention("bidirectional", regions=("all", "all", "none"), text=("all", "all", "none"))
-# Unified VLP's seq2seq objective: each word attends to the regions and to the words before it.
+# Unified VLP's seq2seq objective: a word attends to the regions and the words before it.
 TEXT_AFTER_REGIONS = Attention("text after regions", regions=("all", "none", "none"), text=("all", "past", "none"))
-# An encoder-decoder: the target is written after the encoder has read both (XGPT, TDEN).
+# An encoder-decoder (XGPT, TDEN): the encoder reads regions and text, then the decoder generates the target.
 TARGET_AFTER_BOTH = Attention("target after both", regions=("all", "all", "none"), text=("all", "all", "none"))
-# MaskedQueries: query t sees the regions and the words before t, as decoding does at step t.
+# MaskedQueries: query t attends to the regions and the words before t, as in step t of decoding.
 QUERIES_BEFORE = Attention(
     "queries before", regions=("all", "none", "none"), text=("all", "past", "none"), target=("all", "before", "none")
 )
-# XGPT's TIFG (section 4.3): target t is region t, generated from the text alone, so no block sees the regions.
+# XGPT's TIFG (section 4.3): the target is the regions, generated from the text, so no block attends to regions.
 REGIONS_AFTER_TEXT = Attention(
     "regions after text", regions=("none", "none", "none"), text=("none", "all", "none"), target=("none", "all", "past")
 )
-# Two encoders without cross-modal attention.
+# Two separate encoders without cross-modal attention.
 UNIMODAL = Attention(
     "unimodal", regions=("all", "none", "none"), text=("none", "all", "none"), target=("none", "none", "past")
 )
@@ -63,10 +64,10 @@ TABLES = {
 def attention_mask(
     attention: Sequence[Attention], regions: int, text: int, target: int, present: Bool[Tensor, "B L"]
 ) -> Bool[Tensor, "B L L"]:
-    """The mask of each sample: True where a row may attend to a column.
+    """Return the attention mask of each sample. It is True where the row's position may attend to the column's.
 
-    `attention` has one table per sample. The block sizes `regions`, `text` and `target` add up to L, in that order.
-    Columns that are not `present` (padding) are False, but for the diagonal.
+    `attention` has one table per sample. `regions`, `text` and `target` are the sizes of the blocks, which add up to L.
+    Columns of padding (not `present`) are False, except on the diagonal.
     """
     tables = list(dict.fromkeys(attention))
     masks = torch.stack([_mask(table, (regions, text, target), present.device) for table in tables])

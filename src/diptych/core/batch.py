@@ -16,46 +16,47 @@ from diptych.core.regions import Regions
 from diptych.core.sample import IGNORE, Sample
 from diptych.core.states import StateRequest
 
-Places = tuple[Int[Tensor, "n"], ...]  # n places in a batch: their rows, their columns
+Places = tuple[Int[Tensor, "n"], ...]  # (rows, columns) of n positions in a batch
 
 
 @dataclass
 class Batch:
     """Samples, padded and stacked; `*_present` is False at padding. A field is None if no sample has it.
 
-    Words of B samples, with T tokens of text and U of the target:
+    Fields of words. B samples have T tokens of text and U tokens of the target:
 
-    - keys, pictures, images: names of the samples, of their images, and of the images whatever their copies are named.
+    - keys, pictures: names of the samples and of their images. images: like pictures, but equal for copies of an image.
     - text (B T), text_present (B T): token ids that the model reads; each text ends with [SEP], and has no [CLS].
-    - text_labels (B T): token ids to predict there; IGNORE elsewhere.
-    - text_regions (B T): the region that a word names (VCR); IGNORE elsewhere.
-    - target (B U), target_present, target_labels, target_start: what a decoder reads or predicts, as for the text.
-    - attention: for each sample, which block of its input attends to which.
-    - matched (B): False for a text with the image of another sample.
-    - groups: samples of one group are scored against each other.
+    - text_labels (B T): token ids to predict at positions of the text; IGNORE elsewhere.
+    - text_regions (B T): index of the region that a token names (VCR); IGNORE elsewhere.
+    - target (B U), target_present, target_labels: like the fields of the text, for the tokens that a decoder reads.
+      target_start: position of the target's first token in its sentence.
+    - attention: the attention table of each sample.
+    - matched (B): False for a mismatched pair of text and image.
+    - groups: samples of the same group are scored against each other.
     - truths: the task's ground truth for each sample.
-    - grounded (B): True where words are read as the regions that they attend to.
-    - seeds (B): seeds of the model's random draws; None: torch's generator.
+    - grounded (B): True if each word is replaced by the regions it attends to (XGPT's IDA).
+    - seeds (B): seeds of the model's random draws, such as sampled words; None: torch's generator is used.
 
-    R regions of each image:
+    Fields of the R regions of each image:
 
     - boxes (B R 4): corners x1, y1, x2, y2, as fractions of the image.
     - scores (B R): the detector's confidence, 0 to 1.
     - sizes (B 2): width and height of the image in pixels.
     - regions_present (B R): False at padding; a text without an image has no region.
-    - chosen (B R): regions whose features or classes an objective predicts.
-    - hidden (B R): regions that the model must not read.
-    - classes (B R C): the detector's probabilities.
+    - chosen (B R): True for regions whose feature or class an objective predicts.
+    - hidden (B R): True for regions that are masked in the model's input.
+    - classes (B R C): the detector's class probabilities.
     - features (B R F), whole (B whole_size): features of the regions, and of the whole image.
-    - masks (B R m m): 1 where a cell of the box shows the object.
+    - masks (B R m m): the object's mask in its box of m x m cells; 1 where a cell shows the object.
     - pixels (B 3 height width), pixel_sizes (B 2): images for models that read pixels, and their sizes without padding.
 
-    Of the computation:
+    Fields of the computation:
 
-    - request: the final states that are read; None: all.
-    - places: rows and columns that each objective reads, by its name; `where` returns them.
+    - request: the final states that the model must compute; None: all.
+    - places: {objective: (rows, columns) of the states that it reads}; see `where`.
     - region_counts, word_counts: regions and tokens of each sample, known without waiting for a GPU.
-    - idle: True for a placeholder from which nothing is learnt.
+    - idle: True for a placeholder that must not change the weights.
     """
 
     keys: list[str]
@@ -75,7 +76,7 @@ class Batch:
     hidden: Bool[Tensor, "B R"]
     classes: Float[Tensor, "B R C"] | None = None
     features: Float[Tensor, "B R F"] | None = None
-    masks: Float[Tensor, "B R m m"] | None = None  # 1 where a cell of the box shows the object
+    masks: Float[Tensor, "B R m m"] | None = None  # mask of the object in its box of m x m cells
     whole: Float[Tensor, "B whole_size"] | None = None
     pixels: Float[Tensor, "B 3 height width"] | None = None
     pixel_sizes: Int[Tensor, "B 2"] | None = None  # width, height of each image in `pixels`, without padding
@@ -85,15 +86,15 @@ class Batch:
     target_labels: Int[Tensor, "B U"] | None = None
     target_start: list[int] | None = None  # None: 0 for all
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is grounded
-    seeds: Int[Tensor, "B"] | None = None  # of the model's random draws (`core.randomness`); None: torch's generator
-    request: StateRequest | None = None  # which final states are read; None: all
-    # Places requested by each objective, found on the CPU by the loader. On a GPU, counting them would wait for all
-    # queued work.
+    seeds: Int[Tensor, "B"] | None = None  # for random draws (`core.randomness`); None: torch's generator
+    request: StateRequest | None = None  # final states to compute; None: all
+    # Positions that each objective reads. The loader finds them on the CPU, because on a GPU it would have to wait for
+    # all queued work.
     places: dict[str, Places] = field(default_factory=dict)
-    region_counts: list[int] | None = None  # regions of each sample, read by `counted_regions`
-    word_counts: list[int] | None = None  # text tokens of each sample, read by `counted_words`
+    region_counts: list[int] | None = None  # number of regions of each sample; see `counted_regions`
+    word_counts: list[int] | None = None  # number of text tokens of each sample; see `counted_words`
     images: list[str] = field(default_factory=list)  # `Sample.image`
-    idle: bool = False  # a placeholder for records that cannot be read; nothing is learnt from it
+    idle: bool = False  # True: a placeholder for unreadable records; not trained on
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -101,7 +102,7 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         """Move the tensors to a device and widen half precision to float32 there.
 
-        Pinned memory is copied to a GPU without waiting.
+        Pinned memory is copied to a GPU asynchronously.
         """
         cuda = torch.device(device).type == "cuda"
 
@@ -112,11 +113,11 @@ class Batch:
         return self._each(moved)
 
     def pin_memory(self) -> Batch:
-        """Copy the tensors to page-locked memory, from which a GPU can fetch by itself."""
+        """Copy the tensors to page-locked memory, which a GPU can read asynchronously."""
         return self._each(Tensor.pin_memory)
 
     def tensors(self) -> list[Tensor]:
-        """All tensors, those of `places` included."""
+        """Return all tensors of the batch, including the tensors in `places`."""
         own = [value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)]
         return own + [part for parts in self.places.values() for part in parts]
 
@@ -128,29 +129,38 @@ class Batch:
         return replace(self, **changed, places=places)
 
     def where(self, name: str, request: Callable[[Batch], StateRequest]) -> Places:
-        """Positions that the objective `name` requests: as found by the loader, or else as in the mask of `request`."""
+        """Return (rows, columns) of the states that the objective `name` reads.
+
+        They come from `places`, or else from the mask of `request(batch)`.
+        """
         known = self.places.get(name)
         return request(self).mask.nonzero(as_tuple=True) if known is None else known
 
     def counted_regions(self) -> list[int]:
-        """Number of regions of each sample; known without waiting for the device if `collate` made the batch."""
+        """Return the number of regions of each sample. If `collate` made the batch, no wait for the GPU is needed."""
         return self.regions_present.sum(1).tolist() if self.region_counts is None else self.region_counts
 
     def counted_words(self) -> list[int]:
-        """Number of text tokens of each sample; known without waiting for the device if `collate` made the batch."""
+        """Return the number of text tokens of each sample.
+
+        If `collate` made the batch, no wait for the GPU is needed.
+        """
         return self.text_present.sum(1).tolist() if self.word_counts is None else self.word_counts
 
     def without_text(self) -> Batch:
-        """The batch with T = 0, for a pass that reads no text."""
+        """Return the batch with empty texts (T = 0), for a forward pass that reads no text."""
         empty: dict[str, Any] = {name: getattr(self, name)[:, :0] for name in ("text", "text_present", "text_labels")}
         return replace(self, **empty, text_regions=None, word_counts=[0] * len(self))
 
     def for_head(self, name: str) -> Batch:
-        """The batch with a request for only the states that the head `name` reads."""
+        """Return the batch with a request for the states that the head `name` reads."""
         return replace(self, request=StateRequest(heads=frozenset({name})))
 
     def repeat(self, times: int) -> Batch:
-        """Repeat each sample `times` times, copies next to each other. `places` are cleared, as rows have moved."""
+        """Repeat each sample `times` times; the copies are consecutive.
+
+        `places` is cleared, because row numbers change.
+        """
         again: dict[str, Any] = {"places": {}}
         for f in fields(self):
             value = getattr(self, f.name)
@@ -162,7 +172,10 @@ class Batch:
 
 
 def collate(samples: Sequence[Sample]) -> Batch:
-    """Pad each field to the longest of the batch. A sample without regions (text alone) has none present."""
+    """Stack samples to a batch and pad each field to its longest value.
+
+    For a sample without an image, `regions_present` is all False.
+    """
     regions = [s.regions if s.regions is not None else _no_regions() for s in samples]
     text = [s.text for s in samples]
     targets = [s.target if s.target is not None else torch.zeros(0, dtype=torch.long) for s in samples]
@@ -223,9 +236,11 @@ def _mask(regions: Regions, mask: Tensor | None) -> Bool[Tensor, "R"]:
 
 
 def _per_region(regions: Sequence[Regions], name: str) -> Tensor | None:
-    """A field (R, ...) padded to the most regions; None unless all images with regions have it.
+    """Stack a field (R, ...) of `Regions`, padded to the largest R.
 
-    Images without regions get zeros.
+    Return None if an image with regions lacks the field.
+
+    Samples without regions get zeros.
     """
     known = [value for r in regions if len(r) and (value := getattr(r, name)) is not None]
     if not known or len(known) < sum(len(r) > 0 for r in regions):
@@ -236,9 +251,9 @@ def _per_region(regions: Sequence[Regions], name: str) -> Tensor | None:
 
 
 def _per_image(regions: Sequence[Regions], values: Sequence[Tensor | None]) -> Tensor | None:
-    """One tensor per image, stacked and padded with zeros at the ends of its dimensions (pixels: right and below).
+    """Stack one tensor per image, padded with zeros at the end of each dimension (pixels: right and bottom).
 
-    None unless all images with regions have it. Text alone gets zeros.
+    Return None if an image with regions lacks the value. Samples without an image get zeros.
     """
     known = [value for value in values if value is not None]
     if not known or any(value is None and len(r) for r, value in zip(regions, values, strict=True)):

@@ -1,4 +1,4 @@
-"""The feature contract: what made the features. It is stored with them and with every model."""
+"""The feature contract: a description of the extractor that made a set of features. Stores and models contain it."""
 
 from __future__ import annotations
 
@@ -7,47 +7,50 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
-MOST_VALUES = 1_000_000  # values of one feature
-GIVEN = "given"  # `extractor` of features that were made outside Diptych
+MOST_VALUES = 1_000_000  # maximum size of a feature vector
+GIVEN = "given"  # value of `extractor` for features that were made outside Diptych
 Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
 
 
 @dataclass(frozen=True)
 class FeatureProfile:
-    """Statistics of features, from which `vision.features.profile` detects another extractor of the same size."""
+    """Statistics of features.
+
+    `vision.features.profile` compares them to detect that another extractor of the same size was used.
+    """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
-    means: tuple[float, ...]  # mean of each of up to 256 of the F values, evenly spaced
-    spread: float  # variance over images of an image's means, averaged over those values
-    pictures: int  # number of images measured
-    size: float  # root mean square of all values
+    means: tuple[float, ...]  # means of up to 256 evenly spaced dimensions of the features
+    spread: float  # variance over images of an image's mean, averaged over these dimensions
+    pictures: int  # number of measured images
+    size: float  # root mean square of all feature values
 
 
 @dataclass(frozen=True)
 class FeatureContract:
-    """The origin of a set of features. Two sets may be mixed only if their contracts agree.
+    """The origin of a set of features. Sets of features may be mixed only if their contracts are equal.
 
-    With features of another detector, a model's accuracy falls without any error (huggingface/transformers#8769). So a
-    difference is refused; the error names the field.
+    With another detector's features, a model runs but is less accurate (huggingface/transformers#8769). A difference is
+    therefore an error, which names the field.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    extractor: str  # "storybook-detector", "fasterrcnn_resnet50_fpn", "ground-truth", "grid:resnet18", "given"
-    weights: str  # sha256 of its weights; "" if it has none
-    feature_size: Count  # F; 0 if the model reads pixels
-    class_names: tuple[str, ...] = ()  # C names, in the order of `Regions.classes`
+    extractor: str  # such as "storybook-detector", "grid:resnet18" or "given"
+    weights: str  # SHA-256 of the extractor's weights; "" if it has none
+    feature_size: Count  # F, the size of a feature; 0 if the model reads pixels
+    class_names: tuple[str, ...] = ()  # names of the C classes, in the order of `Regions.classes`
     box_format: str = "corners, fractions of the picture"
-    selection: str = "all"  # the rule that selected the regions, with its numbers
-    whole: bool = False  # whether a feature of the whole image is stored too
-    whole_size: Count = 0  # size of that feature; 0: feature_size
-    profile: FeatureProfile | None = None  # for given features, whose weights are unknown
+    selection: str = "all"  # the rule that selects regions, with its parameters
+    whole: bool = False  # True: a feature of the whole image is stored too
+    whole_size: Count = 0  # size of the whole image's feature; 0: feature_size
+    profile: FeatureProfile | None = None  # statistics of given features, whose extractor is unknown
 
     def differences(self, other: FeatureContract) -> list[str]:
-        """One line per field that differs: `name: this value, not that value`.
+        """Return a line for each field that differs: `name: this value, not that value`.
 
-        Profiles are compared by `vision.features.profile`.
+        Profiles are not compared here, but in `vision.features.profile`.
         """
         mine, theirs = vars(self), vars(other)
         return [
@@ -63,11 +66,11 @@ class FeatureContract:
 
     @property
     def named(self) -> bool:
-        """True if the features were given and the user has named what made them."""
+        """True if the features were made outside Diptych and the user has named their extractor."""
         return self.extractor.startswith(f"{GIVEN}: ")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON that `runtime.configs.of_json` reads."""
+        """Return the fields for JSON, from which `runtime.configs.of_json` restores the contract."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Visual entailment (SNLI-VE): the key of its sentences in `Record.more`, and its three classes."""
+"""Constants of visual entailment (SNLI-VE): the key of its sentences in `Record.more`, and its three classes."""
 
 ENTAILMENT = "entailment"
 LABELS = ("entailment", "neutral", "contradiction")

@@ -1,11 +1,11 @@
-"""Folders that several rooms name."""
+"""Names of folders that several subpackages use."""
 
 from pathlib import Path
 
-DETECTOR, INNER = "detector", "model"  # folder of the detector in a store or a model; folder of the model in a run
-SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # a captioner of drawn scenes, by experiments/sample.py
+DETECTOR, INNER = "detector", "model"  # the detector's folder in a store or model; the model's folder in a run
+SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # the sample model; experiments/sample.py made it
 
 
 def packaged(path: Path) -> Path:
-    """Return the folder of the sample model for the name `sample`, unless such a path exists; else the path."""
+    """Return the sample model's folder if `path` is "sample" and no such path exists. Otherwise return `path`."""
     return SAMPLE if path == Path("sample") and not path.exists() else path

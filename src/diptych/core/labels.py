@@ -1,4 +1,4 @@
-"""The task of items with one label each, under this name in `Record.more`."""
+"""The built-in classification task: the key of its items in `Record.more`, and a check of its labels."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ CLASSIFY = "classify"
 
 
 def alike(labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return groups of different labels that are equal but for case or the Unicode form of accents, in order."""
+    """Return groups of labels that differ only in case or in the Unicode form of accents, such as ("Cat", "cat")."""
     groups: dict[str, set[str]] = {}
     for label in labels:
         groups.setdefault(unicodedata.normalize("NFC", label).casefold(), set()).add(label)

@@ -1,6 +1,6 @@
-"""The protocols of models, writers, objectives, updates and tasks.
+"""The protocols (interfaces) of models, objectives, updates and tasks.
 
-Data flows one way: records -> samples -> batches -> states -> losses or predictions.
+Data flow: records -> samples -> batches -> states -> losses or predictions.
 """
 
 import re
@@ -17,26 +17,26 @@ from diptych.core.sample import Partners, Sample
 from diptych.core.states import StateRequest, States
 from diptych.core.vocabulary import Vocabulary
 
-Losses = dict[str, Tensor]  # objective -> the sum of its losses over its targets in a batch
+Losses = dict[str, Tensor]  # objective -> its loss, summed over its targets in a batch
 
 
-# What a model can do and an objective may need. The type checker refuses other names.
+# Capabilities that a model may provide and an objective may need.
 Capability = Literal[
     "regions",  # reads regions and returns States.regions
     "text",  # reads text and returns States.text
     "alone",  # reads text without an image
-    "text after regions",  # text in which a word attends only to the words before it (seq2seq)
-    "grounded",  # words read as the regions they attend to (XGPT's IDA)
-    "target",  # a decoder's words, in States.target
-    "target after text",  # a decoder that attends to the text too (XGPT's IMLM and IDA)
-    "target without text",  # a decoder that does not attend to the text (TDEN's MSG)
-    "queries",  # a [MASK] in the target for each word to write
-    "region queries",  # a position in the target for each region, generated from the text (XGPT's TIFG)
-    "hidden embeddings",  # keeps the embeddings of hidden regions in States.embedded
-    "pixels",  # reads pixels and keeps their features in States.embedded["features"]
-    "unimodal",  # both modalities before cross-modal attention, in States.unimodal
-    "two passes",  # has `read_regions`, for `ScheduledSampling`
-    "decode",  # is a Writer
+    "text after regions",  # can restrict a word's attention to the words before it (seq2seq)
+    "grounded",  # can replace words by the regions they attend to (XGPT's IDA)
+    "target",  # has a decoder, and returns States.target
+    "target after text",  # its decoder attends to the text too (XGPT's IMLM and IDA)
+    "target without text",  # its decoder does not attend to the text (TDEN's MSG)
+    "queries",  # reads [MASK] queries in the target, one for each word to predict
+    "region queries",  # reads one target query per region to predict (XGPT's TIFG)
+    "hidden embeddings",  # returns the embeddings of hidden regions in States.embedded
+    "pixels",  # reads pixels and returns region features in States.embedded["features"]
+    "unimodal",  # returns the states before cross-modal attention in States.unimodal
+    "two passes",  # has the method `read_regions`, which `ScheduledSampling` calls
+    "decode",  # implements `Writer`
 ]
 
 
@@ -49,7 +49,10 @@ Needs = frozenset[Capability | Method]
 
 @runtime_checkable
 class StateModel(Protocol):
-    """A model: a batch in, states out. It knows no objective; its heads are made by name (`models/heads.py`)."""
+    """A model that computes states from a batch.
+
+    Objectives use it through `heads`, which are made by name (`models/heads.py`).
+    """
 
     heads: nn.ModuleDict
     provides: frozenset[Capability]
@@ -59,35 +62,36 @@ class StateModel(Protocol):
 
 @runtime_checkable
 class Writer(Protocol):
-    """A model that provides "decode": it writes one word at a time for K beams per image.
+    """A model with the capability "decode": it generates text word by word, with K beams per image.
 
-    In `follow`, beam k continues beam `parents[b, k]` with the word `words[b, k]`. The memory is opaque to callers. The
-    text of the batch is not read.
+    `begin` ignores the text of the batch. `follow` appends the word `words[b, k]` to beam `parents[b, k]` to make the
+    new beam k. The memory (such as a key-value cache) is opaque to callers.
     """
 
     @property
     def vocabulary(self) -> Vocabulary: ...
 
-    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...  # scores of the first word (B, V); memory
+    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...  # (scores of the first word (B, V), memory)
 
-    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...  # (B, K), (B, K) -> (B, K, V)
+    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...  # (B, K), (B, K) -> scores (B, K, V)
 
 
 @runtime_checkable
 class Objective(Protocol):
-    """A training objective: how samples are masked, and the loss of the predictions.
+    """A training objective. It masks samples and computes the loss of the model's predictions.
 
-    The loss is a sum; the number of its targets is counted apart. The count comes from the batch alone, before any
-    forward pass. The trainer can then divide by the count over all ranks and micro-batches without keeping a graph.
+    `loss` returns a sum over targets, and `count` their number. `count` reads only the batch, so it is known before the
+    forward pass. The trainer divides the loss by the count over all ranks and micro-batches.
 
-    As a base class it has defaults for all but `heads` and `loss`:
+    Subclasses must define `heads` and `loss`. The other members have defaults:
 
-    - name: the class's name in lower case, with underscores.
-    - needs: what the model must be able to do; nothing.
-    - changes: what `prepare` changes, "pairs", "input" or "nothing"; nothing. Pairs are swapped before input is masked.
-    - prepare: on the CPU, in the loader; the samples as they are.
-    - count: the number of targets, a tensor of shape (); one for each sample.
-    - request: the states that `loss` reads; those that the heads read.
+    - name: key in logs and settings. Default: the class's name in snake case.
+    - needs: capabilities that the model must have. Default: none.
+    - changes: what `prepare` changes: "pairs", "input" or "nothing" (default). Pairs must be changed before the input
+      is masked.
+    - prepare: masks samples, on the CPU in the loader. Default: no change.
+    - count: the number of targets, a tensor of shape (). Default: one per sample.
+    - request: the states that `loss` reads. Default: the states that `heads` read.
     """
 
     @property
@@ -114,21 +118,26 @@ class Objective(Protocol):
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(heads=self.heads)
 
-    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...  # (), summed over the targets
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...  # a scalar, summed over targets
 
 
 @runtime_checkable
 class PairObjective(Objective, Protocol):
-    """An objective that makes mismatched pairs. It receives one sample at a time, and the batch to draw others from."""
+    """An objective that makes mismatched pairs.
+
+    `pair` gets the samples of one pair, and `partners`: the batch from which texts or images are taken.
+    """
 
     def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]: ...
 
 
 @runtime_checkable
 class ComparesSamples(Protocol):
-    """An objective that compares samples: with `compares = "batch"`, each with the others of its batch.
+    """An objective that may compare samples.
 
-    A run in micro-batches warns that fewer samples are compared.
+    If `compares` is "batch", each sample is compared with the other samples of its micro-batch.
+
+    Training then warns if micro-batches are smaller than the batch.
     """
 
     @property
@@ -137,18 +146,21 @@ class ComparesSamples(Protocol):
 
 @runtime_checkable
 class Update(Protocol):
-    """Objectives that share forward passes. Each item that `losses` yields becomes one optimizer step."""
+    """A group of objectives that share forward passes.
+
+    The trainer makes an optimizer step for each item that `losses` yields.
+    """
 
     @property
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def needs(self) -> Needs: ...  # in addition to those of its objectives
+    def needs(self) -> Needs: ...  # in addition to the objectives' needs
 
     @property
-    def weights(self) -> Mapping[str, float]: ...  # objective -> weight in the sum; 1 if absent
+    def weights(self) -> Mapping[str, float]: ...  # objective -> weight of its loss; default: 1
 
-    # Takes one sample and its own random generator; returns one or more. Without `partners`, mismatched pairs are made
+    # Gets one sample and its random generator; returns one or more samples. `partners` None: mismatched pairs are made
     # among `samples`.
     def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]: ...
 
@@ -159,28 +171,28 @@ class Update(Protocol):
 
 @runtime_checkable
 class PickingUpdate(Update, Protocol):
-    """An update that finds the places its objectives read (`Batch.places`) on the CPU, in the loader."""
+    """An update that computes `Batch.places` (the positions that its objectives read) on the CPU, in the loader."""
 
     def places(self, batch: Batch) -> dict[str, Places]: ...
 
 
 @runtime_checkable
 class Following(Protocol):
-    """A model with weights that follow others, such as a momentum encoder's."""
+    """A model with weights that are updated from other weights, such as a momentum encoder."""
 
-    def after_step(self) -> None: ...  # called on every rank after each step of the optimizer
+    def after_step(self) -> None: ...  # called on every rank after each optimizer step
 
 
 @runtime_checkable
 class Task(Protocol):
-    """A downstream task: its training samples, its queries, its predictions and their scores."""
+    """A downstream task. It makes training samples and queries, predicts, and scores predictions."""
 
     @property
     def name(self) -> str: ...
 
     def samples(self, record: Record) -> list[Sample]: ...  # for training
 
-    def queries(self, record: Record) -> list[Sample]: ...  # for prediction; called for records without regions too
+    def queries(self, record: Record) -> list[Sample]: ...  # for prediction; must accept records without regions
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction per sample
 

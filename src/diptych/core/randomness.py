@@ -1,16 +1,18 @@
-"""Random numbers of a sample, independent of its batch: pure functions of the sample's seed and a position."""
+"""Random numbers that depend only on a sample's seed and a position, not on its batch."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-_STEP, _MIX = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # of SplitMix64, as signed numbers
+_STEP, _MIX = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # constants of SplitMix64
 
 
 def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float[Tensor, "*n"]:
-    """A number in [0, 1) for each seed at a position (numbers of words, draws), the same on every device.
+    """Return a number in [0, 1) for each seed.
 
-    SplitMix64 (Steele et al. 2014): the state starts at the seed, and each number of the position is mixed in.
+    It depends only on the seed and `place`, such as the index of a word. It is the same on every device.
+
+    It uses SplitMix64 (Steele et al. 2014). The state starts at the seed, and each number of `place` is mixed in.
     """
     state = _mixed(seeds)
     for number in place:
@@ -19,9 +21,11 @@ def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float
 
 
 def pick(chances: Float[Tensor, "*n V"], at: Float[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-    """Sample an index with probability proportional to `chances`, by inversion at `at` in [0, 1).
+    """Sample an index with probability proportional to `chances`, by inverse transform sampling.
 
-    It is the index at which the running sum passes the share `at`. An index of chance 0 is never returned.
+    `at` are uniform numbers in [0, 1).
+
+    An index with chance 0 is never returned.
     """
     sums = chances.cumsum(-1)
     return torch.searchsorted(sums, (at * sums[..., -1])[..., None], right=True)[..., 0]

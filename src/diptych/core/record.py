@@ -1,7 +1,7 @@
-"""An image and its annotations as in a data set: strings, not yet tokens.
+"""A record: an image and its annotations as in a data set, with texts as strings.
 
-The types of the fields carry the marks below. Storing, joining, mirroring, checking and building vocabularies follow
-these marks. A new field, or a task's own texts in `Record.more`, needs no more code for any of them.
+The types of the fields are annotated with marks, such as "text" or "box". Code that stores, joins, mirrors or checks
+records, or builds vocabularies, works by these marks. A new field with a mark therefore needs no further code.
 """
 
 import re
@@ -13,21 +13,21 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type
 
 from diptych.core.regions import Regions
 
-MASK_CELLS = 14  # cells per side of a box, as VL-BERT's RoIAlign makes them
-TAG = re.compile(r"\[(\d{1,9})\]")  # a word that names an object, by its number
-ONE_SOURCE = {"joined": "first"}  # metadata of a field that is never merged from two sources
+MASK_CELLS = 14  # cells per side of a mask, as in VL-BERT's RoIAlign
+TAG = re.compile(r"\[(\d{1,9})\]")  # a word that refers to an object by its index, such as [0]
+ONE_SOURCE = {"joined": "first"}  # metadata of fields that `joined` takes from one record only
 Mark = Literal["text", "tagged", "label", "box", "cells", "regions"]
 ReadText = Annotated[str, "text"]  # text that models read
-TaggedText = Annotated[str, "tagged"]  # the same, with tags that name objects
-ToldText = Annotated[str, "label"]  # text that no model reads; mirroring still swaps left and right in it
-Corners = Annotated[tuple[float, float, float, float], "box"]  # x1, y1, x2, y2 as fractions of the image
+TaggedText = Annotated[str, "tagged"]  # text that models read, with tags such as [0]
+ToldText = Annotated[str, "label"]  # text that models do not read as input; mirroring swaps "left" and "right" in it
+Corners = Annotated[tuple[float, float, float, float], "box"]  # (x1, y1, x2, y2) from 0 to 1
 Fingerprint = tuple[int, int, int] | tuple[int, int]
-CellRow = Annotated[str, "cells"]  # one row of a mask, from left to right
+CellRow = Annotated[str, "cells"]  # a row of a mask
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about the image with the answers of annotators (VQA v2 has ten)."""
+    """A question about the image with the annotators' answers (ten in VQA v2)."""
 
     key: str
     text: ReadText
@@ -37,19 +37,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Expression:
-    """A referring expression: a text that singles out one object of the image (RefCOCO)."""
+    """A referring expression: a phrase that describes exactly one object of the image (RefCOCO)."""
 
     key: str
     text: ReadText
-    box: Corners  # box of the object that is meant
+    box: Corners  # box of the described object
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Visual commonsense reasoning: a question, four answers, four rationales.
+    """A question of visual commonsense reasoning with four answers and four rationales.
 
-    Where the official files have an index into the objects, the text holds a tag `[k]`: object k of `Record.objects`,
-    counted from 0.
+    The texts refer to objects by tags: `[k]` means object k of `Record.objects`, counted from 0.
     """
 
     key: str
@@ -61,14 +60,14 @@ class Choices:
 
     @property
     def named(self) -> list[int]:
-        """The indices of the objects that the texts name, in ascending order, each once."""
+        """The indices of all objects that the texts refer to, ascending and without duplicates."""
         texts = (self.question, *self.answers, *self.rationales)
         return sorted({int(number) for text in texts for number in TAG.findall(text)})
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence that is true or false of the image (as in NLVR)."""
+    """A statement about the image that is true or false (NLVR)."""
 
     key: str
     text: ReadText
@@ -77,83 +76,83 @@ class Statement:
 
 @dataclass(frozen=True)
 class TaskItem:
-    """One item of a task that has no field of its own; `Record.more` holds them by the task's name."""
+    """An item of a task that has no field in `Record`. `Record.more` holds such items by the task's name."""
 
     key: str
     text: ReadText = ""
     answers: tuple[ToldText, ...] = ()
-    boxes: tuple[Corners, ...] = ()  # boxes that the item is about
+    boxes: tuple[Corners, ...] = ()  # boxes that the text is about
 
 
 @dataclass(frozen=True)
 class Object:
-    """One object of the image. Ground truth: never an input of a model under test."""
+    """An annotated object of the image. It is ground truth and must not be an input of an evaluated model."""
 
     kind: str
-    box: Corners  # box of its visible part
-    attributes: Mapping[str, str] = field(default_factory=dict)  # such as colour, size, pose
-    visible: float = 1.0  # share of it that nothing occludes, 0 to 1
-    # MASK_CELLS rows of MASK_CELLS cells of the box: "#" shows the object, "." does not; (): not known.
+    box: Corners  # box of the visible part
+    attributes: Mapping[str, str] = field(default_factory=dict)  # such as {"colour": "red"}
+    visible: float = 1.0  # visible share of the object, 0 to 1
+    # Mask of MASK_CELLS x MASK_CELLS cells of the box: "#" shows the object, "." does not. (): unknown.
     mask: tuple[CellRow, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class GeneratedCaption:
-    """Origin of a caption that a model wrote (`diptych augment`). The caption itself is among the record's captions."""
+    """The origin of a generated caption (`diptych augment`). The caption itself is in `Record.captions` too."""
 
     text: ToldText
-    by: str  # the system and the digest of its weights, such as unified-vlp/3f2a9c01d4e5
-    score: float  # log-probability under that model
+    by: str  # system and digest of the weights, such as unified-vlp/3f2a9c01d4e5
+    score: float  # log-probability under this model
 
 
 @dataclass(frozen=True)
 class Record:
-    """One image with its annotations. `key` is unique in a data set, and the same for the same image."""
+    """An image with its annotations. `key` identifies the image in a data set."""
 
     key: str
     split: str = "train"
     image: Path | None = None
-    size: tuple[int, int] | None = None  # width, height in pixels
+    size: tuple[int, int] | None = None  # (width, height) in pixels
     captions: tuple[ReadText, ...] = ()
     questions: tuple[Question, ...] = ()
     expressions: tuple[Expression, ...] = ()
     choices: tuple[Choices, ...] = ()
     statements: tuple[Statement, ...] = ()
     objects: tuple[Object, ...] = field(default=(), metadata=ONE_SOURCE)
-    # (subject, relation, object), indices into objects
+    # (subject, relation, object); subject and object are indices into `objects`
     relations: tuple[tuple[int, ToldText, int], ...] = field(default=(), metadata=ONE_SOURCE)
-    regions: Annotated[Regions, "regions"] | None = None  # what a detector found, once extracted
-    # Origins of the captions that a model wrote.
+    regions: Annotated[Regions, "regions"] | None = None  # detected regions; None before extraction
+    # Origins of generated captions.
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
-    # The number that the data set gave the image, where its name is not that number.
+    # The data set's id of the image, if the image's name does not contain it.
     image_id: int | None = field(default=None, repr=False)
-    # The names that the data set gave the captions, in their order; "": none. Captions after the last have none.
+    # The data set's ids of the captions, in order. "" or a missing entry: no id.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
-    # Content hash, difference hash, and difference hash of the mirrored image (diptych.vision.fingerprints). Set when
-    # the image is opened for extraction; stores made before 0.1 lack the third.
+    # (content hash, difference hash, difference hash of the mirrored image), see diptych.vision.fingerprints. It is set
+    # when regions are extracted. Stores written before 0.1 lack the third hash.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
-    # Items of further tasks, by the task's name.
+    # Items of further tasks: {task: items}.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def content(self) -> int | str:
-        """The content hash, which copies of the image under other keys share; the key if the hash is not known."""
+        """The content hash, which is equal for copies of the image under other keys. The key if the hash is unknown."""
         return self.key if self.fingerprint is None else self.fingerprint[0]
 
     def caption_id(self, number: int) -> str:
-        """Return the name that the data set gave a caption; "" if it gave none."""
+        """Return the data set's id of caption `number`, or "" if it has none."""
         return self.caption_ids[number] if number < len(self.caption_ids) else ""
 
     def best_regions(self, most: int) -> "Record":
-        """Keep only the `most` regions of highest confidence."""
+        """Return the record with its most confident regions, at most `most`."""
         return self if self.regions is None else replace(self, regions=self.regions.first(most))
 
     def words(self) -> dict[str, tuple[Any, ...]]:
-        """All texts that models read, by the name of the field or of the task in `more`."""
+        """Return all annotations with texts that models read, as {field, or task in `more`: entries}."""
         return {name: getattr(self, name) for name in WORDED} | dict(self.more)
 
     def marked(self, *kinds: Mark) -> list[Any]:
-        """All values with one of these marks, in the order of the fields."""
+        """Return all values with one of these marks, in the order of the fields."""
         values: list[Any] = []
 
         def keep(value: Any) -> Any:
@@ -164,11 +163,14 @@ class Record:
         return values
 
     def changed(self, changes: Mapping[Mark, Callable[[Any], Any]]) -> "Record":
-        """Apply to each marked value the change for its mark; unmarked values are kept."""
+        """Return the record in which each value with a mark in `changes` is replaced by `changes[mark](value)`."""
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
-        """Merge two records of one image. Texts are concatenated; other fields come from this record if it has them."""
+        """Merge two records of the same image.
+
+        Texts are concatenated. Other fields are taken from this record, or from `other` if this record lacks them.
+        """
         return replace(self, **dict(self._joined(other)))
 
     def _joined(self, other: "Record") -> Iterator[tuple[str, Any]]:
@@ -204,13 +206,13 @@ def _changed(value: Any, hint: Any, kinds: frozenset[str], changes: Mapping[Any,
 
 @cache
 def _parts(noun: type, kinds: frozenset[str]) -> list[tuple[str, Any]]:
-    """The fields of a dataclass that contain such marks, with their types."""
+    """Return (field, type) of a dataclass for all fields whose types contain one of these marks."""
     return [(name, hint) for name, hint in get_type_hints(noun, include_extras=True).items() if _marks(hint) & kinds]
 
 
 @cache
 def _marks(hint: Any) -> frozenset[str]:
-    """All marks inside a type; those inside `Regions` do not count."""
+    """Return all marks inside a type, without marks inside `Regions`."""
     if get_origin(hint) is Annotated:
         return frozenset(hint.__metadata__)
     noun = isinstance(hint, type) and is_dataclass(hint) and hint is not Regions

@@ -1,4 +1,4 @@
-"""The regions that a detector found in one image."""
+"""The regions that a detector found in an image."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 
 def shared_and_union(one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: int = 0) -> tuple[Tensor, Tensor]:
-    """Areas of the intersection and of the union of boxes (x1, y1, x2, y2), broadcast against each other.
+    """Return the areas of the intersection and of the union of boxes (x1, y1, x2, y2), which are broadcast.
 
-    `edge` is added to widths and heights: 1 for boxes in pixels whose ends are included.
+    `edge` is added to widths and heights. It is 1 for boxes in pixels that include their last pixel.
     """
     sides = torch.minimum(one[..., 2:], other[..., 2:]) - torch.maximum(one[..., :2], other[..., :2]) + edge
     shared = sides.clamp(min=0).prod(-1)
@@ -23,7 +23,7 @@ def shared_and_union(one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], e
 
 
 def iou(one: Sequence[float], other: Sequence[float]) -> float:
-    """Intersection over union of two boxes (x1, y1, x2, y2), 0 to 1; 0 if neither has an area."""
+    """Return the intersection over union of two boxes (x1, y1, x2, y2), 0 to 1. It is 0 if both areas are 0."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     shared = max(width, 0.0) * max(height, 0.0)
@@ -33,31 +33,33 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of one image, most confident first (those of official detectors in the order of the published files).
+    """The regions of an image, most confident first (for official detectors, in the order of the published files).
 
-    A model reads either `features` or `pixels`. `chosen` and `hidden` are two masks, because BERT's 80/10/10 and the
-    papers' 90/10 schemes predict some regions that stay visible.
+    A model reads either `features` or `pixels`. `chosen` and `hidden` differ because some masking schemes (BERT's
+    80/10/10, the papers' 90/10) leave some predicted regions visible.
     """
 
-    boxes: Float[Tensor, "R 4"]  # corners, fractions of the image
+    boxes: Float[Tensor, "R 4"]  # (x1, y1, x2, y2) from 0 to 1
     scores: Float[Tensor, "R"]  # the detector's confidence, 0 to 1
-    size: tuple[int, int]  # width and height of the image in pixels
-    classes: Float[Tensor, "R C"] | None = None  # the detector's probabilities
+    size: tuple[int, int]  # (width, height) of the image in pixels
+    classes: Float[Tensor, "R C"] | None = None  # the detector's class probabilities
     features: Float[Tensor, "R F"] | None = None
     pixels: Float[Tensor, "3 H W"] | None = None
-    whole: Float[Tensor, "whole_size"] | None = None  # feature of the whole image; of size F from most detectors
-    masks: Bool[Tensor, "R m m"] | None = None  # which cells of each box show the object; see `Object.mask`
-    chosen: Bool[Tensor, "R"] | None = None  # predicted by an objective
-    hidden: Bool[Tensor, "R"] | None = None  # masked in the model's input
+    whole: Float[Tensor, "whole_size"] | None = None  # feature of the whole image; its size is usually F
+    masks: Bool[Tensor, "R m m"] | None = None  # mask of the object in its box; see `Object.mask`
+    chosen: Bool[Tensor, "R"] | None = None  # True: an objective predicts this region
+    hidden: Bool[Tensor, "R"] | None = None  # True: masked in the model's input
 
     def __len__(self) -> int:
         return self.boxes.shape[0]
 
     def hide(self, hidden: Bool[Tensor, "R"], chosen: Bool[Tensor, "R"] | None = None) -> Regions:
-        """Mark regions as hidden, and `chosen` (default: the same) as targets. Pixels of hidden boxes are zeroed.
+        """Mark regions as hidden, and the regions `chosen` as targets (default: the hidden ones).
 
-        Masks of hidden regions become all true, as an outline would reveal the class. Box ends are rounded outward, so
-        that no line of pixels leaks.
+        Pixels of hidden boxes are set to 0.
+
+        The masks of hidden regions become all True, because an outline would reveal the class. Boxes are rounded
+        outward, so that no row of pixels stays visible.
         """
         pixels = self.pixels
         if pixels is not None:
@@ -72,39 +74,42 @@ class Regions:
         return replace(self, pixels=pixels, masks=masks, hidden=hidden, chosen=hidden if chosen is None else chosen)
 
     def take(self, rows: Tensor) -> Regions:
-        """Select regions by indices or by a mask, in this order."""
+        """Select regions. `rows` are indices, or a mask that is True for the selected regions."""
         per_region = ("boxes", "scores", "classes", "features", "masks", "chosen", "hidden")
         kept = {name: value[rows] for name in per_region if (value := getattr(self, name)) is not None}
         return replace(self, **kept)
 
     def mirrored(self) -> Regions:
-        """Swap left and right of boxes, masks and pixels. Features are kept, as they are not extracted again."""
+        """Mirror boxes, masks and pixels. Features cannot be mirrored and stay the same."""
         x1, y1, x2, y2 = self.boxes.unbind(-1)
         turned = {name: value.flip(-1) for name in ("masks", "pixels") if (value := getattr(self, name)) is not None}
         return replace(self, boxes=torch.stack([1 - x2, y1, 1 - x1, y2], -1), **turned)
 
     def widened(self) -> Regions:
-        """Convert float16 tensors, as stores keep them, to float32."""
+        """Convert float16 tensors, as read from stores, to float32."""
         halves: dict[str, Any] = {
             name: value.float() for name, value in self.tensors().items() if value.dtype == torch.float16
         }
         return replace(self, **halves) if halves else self
 
     def blank(self) -> Regions:
-        """Hide the image: zeros for features, classes and pixels, the whole image for each box; the number is kept."""
+        """Remove all information on the image except the number of regions.
+
+        Features, classes and pixels are 0, and each box is the whole image.
+        """
         values: dict[str, Any] = {name: torch.zeros_like(value) for name, value in self.tensors().items()}
         values["boxes"][:, 2:] = 1
         return replace(self, **values | {"masks": None, "hidden": self.hidden, "chosen": self.chosen})
 
     def overlaps(self, box: Sequence[float]) -> Float[Tensor, "R"]:
-        """IoU of each region with a box (corners, fractions of the image)."""
+        """Return the IoU of each region with a box (x1, y1, x2, y2 from 0 to 1)."""
         shared, union = shared_and_union(self.boxes, torch.tensor(box, dtype=self.boxes.dtype))
         return shared / union.clamp(min=torch.finfo(shared.dtype).tiny)
 
     def first(self, count: int) -> Regions:
-        """The first `count` regions, which are the most confident."""
+        """Return the first `count` regions, which are the most confident."""
         return self if len(self) <= count else self.take(torch.arange(count))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors that are not None, by field name."""
+        """Return {field: tensor} of all tensors that are not None."""
         return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

@@ -1,4 +1,4 @@
-"""Types that configs share: choices, and numbers with bounds."""
+"""Types of fields that several configs use: choices, and numbers with limits."""
 
 from typing import Annotated, Literal
 
@@ -8,14 +8,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]  # 0 is excluded
 PartialShare = Annotated[float, Field(ge=0, lt=1)]  # 1 is excluded
 
-Size = Annotated[int, Field(ge=1, le=100_000)]  # size of vectors; also for numbers of regions and positions
+Size = Annotated[int, Field(ge=1, le=100_000)]  # size of vectors, or number of regions or positions
 Layers = Annotated[int, Field(ge=1, le=1000)]
 MaybeLayers = Annotated[int, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]  # number of words, classes or answers; 0: none
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
-FEWEST = 30  # items; a score of fewer is shown with a warning
+FEWEST = 30  # scores of fewer items are shown with a warning
 
-Source = Literal["paper", "official"]  # as in the paper, or as in the released code
-AnswerForm = Literal["binary", "softmax"]  # each answer by itself, or a softmax over all answers
+Source = Literal["paper", "official"]  # as described in the paper, or as in the authors' code
+AnswerForm = Literal["binary", "softmax"]  # a sigmoid per answer, or a softmax over all answers

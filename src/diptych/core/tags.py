@@ -1,4 +1,4 @@
-"""Tags: words `[k]` in the texts of `Choices` that name object k of `Record.objects`, counted from 0."""
+"""Tags: words `[k]` in texts of VCR that refer to object k of `Record.objects`, counted from 0."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from diptych.core.record import TAG, Object
 
 
 def tags(text: str) -> list[int]:
-    """The object indices of all tags of a text, in order, repeats included."""
+    """Return the object indices of all tags of a text, in order, with duplicates."""
     return [int(number) for number in TAG.findall(text)]
 
 
@@ -18,5 +18,8 @@ def split_at_tags(text: str) -> list[str | int]:
 
 
 def names_for_tags(text: str, objects: Sequence[Object]) -> str:
-    """Replace tags by the names of their objects: `is [0] red` becomes `is dog red`. Unknown tags are kept."""
+    """Replace tags by the names of their objects: `is [0] red` becomes `is dog red`.
+
+    Tags without an object are kept.
+    """
     return TAG.sub(lambda tag: objects[int(tag[1])].kind if int(tag[1]) < len(objects) else tag[0], text)

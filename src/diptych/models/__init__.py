@@ -1,4 +1,4 @@
-"""Parts of models: layers, embeddings, heads, and the base classes of a system's config and model."""
+"""Building blocks of models: layers, embeddings, heads, decoding, and the base classes of configs and models."""
 
 from diptych.models.heads import HEADS, HeadSizes, make_heads
 from diptych.models.system import ModelConfig, ResolvedConfig, SystemModel, as_bert

@@ -1,11 +1,11 @@
-"""Decoder layers, post-norm as in BERT, and the writing of one word at a time.
+"""Decoder layers (post-norm, as in BERT), and a function that generates one word at a time.
 
 x ── self-attention ── + ── norm ── attention to an encoder ── + ── norm ── inner ── GELU ── outer ── + ── norm
      (words so far)
 
-The target block of a batch holds what a decoder reads (the words, shifted by one), `target_labels` what it predicts. A
-model stacks layers of four kinds: `Layer` over words alone, `Layer` over input and words as one sequence,
-`DecoderLayer` (words, then an encoder's states), and `SharedLayer`, which is a layer of the encoder too.
+`Batch.target` holds the words that a decoder reads, shifted by one; `target_labels` are the words it predicts. A model
+stacks layers of one of four kinds: `Layer` over words only; `Layer` over input and words as one sequence;
+`DecoderLayer`, which attends to words, then to an encoder's states; and `SharedLayer`, which the encoder uses too.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ Signal = Literal["flag", "learnt"]
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over words, attention to an encoder's states, feed-forward."""
+    """A decoder layer: self-attention over words, attention to an encoder's states, then feed-forward."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class DecoderLayer(nn.Module):
         self.dropout = Dropout(sizes.dropout)
 
     def look_up(self, encoded: Float[Tensor, "B P D"]) -> KeysValues:
-        """Keys and values of the encoder's states, which do not change while words are written."""
+        """Return the keys and values of the encoder's states. They stay the same while words are generated."""
         return self.cross.keys_values(encoded)
 
     def forward(
@@ -45,26 +45,26 @@ class DecoderLayer(nn.Module):
         *,
         rows: Rows | None = None,
     ) -> Float[Tensor, "*n D"]:
-        """States of a padded batch, or, with `rows`, of rows (N, D), as in `Layer`."""
+        """Return the states of a padded batch, or of rows (N, D) if `rows` is given, as in `Layer`."""
         return _after_both(self, x, closed, self.look_up(encoded), encoded_closed, rows)
 
 
 class SharedLayer(Layer):
-    """A layer of the encoder and of the decoder at once, with one attention for its own states and the encoder's.
+    """A transformer layer that the encoder and the decoder share (XGPT, section 4.2).
 
-    A signal distinguishes keys and values of the encoder's final states from those of the words (XGPT, section 4.2): a
-    flag, which `forward` is given, or a learnt vector added to them. It is one module with one `forward`, so that FSDP
-    gathers its weights wherever it is used.
+    signal  "learnt": a learnt vector marks keys and values that come from the encoder's states, not from the words.
+            "flag": nothing is added; only the arguments of `forward` distinguish the two
+    after   words attend to words, then to the encoder, with two softmaxes. A learnt signal of the keys has no effect
+            here, because it adds the same number to all scores of a softmax.
+    joint   words attend to both in one softmax, where the signals of keys and values both have an effect
 
-    after   words attend to words, then to the encoder: two softmaxes. A learnt signal of the keys then has no effect,
-            since it adds the same number to all scores of a softmax
-    joint   words attend to both in one softmax, where the signals of keys and values both count
+    Encoder and decoder use the same `forward`, so that FSDP gathers the weights for both.
     """
 
     def __init__(self, sizes: LayerSizes, cross: Literal["after", "joint"] = "after", signal: Signal = "flag") -> None:
         super().__init__(sizes)
         self.joint = cross == "joint"
-        self.signal = nn.Parameter(torch.zeros(2, sizes.width)) if signal == "learnt" else None  # of keys, of values
+        self.signal = nn.Parameter(torch.zeros(2, sizes.width)) if signal == "learnt" else None  # for keys, for values
         if not self.joint:
             self.cross_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
 
@@ -77,7 +77,7 @@ class SharedLayer(Layer):
         return self.attention
 
     def look_up(self, encoded: Float[Tensor, "B P D"]) -> KeysValues:
-        """Keys and values of the encoder's states, with the learned embedding added."""
+        """Return the keys and values of the encoder's states, with the learnt signal added if there is one."""
         keys, values = self.attention.keys_values(encoded)
         if self.signal is None:
             return keys, values
@@ -93,7 +93,7 @@ class SharedLayer(Layer):
         *,
         rows: Rows | None = None,
     ) -> Float[Tensor, "*n D"]:
-        """A layer of the encoder; given the encoder's states, a layer of the decoder."""
+        """Run the layer in the encoder, or in the decoder if the encoder's states `encoded` are given."""
         if encoded is None or encoded_closed is None:
             return super().forward(x, closed, rows=rows)
         read = self.look_up(encoded)
@@ -114,7 +114,7 @@ def _after_both(
     read_closed: Float[Tensor, "#B 1 #K P"],
     rows: Rows | None,
 ) -> Float[Tensor, "*n D"]:
-    """Words attend to words, then to the input."""
+    """Run a decoder layer in which words attend to words, then to the encoder's states `read`."""
     inner, cross = layer.layer, layer.cross
     x = inner.attend(x if rows is None else rows.own(x), inner.attention(x, closed, rows))
     mixed = cross.mix(cross.queries(x, rows), *read, read_closed, rows)
@@ -128,16 +128,16 @@ def run_decoder(
     *read: Tensor,
     requested: Bool[Tensor, "B U"] | None,
 ) -> Float[Tensor, "B U D"]:
-    """Run all layers over words, the last one for the requested positions only; other states are undefined."""
+    """Run all layers. The last layer computes only the requested positions; other states are undefined."""
     for layer in layers[:-1]:
         x = layer(x, closed, *read)
     return run_last(layers[-1], x, closed, *read, requested=requested)
 
 
 def write_word(layers: Iterable[nn.Module], x: Float[Tensor, "B K D"], memory: DecoderCache) -> Float[Tensor, "B K D"]:
-    """Write one word of each of K beams: from its embedding, the state that predicts the next word.
+    """Run the layers on a new word of each of K beams. Return the states that predict the next words.
 
-    One row per beam passes the layers; of the words before it, only keys and values are kept.
+    `x` are embeddings of the new words. Keys and values of earlier words are in `memory`.
     """
     rows = x.flatten(0, 1)[:, None]
     for layer, cache in zip(layers, memory.layers, strict=True):
@@ -154,11 +154,11 @@ def write_word(layers: Iterable[nn.Module], x: Float[Tensor, "B K D"], memory: D
 
 
 def closed_of(present: Bool[Tensor, "B P"], like: Tensor) -> Float[Tensor, "B 1 1 P"]:
-    """The mask added to scores so that absent positions are not attended to."""
+    """Return the mask that is added to attention scores, so that absent positions are not attended to."""
     return closing(~present[:, None, None], like)
 
 
 def causal(size: int, like: Tensor) -> Float[Tensor, "1 1 U U"]:
-    """The mask added to scores so that each word sees itself and those before it. Padding comes last anyway."""
+    """Return the causal mask that is added to attention scores. Padding is at the end, so it needs no mask."""
     later = torch.ones(size, size, dtype=torch.bool, device=like.device).triu(1)
     return closing(later[None, None], like)

@@ -10,13 +10,13 @@ from diptych.models.system import ResolvedConfig
 
 
 class TextEmbedding(nn.Module):
-    """BERT's three embedding tables, and the layer norm and dropout over their sum.
+    """BERT's word, position and segment embeddings, with layer norm and dropout on their sum.
 
-    Regions share the segments, the norm and the dropout. So a model concatenates its own sequence and calls `finish`.
+    Norm and dropout also apply to regions. A model therefore adds regions to the sequence, then calls `finish`.
     """
 
     def __init__(self, config: ResolvedConfig, segments: int, norm_eps: float | None = None) -> None:
-        """`segments`: rows of that table. `norm_eps` of the layer norm; None: as in the config."""
+        """`segments`: number of segments. `norm_eps`: epsilon of the layer norm; None: the config's."""
         super().__init__()
         self.words = nn.Embedding(config.vocabulary.size, config.width)
         self.positions = nn.Embedding(config.positions, config.width)
@@ -27,9 +27,9 @@ class TextEmbedding(nn.Module):
     def forward(
         self, words: Int[Tensor, "B L"], positions: Int[Tensor, "*L"], segments: Int[Tensor, "B L"]
     ) -> Float[Tensor, "B L D"]:
-        """The sum of the three embeddings, not yet normalised. `positions` is (B, L), or (L,) for all samples."""
+        """Return the sum of the three embeddings, not normalised. `positions` is (B, L), or (L,) for all samples."""
         return cast(Tensor, self.words(words) + self.positions(positions) + self.segments(segments))
 
     def finish(self, total: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
-        """Layer norm and dropout."""
+        """Apply layer norm and dropout to the sum of embeddings."""
         return cast(Tensor, self.dropout(self.norm(total)))

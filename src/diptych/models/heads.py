@@ -1,6 +1,7 @@
-"""Heads, which turn states into predictions. Objectives name them; models hold them under these names.
+"""Heads, which compute predictions from states. Objectives call them by name in `model.heads`.
 
-A head that takes `States` has `reads`: the special tokens whose states it reads. Without `reads`, it needs all states.
+`reads` names the special tokens whose states a head reads, such as "cls". A head on `States` without `reads` needs all
+states.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 
-WORDS_MULTIPLE = 64  # the number of scored words is padded to a multiple of this on a GPU
+WORDS_MULTIPLE = 64  # on a GPU, the number of scored words is padded to a multiple of this
 
 
 @dataclass(frozen=True)
 class HeadSizes:
-    """The sizes and switches of a model's heads."""
+    """Sizes and options of a model's heads."""
 
     width: int  # D
     words: int  # V
     classes: int = 0  # C
     feature: int = 0  # F
     answers: int = 0  # A
-    answer_slot: bool = False  # the head "answer" reads the [MASK] behind the question
+    answer_slot: bool = False  # True: the head "answer" reads the [MASK] after the question
     norm_eps: float = 1e-5
-    tied: bool = True  # whether the word head shares its last matrix with the word embeddings
-    similarity: int = 1024  # S, size of the vectors by which images and texts are compared
-    region_layers: int = 1  # number of last region layers that the similarity reads
-    batch_norm: bool = False  # normalise the vectors that the similarity compares
-    answer_width: int = 0  # size of the pooled vectors from which answers are predicted
-    class_layers: int = 2  # layers of the head "region_class", 1 or 2
-    class_norm: bool = True  # layer norm between them
-    dropout: float = 0.0  # before the last layer of the heads "choice", "nlvr" and "entailment"
+    tied: bool = True  # True: the word head's output matrix is the word embedding
+    similarity: int = 1024  # size of the vectors of the head "similarity" (S)
+    region_layers: int = 1  # the head "similarity" reads this many last layers of regions
+    batch_norm: bool = False  # True: batch norm on the vectors of the head "similarity"
+    answer_width: int = 0  # size of the pooled vectors of the head "answer"
+    class_layers: int = 2  # number of layers of the head "region_class": 1 or 2
+    class_norm: bool = True  # True: layer norm between these two layers
+    dropout: float = 0.0  # dropout in the heads "choice", "nlvr" and "entailment"
 
     @classmethod
     def of(cls, config: ResolvedConfig, **others: Any) -> HeadSizes:
-        """The sizes that a config has, and `others` by name."""
+        """Take the sizes from a config. `others` are further fields."""
         own = (config.width, config.vocabulary.size, config.classes, config.feature_size, config.answers)
         return cls(*own, config.answer_slot, config.norm_eps, **others)
 
 
 class WordHead(nn.Module):
-    """BERT's word head: dense, GELU, norm, then the word embeddings (or a matrix of its own), and a bias per word.
+    """BERT's word head: dense layer, GELU, layer norm, then the word embeddings (or a separate matrix) and a bias.
 
-    Tied embeddings are held but not registered as a module, so that a checkpoint stores them once.
+    Tied embeddings are not registered as a submodule, so that a checkpoint stores them only once.
     """
 
     def __init__(self, sizes: HeadSizes, words: nn.Embedding) -> None:
@@ -69,20 +70,23 @@ class WordHead(nn.Module):
 
     @property
     def rows(self) -> Float[Tensor, "V D"]:
-        """The output matrix: a row per word."""
+        """The output matrix, with a row per word."""
         return self.tied[0].weight if self.tied else self.words.weight
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         rows, bias = self.rows, cast(Tensor, self.bias)
         more = -len(bias) % WORDS_MULTIPLE if states.device.type in FUSED else 0
-        if more:  # the product is faster at this size, though some rows are not needed
+        if more:  # the product with padding is faster
             rows, bias = F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more))
         scores = F.linear(self.norm(F.gelu(self.dense(states))), rows, bias)
         return scores[..., : len(self.bias)]
 
 
 class AnswerHead(nn.Module):
-    """Unified VLP's answer classifier: two layers over the product of the states of [CLS] and [SEP]; returns logits."""
+    """Unified VLP's answer classifier: two layers on the elementwise product of the states of [CLS] and [SEP].
+
+    Returns logits.
+    """
 
     reads = frozenset({"cls", "sep"})
 
@@ -97,7 +101,10 @@ class AnswerHead(nn.Module):
 
 
 class SlotAnswerHead(nn.Module):
-    """A word head over answers, which reads the [MASK] behind the question (VL-BERT, section 4.2.2); returns logits."""
+    """An answer classifier built like the word head, on the [MASK] after the question (VL-BERT, section 4.2.2).
+
+    Returns logits.
+    """
 
     reads = frozenset({"slot"})
 
@@ -113,7 +120,10 @@ class SlotAnswerHead(nn.Module):
 
     @torch.no_grad()
     def begin_as(self, word: WordHead, words: Sequence[int | None]) -> None:
-        """Initialise from the word head. `words` has the token of each answer, None if an answer is several tokens."""
+        """Initialise from the word head.
+
+        `words` has the token id of each answer, or None for an answer with several tokens.
+        """
         self.dense.load_state_dict(word.dense.state_dict())
         self.norm.load_state_dict(word.norm.state_dict())
         for answer, number in enumerate(words):
@@ -123,7 +133,7 @@ class SlotAnswerHead(nn.Module):
 
 
 class Pooler(nn.Sequential):
-    """BERT's pooler: dense and tanh over the state of [CLS]."""
+    """BERT's pooler: dense layer and tanh on the state of [CLS]."""
 
     reads = frozenset({"cls"})
 
@@ -132,7 +142,7 @@ class Pooler(nn.Sequential):
 
 
 class MatchHead(nn.Module):
-    """Log-odds that text and image match: one layer over the state of [CLS] (ImageBERT, section 4.3, Task 4)."""
+    """Log-odds that text and image match: a linear layer on the state of [CLS] (ImageBERT, section 4.3, Task 4)."""
 
     reads = frozenset({"cls"})
 
@@ -145,17 +155,17 @@ class MatchHead(nn.Module):
 
 
 class PooledMatchHead(nn.Module):
-    """Log-odds of a match from two classes of the pooled [CLS] (VL-BERT v1, Sentence-Image Relationship Prediction)."""
+    """Log-odds that text and image match, from two logits on the pooled [CLS] (VL-BERT v1's relation task)."""
 
     reads = frozenset({"cls"})
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
         self.pool = Pooler(sizes)
-        self.out = nn.Linear(sizes.width, 2)  # does not belong, belongs
+        self.out = nn.Linear(sizes.width, 2)  # mismatched, matched
 
     def classes(self, states: States) -> Float[Tensor, "B 2"]:
-        """Logits of the two classes."""
+        """Return the logits of (mismatched, matched)."""
         return cast(Tensor, self.out(self.pool(states.special["cls"])))
 
     def forward(self, states: States) -> Float[Tensor, "B"]:
@@ -164,10 +174,10 @@ class PooledMatchHead(nn.Module):
 
 
 class PooledHead(nn.Module):
-    """Dropout and one layer over BERT's pooler (VL-BERT's code on VCR).
+    """BERT's pooler, dropout and a linear layer (as in VL-BERT's code for VCR).
 
-    `scores`: number of logits of a sample. Several logits are for the classes of a sentence about an image, such as
-    false (first) and true. A single logit is for one text among the candidates of an image (VCR).
+    `scores`: number of logits of a sample. Several logits are for the classes of a sentence, such as (false, true). A
+    single logit scores a candidate text (VCR).
     """
 
     reads = frozenset({"cls"})
@@ -179,13 +189,13 @@ class PooledHead(nn.Module):
         self.out = nn.Linear(sizes.width, scores)
 
     def forward(self, states: States) -> Float[Tensor, "B *S"]:
-        """Logits (B, scores), or (B,) if `scores` is 1."""
+        """Return logits (B, scores), or (B,) if `scores` is 1."""
         scores: Tensor = self.out(self.dropout(self.pool(states.special["cls"])))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
 class RegionScoreHead(nn.Module):
-    """Log-odds that an expression means a region, from the region's state (VL-BERT, section 4.2.3)."""
+    """Log-odds that an expression describes a region, from the region's state (VL-BERT, section 4.2.3)."""
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
@@ -197,12 +207,12 @@ class RegionScoreHead(nn.Module):
 
 
 class SimilarityHead(nn.Module):
-    """Image-sentence matching before cross-modal attention (TDEN's ISM): vectors of length 1 for images and texts.
+    """Image-sentence matching before cross-modal attention (TDEN's ISM): unit vectors of images and texts.
 
-    The score of a pair is their dot product. Neither needs the other, so a gallery is encoded once.
+    The score of a pair is the dot product. Each vector depends on one side only, so a gallery is encoded once.
     """
 
-    reads = frozenset[str]()  # no state behind cross-modal attention
+    reads = frozenset[str]()  # it reads `States.unimodal` only
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
@@ -210,28 +220,31 @@ class SimilarityHead(nn.Module):
         self.text = AttentionPool(sizes.width, sizes.similarity, sizes.batch_norm)
 
     def forward(self, states: States) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B S"]]:
-        """The vectors of the images, and of the texts."""
+        """Return the vectors of the images, and of the texts."""
         assert states.unimodal is not None
         regions, text = states.unimodal
         return self.of_pictures(regions), self.of_texts(text)
 
     def of_pictures(self, stream: Stream) -> Float[Tensor, "B S"]:
-        """Vectors of images, from the states of their regions."""
+        """Return unit vectors of images, from the states of their regions."""
         return F.normalize(self.regions(stream).float(), dim=-1)
 
     def of_texts(self, stream: Stream) -> Float[Tensor, "B S"]:
-        """Vectors of texts."""
+        """Return unit vectors of texts, from the states of their tokens."""
         return F.normalize(self.text(stream.last, stream.present).float(), dim=-1)
 
 
 def region_feature(sizes: HeadSizes) -> nn.Module:
-    """Make the head that predicts a region's feature: one layer (ImageBERT, section 4.3, Task 3)."""
+    """Make the head that predicts a region's feature: a linear layer (ImageBERT, section 4.3, Task 3)."""
     _needs_size(sizes.feature, "region features")
     return nn.Linear(sizes.width, sizes.feature)
 
 
 def region_class(sizes: HeadSizes) -> nn.Module:
-    """Make the head that predicts the detector's class of a region. Raises RecipeError if there are no classes."""
+    """Make the head that predicts the detector's class of a region.
+
+    Raises RecipeError if the features have no classes.
+    """
     _needs_size(sizes.classes, "classes")
     if sizes.class_layers == 1:
         return nn.Linear(sizes.width, sizes.classes)
@@ -241,21 +254,21 @@ def region_class(sizes: HeadSizes) -> nn.Module:
 
 
 def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
-    """`States.special` with "slot", the state before the last [SEP]; empty if the texts are too short to have one."""
+    """Return {"slot": state before the last [SEP]} for `States.special`. It is empty if the texts are too short."""
     if text.shape[1] < 2:
         return {}
     return {"slot": text[torch.arange(text.shape[0], device=text.device), answer_slot(batch)]}
 
 
 def answer_slot(batch: Batch) -> Int[Tensor, "B"]:
-    """The position in the text before its last [SEP]."""
+    """Return the position before the last [SEP] of each text."""
     return (batch.text_present.sum(1) - 2).clamp(min=0)
 
 
 def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = False) -> Float[Tensor, "B A"]:
-    """Probabilities from the logits of a head "answer": sigmoids, or a softmax over answers if `exclusive`.
+    """Convert logits of the head "answer" to probabilities: by sigmoid, or by softmax if `exclusive`.
 
-    Two classifiers (B, 2, A) give the mean of their softmaxes, as in TDEN's code.
+    Logits of two classifiers (B, 2, A) give the mean of two softmaxes, as in TDEN's code.
     """
     if scores.dim() == 3:
         return scores.float().softmax(-1).mean(1)
@@ -263,7 +276,7 @@ def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = Fa
 
 
 def label_head(sizes: HeadSizes, _: nn.Embedding) -> nn.Module:
-    """Make the head of a task whose labels the data name: logits over the model's list of them."""
+    """Make the head of a classification task whose labels come from the data. It has one logit per label."""
     _needs_size(sizes.answers, "answers")
     return PooledHead(sizes, sizes.answers)
 
@@ -290,7 +303,10 @@ def make_heads(
     words: nn.Embedding,
     own: Mapping[str, Callable[[], nn.Module]] | None = None,
 ) -> nn.ModuleDict:
-    """Make heads by name, from `own` (the model's own makers) or from HEADS. Raises RecipeError for unknown names."""
+    """Make heads by name.
+
+    `own` has the model's own constructors, which precede HEADS. Raises RecipeError for unknown names.
+    """
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
         if name not in HEADS and name not in own:

@@ -1,4 +1,4 @@
-"""Momentum encoders: copies of a module whose weights follow its own (He et al., arXiv 1911.05722; ALBEF)."""
+"""Momentum encoders: copies of a module with averaged weights (MoCo, He et al., arXiv 1911.05722; ALBEF)."""
 
 from copy import deepcopy
 from typing import Any
@@ -8,10 +8,10 @@ from torch import nn
 
 
 class Momentum(nn.Module):
-    """A copy of a module, without gradients, whose weights are a running mean of the module's.
+    """A copy of a module without gradients. Its weights are an exponential moving average of the module's.
 
-    The model makes it once its weights are initialised, and calls `follow` in its `after_step`. The copy is part of the
-    model's weights, so that checkpoints hold it. The first `follow` takes the weights over as they are.
+    Create it after the module's weights are initialised, and call `follow` in the model's `after_step`. The first
+    `follow` copies the weights. The copy is part of the model's weights, so checkpoints contain it.
     """
 
     steps: torch.Tensor
@@ -19,7 +19,7 @@ class Momentum(nn.Module):
     def __init__(self, module: nn.Module, momentum: float = 0.995) -> None:
         super().__init__()
         self.copy, self.momentum = deepcopy(module).requires_grad_(False), momentum
-        self.followed = (module,)  # held and not registered, so that its weights are stored once
+        self.followed = (module,)  # in a tuple, so that it is not registered and stored twice
         self.register_buffer("steps", torch.zeros(()))
 
     def forward(self, *given: Any, **named: Any) -> Any:
@@ -28,7 +28,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move the weights towards the module's by 1 - momentum; buffers become the module's."""
+        """Move the copy's weights towards the module's by the factor 1 - momentum. Buffers are copied."""
         share = torch.where(self.steps == 0, 1.0, 1 - self.momentum)
         (module,) = self.followed
         for mine, theirs in zip(self.copy.parameters(), module.parameters(), strict=True):

@@ -1,4 +1,4 @@
-"""Attention pooling: many states to one vector (MCAN, Yu et al., CVPR 2019)."""
+"""Attention pooling of a sequence of states to one vector (MCAN, Yu et al., CVPR 2019)."""
 
 from typing import cast
 
@@ -12,7 +12,10 @@ from diptych.models.transformer import CLOSED
 
 
 class AttentionPool(nn.Module):
-    """A weighted sum of present positions, whose weights come from a two-layer perceptron, and one layer behind it."""
+    """A weighted sum of the present positions, followed by a linear layer.
+
+    A two-layer perceptron computes the weights.
+    """
 
     def __init__(self, width: int, size: int, batch_norm: bool = False) -> None:
         super().__init__()
@@ -27,7 +30,10 @@ class AttentionPool(nn.Module):
 
 
 class LayerPools(nn.Module):
-    """A pool for each of the last `count` layers of a stream, and their sum, divided by sqrt(count) if `scaled`."""
+    """Pool each of the last `count` layers of a stream, and add the results.
+
+    If `scaled`, the sum is divided by sqrt(count).
+    """
 
     def __init__(self, count: int, width: int, size: int, batch_norm: bool = False, scaled: bool = True) -> None:
         super().__init__()

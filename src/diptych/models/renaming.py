@@ -1,8 +1,8 @@
-"""Rename the tensors of an official checkpoint by a table.
+"""Rename the tensors of an official checkpoint to Diptych's names.
 
-A table maps the authors' names to ours, without the ending `.weight` or `.bias`. On both sides `#` is a number, such as
-that of a layer. Our models hold query, key and value of an attention as one tensor, `qkv`: three of the authors' names
-map to it.
+A table maps the authors' names to ours, without the suffix `.weight` or `.bias`. In both names, `#` is a number, such
+as a layer's. Our models store query, key and value of an attention as one tensor `qkv`, to which three names of the
+authors are mapped.
 """
 
 import re
@@ -21,13 +21,16 @@ _NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 def layer_table(
     theirs: str, ours: str, modules: Mapping[str, str], attentions: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the table of numbered layers `theirs.#` and `ours.#`; `attentions` have query, key and value joined."""
+    """Return a table for numbered layers, which maps `theirs.#.MODULE` to `ours.#.MODULE`.
+
+    `attentions` are modules whose query, key and value are joined.
+    """
     joint = {f"{there}.{part}": f"{here}.qkv" for there, here in (attentions or {}).items() for part in QKV}
     return {f"{theirs}.#.{there}": f"{ours}.#.{here}" for there, here in {**modules, **joint}.items()}
 
 
 def new_name(name: str, table: Mapping[str, str]) -> str | None:
-    """Return the name that a table gives to a tensor, or None if the table lacks it."""
+    """Return our name of a tensor, or None if the table has none for it."""
     stem, _, kind = name.rpartition(".")
     number = _NUMBER.search(stem)
     known = stem if stem in table or number is None else _NUMBER.sub(".#", stem, count=1)
@@ -37,10 +40,12 @@ def new_name(name: str, table: Mapping[str, str]) -> str | None:
 def rename(
     theirs: Tensors, names_there: Mapping[str, str], table: Mapping[str, str], unused: Mapping[str, str]
 ) -> tuple[Tensors, ImportReport]:
-    """Return the tensors under our names, and a report that uses the names of the file (`names_there`).
+    """Return the tensors under our names, and a report.
 
-    `unused`: beginnings of names that have no counterpart here, with the reason. Raises CheckpointError if one of
-    query, key and value is missing.
+    `names_there` maps names in `theirs` to names in the file, for the report.
+
+    `unused`: {prefix of names that our models do not use: reason}. Raises CheckpointError if a query, key or value is
+    missing.
     """
     ours: Tensors = {}
     report = ImportReport()
@@ -65,6 +70,6 @@ def _joined(theirs: Tensors, name: str) -> torch.Tensor:
 
 
 def _parts(name: str) -> list[str]:
-    """The names of query, key and value, by the name of one of them."""
+    """Return the names of query, key and value, given one of them."""
     before, _, kind = name.rsplit(".", 2)
     return [f"{before}.{part}.{kind}" for part in QKV]

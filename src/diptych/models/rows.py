@@ -1,12 +1,12 @@
-"""Selected positions of a padded batch as consecutive rows, so that layers skip all others.
+"""Select positions of a padded batch as consecutive rows, so that layers can skip all other positions.
 
      padded (B, L)         rows (n)       slots (B, K)
      a b . c .        a b c d e       a b c
      . d . . e    <-put-  |  -spread->    d e .
                    -take->   <-gather-
 
-Layers that treat each position separately work on rows. Attention works on slots, and masks those without a row. To
-find the rows, masks are read on the host. A GPU would have to wait for this, so on a GPU all positions are kept.
+Layers that treat each position separately work on rows. Attention works on slots, and masks slots without a row.
+Finding the rows needs the masks on the CPU, for which a GPU would have to wait. So on a GPU all positions are kept.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from torch import Tensor, nn
 from diptych.core import Batch
 from diptych.runtime.errors import RecipeError
 
-CUTTING = ("cpu",)  # devices on which rows are selected
-WORTH = 0.95  # share of selected positions above which selecting saves nothing
+CUTTING = ("cpu",)  # types of devices on which rows are selected
+WORTH = 0.95  # above this share of selected positions, selecting is not worth it
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Selected positions of a batch, in order; all of them if `home` is None."""
+    """Selected positions of a batch, in order. If `home` is None, all positions are selected."""
 
     batch: int  # B
     length: int  # L
-    most: int  # K, the most rows of one sample
+    most: int  # maximum number of rows of a sample (K)
     home: Int[Tensor, "n"] | None = None  # index of each row among the B x L positions
     slot: Int[Tensor, "n"] | None = None  # index of each row among the B x K slots
-    within: Rows | None = None  # the rows that a layer reads, if it returns only these
-    which: Int[Tensor, "n"] | None = None  # index of each row among those of `within`
+    within: Rows | None = None  # larger selection that a layer reads, to return only these rows
+    which: Int[Tensor, "n"] | None = None  # index of each row in `within`
 
     @classmethod
     def every(cls, batch: int, length: int) -> Rows:
-        """All positions."""
+        """Select all positions."""
         return cls(batch, length, length)
 
     @classmethod
     def of(cls, there: Bool[Tensor, "B L"], within: Rows | None = None) -> Rows:
-        """The positions that are True; `within` contains them all."""
+        """Select the positions where `there` is True. They must be a subset of `within`, if that is given."""
         batch, length = there.shape
         counts = there.sum(1)
         most = int(counts.max()) if batch else 0
@@ -62,45 +62,45 @@ class Rows:
 
     @classmethod
     def worth(cls, there: Bool[Tensor, "B L"]) -> Rows:
-        """The positions that are True, or all positions if selecting saves little (WORTH)."""
+        """Select the positions where `there` is True, or all positions if that would save little (WORTH)."""
         if whole(there) or int(there.sum()) >= WORTH * there.numel():
             return cls.every(*there.shape)
         return cls.of(there)
 
     def before(self, place: int) -> Bool[Tensor, "n 1"]:
-        """True for rows whose position is below `place`."""
+        """Return True for each row whose position in the sample is below `place`."""
         assert self.home is not None
         return (self.home % self.length < place)[:, None]
 
     def take(self, padded: Float[Tensor, "B L D"]) -> Float[Tensor, "n D"]:
-        """The rows of padded states."""
+        """Return the selected rows of padded states."""
         return _rows_of(padded.flatten(0, 1), self.home)
 
     def put(self, rows: Float[Tensor, "n D"]) -> Float[Tensor, "B L D"]:
-        """Padded states from rows, with zeros elsewhere."""
+        """Return padded states from rows. Other positions are 0."""
         return _laid(rows, self.home, self.batch, self.length)
 
     def own(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "n D"]:
-        """The rows that a layer returns, as indices into those that it reads."""
+        """Return these rows out of the rows of `within`."""
         return _rows_of(rows, self.which)
 
     def spread(self, rows: Shaped[Tensor, "n *D"]) -> Shaped[Tensor, "B K *D"]:
-        """Slots from rows, with zeros in slots without a row."""
+        """Arrange rows in slots, K per sample. Slots without a row are 0."""
         return _laid(rows, self.slot, self.batch, self.most)
 
     def gather(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "n D"]:
-        """Rows from slots."""
+        """Return the rows from their slots."""
         return _rows_of(slots.flatten(0, 1), self.slot)
 
     def cut(self, mask: Shaped[Tensor, "#B 1 #L P"]) -> Shaped[Tensor, "#B 1 #K P"]:
-        """The rows' part of a mask over all positions."""
+        """Select the rows of an attention mask, arranged in slots."""
         if self.home is None or mask.shape[2] == 1:
             return mask
         whole = mask.expand(self.batch, -1, -1, -1)
         return whole[torch.arange(self.batch)[:, None], 0, self._places()][:, None]
 
     def cut_both(self, allowed: Bool[Tensor, "B L L"]) -> Bool[Tensor, "B K P"]:
-        """The rows' part of a mask, with columns for the rows of `within` only."""
+        """Select the rows of an attention mask, and the columns of `within`."""
         seen = self.within or self
         rows = self.cut(allowed[:, None])[:, 0]
         if seen.home is None:
@@ -109,18 +109,18 @@ class Rows:
         return columns & seen.spread(torch.ones_like(seen.home, dtype=torch.bool))[:, None]
 
     def _places(self) -> Int[Tensor, "B K"]:
-        """The position of each slot; 0 for those without a row."""
+        """Return the position of each slot. It is 0 for slots without a row."""
         assert self.home is not None
         return self.spread(self.home % self.length)
 
 
 def whole(like: Tensor) -> bool:
-    """True if no rows are selected: on a GPU, and in a program that is compiled for all batches."""
+    """Return True if all positions must be kept: on a GPU, or while a program is compiled."""
     return like.device.type not in CUTTING or torch.compiler.is_compiling()
 
 
 def special_tokens_read(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:
-    """The special tokens whose states are requested; None: all states are, or there is no request."""
+    """Return the special tokens whose states the batch requests. None: all states are needed."""
     if batch.request is None or whole(batch.boxes):
         return None
     if missing := sorted(batch.request.heads - heads.keys()):
@@ -140,9 +140,9 @@ def requested_mask(
     offsets: Mapping[str, int],
     special: Mapping[str, Int[Tensor, "B"] | int],
 ) -> Bool[Tensor, "B L"] | None:
-    """The requested positions of a sequence of `length`; None: all.
+    """Return a mask of the positions that the batch requests, in a sequence of `length`. None: all positions.
 
-    `offsets`: the position at which each block begins. `special`: the positions of special tokens.
+    `offsets`: {block: its first position}. `special`: {special token: its position}.
     """
     names = special_tokens_read(batch, heads)
     if names is None or batch.request is None:
@@ -168,7 +168,7 @@ def _laid(rows: Tensor, index: Tensor | None, batch: int, length: int) -> Tensor
 
 
 class _Select(torch.autograd.Function):
-    """index_select of distinct rows, whose gradient is a copy instead of a sum."""
+    """index_select for an index without duplicates. Its backward copies gradients, which is faster than adding them."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:

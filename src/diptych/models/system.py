@@ -1,6 +1,6 @@
-"""Base classes of every system: the config that a recipe has, its completion by the data, and the model.
+"""Base classes of systems: the config in a recipe, the config completed with the data's sizes, and the model.
 
-`System` (`diptych.systems`) combines the three with the initialisation and import of weights.
+`System` in `diptych.systems` combines these three with initialisation and import of weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ C = TypeVar("C", bound="ModelConfig")
 
 
 class ModelConfig(BaseModel):
-    """Sizes and switches of a model that a recipe chooses."""
+    """Sizes and options of a model, which a recipe sets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -50,34 +50,34 @@ class ModelConfig(BaseModel):
 
     # True if the model cannot process an image without regions.
     needs_regions: ClassVar[bool] = False
-    # True if weights depend on `max_regions`: a trained model cannot continue with another number.
+    # True if weights depend on `max_regions`, so that it is fixed for a trained model.
     regions_fixed: ClassVar[bool] = False
-    # Settings that change the architecture; a trained model cannot continue with another value.
+    # Settings that define the architecture, so that they are fixed for a trained model.
     structural: ClassVar[frozenset[str]] = frozenset()
-    # Settings that count rows of embeddings, such as segments. A fine-tuning recipe may raise them; the new rows are
-    # initialised as in a new model.
+    # Settings that are numbers of embedding rows, such as segments. A fine-tuning recipe may increase them; new rows
+    # are initialised as in a new model.
     grows: ClassVar[frozenset[str]] = frozenset()
-    # Settings no weight depends on, in addition to `max_regions`; when a model is resumed the recipe's values apply.
+    # Settings on which no weight depends, in addition to `max_regions`. In fine-tuning, the recipe's values apply.
     of_the_run: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def base(cls: type[C], **changes: Any) -> C:
-        """The paper's base size, with these changes."""
+        """Return the config of the paper's base size, with `changes`."""
         return cls(**changes)
 
     @property
     def reads_pixels(self) -> bool:
-        """True if the model has a network that reads pixels; else it reads the features of a store."""
+        """True if the model has a network that reads pixels. False: it reads stored features."""
         return False
 
     @property
     def reads_classes(self) -> bool:
-        """True if the detector's class probabilities are part of the input."""
+        """True if the model reads the detector's class probabilities."""
         return False
 
     @property
     def frozen_stages(self) -> int:
-        """Number of frozen stages of the network that reads pixels."""
+        """Number of stages of the network that reads pixels that are not trained."""
         return 0
 
     @model_validator(mode="after")
@@ -88,18 +88,18 @@ class ModelConfig(BaseModel):
 
     @property
     def max_text(self) -> int:
-        """Most text tokens, [SEP]s included, that the model can read."""
+        """Maximum number of text tokens that the model can read, including [SEP]s."""
         raise NotImplementedError
 
     @property
     def max_beside(self) -> int:
-        """Most text tokens that the model can read together with regions."""
+        """Maximum number of text tokens that the model can read together with regions."""
         return self.max_text
 
     def check_text(self, key: str, words: int, special: int, alone: bool = False) -> None:
-        """Raise RecipeError if there are too few positions for texts of `words` tokens, with regions or alone.
+        """Raise RecipeError if there are too few positions for texts of `words` tokens and `special` special tokens.
 
-        `key`: setting of the number of words.
+        `alone`: the texts have no regions. `key`: name of the setting of `words`, for the error.
         """
         room = self.max_text if alone else self.max_beside
         if room < words + special:
@@ -110,45 +110,45 @@ class ModelConfig(BaseModel):
             )
 
     def most_regions(self, words: int) -> int:
-        """Most regions that the model can read together with `words` text tokens, [SEP]s included."""
+        """Return the maximum number of regions that the model can read together with `words` text tokens."""
         return self.max_regions
 
     def fitted(self, whole: bool) -> ModelConfig:
-        """Return the config for a store with or without features of whole images (`whole`)."""
+        """Return the config for a store. `whole`: True if the store has features of whole images."""
         return self
 
 
 class ResolvedConfig(ModelConfig):
-    """A config completed by the data."""
+    """A config completed with sizes that the data determine."""
 
     vocabulary: Vocabulary
     feature_size: Count = 2048  # F
     classes: Count = 1601  # C
-    answers: Count = 0  # A, of the head "answer"
-    whole_size: Count = 0  # size of the feature of the whole image; 0: as a region's
+    answers: Count = 0  # number of answers (A) of the head "answer"
+    whole_size: Count = 0  # size of the whole image's feature; 0: feature_size
 
     @field_validator("vocabulary")
     @classmethod
     def _without_pieces(cls, vocabulary: Vocabulary) -> Vocabulary:
-        """Drop the pieces that continue words from config.json: the tokeniser's file has them."""
+        """Remove the list of word pieces, which config.json does not need: tokenizer.json has it."""
         return replace(vocabulary, inner=frozenset())
 
 
 class SystemModel(nn.Module):
-    """Base class of a system's model (`StateModel` in `core/protocols.py`), built from a config and names of heads."""
+    """Base class of a system's model, built from a config and names of heads; see `core.protocols.StateModel`."""
 
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # precision of predictions (`diptych.runtime.devices.predicting`), not of training
-    fewest: int = 1  # samples of a batch that is computed in `precision`; smaller ones are in fp32
-    decodes: bool = False  # the target block holds words that a decoder reads; else queries at the words' positions
+    precision: Precision = "fp32"  # precision of predictions, not of training
+    fewest: int = 1  # smaller batches are computed in fp32
+    decodes: bool = False  # True: the target holds words that a decoder reads; False: [MASK] queries
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:
         super().__init__()
         self.config = config
 
-    answers_exported: ClassVar[bool] = False  # whether `diptych export` supports models that answer questions
+    answers_exported: ClassVar[bool] = False  # True: `diptych export` supports its VQA models
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -156,7 +156,7 @@ class SystemModel(nn.Module):
 
     @classmethod
     def provided(cls, _shape: Any) -> frozenset[Capability]:
-        """The capabilities of a model of this config."""
+        """Return the capabilities of a model with this config."""
         return cls.provides
 
     def forward(self, batch: Batch) -> States:
@@ -166,14 +166,17 @@ class SystemModel(nn.Module):
         return cast(States, super().__call__(*args, **named))
 
 
-NETWORK = "regions.network."  # prefix of the parameters of the network that reads pixels
+NETWORK = "regions.network."  # name prefix of the weights of the network that reads pixels
 
-# An official checkpoint as imported: the config, the names of its heads, the tensors, the report on every key.
+# An imported checkpoint: (config, names of heads, tensors, report).
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 
 def as_bert(module: nn.Module, std: float) -> None:
-    """Initialise as BERT: weights normal with deviation `std`, biases zero; norms keep torch's initial values."""
+    """Initialise a module as in BERT: normal weights with standard deviation `std`, zero biases.
+
+    Layer norms are not changed.
+    """
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:

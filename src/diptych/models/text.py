@@ -1,4 +1,4 @@
-"""Parts that the models of several systems share for texts: room for words, refusals, a decoder that writes."""
+"""Parts for texts that several systems use: limits on the number of words, and a base class of decoders."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from diptych.models.system import ModelConfig, SystemModel
 from diptych.models.transformer import DecoderCache, LayerCache
 from diptych.runtime.errors import DataError, RecipeError
 
-# A size that trains in minutes on one core. BERT's init_std of 0.02 belongs to its width: a layer's output then has
-# about half the size of what it is added to. At width 128 that takes 0.05; with 0.02 learning takes twice the steps.
+# A size that trains in minutes on one core. With BERT's width and init_std of 0.02, a layer's output is about half as
+# large as its input. At width 128 this needs 0.05; with 0.02, training takes twice as many steps.
 TINY: dict[str, Any] = {"width": 128, "heads": 4, "ffn": 512, "max_regions": 32, "init_std": 0.05}
 
 
 class TextConfig(ModelConfig):
-    """A config whose positions are those of the words and of `reserved` other tokens."""
+    """A config of a model whose positions are shared by words and `reserved` other tokens."""
 
-    reserved: ClassVar[int]  # positions that no word takes
-    fewest: ClassVar[int] = 2  # positions besides the reserved ones: a word and its [SEP]
+    reserved: ClassVar[int]  # number of positions that words cannot use
+    fewest: ClassVar[int] = 2  # minimum number of other positions: a word and [SEP]
 
     @model_validator(mode="after")
     def _has_room(self) -> TextConfig:
@@ -34,12 +34,12 @@ class TextConfig(ModelConfig):
 
     @property
     def max_text(self) -> int:
-        """Words of a text at most, its [SEP]s included."""
+        """Maximum number of words of a text, including [SEP]s."""
         return self.positions - self.reserved
 
 
 def refuse_more_words(words: int, most: int) -> None:
-    """Raise DataError if a text of the batch has more words (special tokens included) than the model has positions."""
+    """Raise DataError if a text has more words (including special tokens) than the model has positions (`most`)."""
     if words > most:
         raise DataError(
             f"a text has {words} words, but the model has positions for {most}; lower data.max_words, or raise "
@@ -48,31 +48,35 @@ def refuse_more_words(words: int, most: int) -> None:
 
 
 def refuse_more_room(room: int, config: ModelConfig) -> None:
-    """Raise RecipeError if a caption is to have more words than the model has positions."""
+    """Raise RecipeError if captions of `room` words need more positions than the model has."""
     if room > config.max_text:
         regions = f" and max_regions={config.max_regions}" if config.regions_fixed else ""
         raise RecipeError(
-            f"{room} words are needed, but positions={config.positions}{regions} leaves room for {config.max_text}"
+            f"{room} words are needed, but positions={config.positions}{regions} leaves room for {config.max_text}; "
+            "lower max_words"
         )
 
 
 class DecoderModel(SystemModel):
-    """A model with a decoder that writes one word at a time after [CLS]."""
+    """Base class of models whose decoder generates one word at a time, after [CLS]."""
 
     decodes = True
 
     def writing_layers(self) -> Iterable[nn.Module]:
-        """The layers that a new word passes."""
+        """Return the layers of the decoder."""
         raise NotImplementedError
 
     def embed_next(self, words: Int[Tensor, "N 1"], place: int) -> Float[Tensor, "N 1 D"]:
-        """Embed words of the target at one place."""
+        """Embed words at position `place` of the target."""
         raise NotImplementedError
 
     def begin_writing(
         self, pasts: list[LayerCache], closed: Float[Tensor, "B 1 1 P"], room: int
     ) -> tuple[Float[Tensor, "B V"], DecoderCache]:
-        """Return the scores of each caption's first word, and a memory with room for `room` words."""
+        """Return the scores of the first word of each image's caption, and a cache for `room` words.
+
+        `pasts` has a cache per layer.
+        """
         memory = DecoderCache(pasts, closed, room)
         first = torch.full((closed.shape[0], 1), self.vocabulary.cls, device=closed.device)
         return self._next(first, memory)[:, 0], memory
@@ -80,7 +84,10 @@ class DecoderModel(SystemModel):
     def follow(
         self, memory: DecoderCache, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K V"]:
-        """Append `words[b, k]` to what beam `parents[b, k]` has written; return the scores of each beam's next word."""
+        """Append the word `words[b, k]` to beam `parents[b, k]` to make beam k.
+
+        Return the scores of each beam's next word.
+        """
         memory.take(parents)
         return self._next(words, memory)
 

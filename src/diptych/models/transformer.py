@@ -20,13 +20,13 @@ from diptych.models.dropout import Dropout
 from diptych.models.rows import Rows, whole
 from diptych.models.system import ModelConfig
 
-FUSED = ("cuda",)  # devices on which attention is one kernel, which stores no scores
-# Without cuDNN, whose backward gives NaN for a position that may attend to nothing, where the last tile of 128 keys is
-# half empty (pytorch/pytorch#196678): an H100 stopped at the first batch of 64 positions.
+FUSED = ("cuda",)  # on these devices, a fused kernel computes attention
+# All backends but cuDNN. Its backward gives NaN for a position that may not attend to any other, if the last tile of
+# 128 keys is half empty (pytorch/pytorch#196678). On an H100 this happened with 64 positions.
 SAFE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-MULTIPLE = 8  # positions are padded to a multiple of this there, as matrix units need
-CLOSED = -10000.0  # BERT's: far below any score, yet finite
-KeysValues = tuple[Tensor, Tensor]  # (B, H, P, d) each
+MULTIPLE = 8  # with fused kernels, positions are padded to a multiple of this
+CLOSED = -10000.0  # as in BERT: far below any score, but finite
+KeysValues = tuple[Tensor, Tensor]  # two tensors (B, H, P, d)
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class LayerSizes:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention with one matrix for queries, keys and values; H heads of size d = D / H.
+    """Multi-head attention with one matrix for queries, keys and values. It has H heads of size d = D / H.
 
-    `closed` is added to the scores before the softmax: 0, or CLOSED where a position may not be attended to. With
-    `rows`, states are rows (N, D) instead of padded (B, L, D). Queries come from `rows`, keys and values from the rows
-    that the layer reads.
+    `closed` is added to the scores before the softmax. It is CLOSED where a position may not be attended to, else 0. If
+    `rows` is given, states are rows (N, D) instead of (B, L, D). Queries are then computed for `rows`, keys and values
+    for `rows.within`.
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
@@ -66,7 +66,7 @@ class SelfAttention(nn.Module):
         return self.mix(*self.project(x, rows), closed, rows)
 
     def project(self, x: Float[Tensor, "*N D"], rows: Rows | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values: (B, H, L, d) each."""
+        """Return queries, keys and values, each (B, H, L, d)."""
         if rows is not None and rows.within is not None:
             return self.queries(rows.own(x), rows), *self.keys_values(x, rows.within)
         projected = _spread(self.qkv(x), rows)
@@ -74,12 +74,12 @@ class SelfAttention(nn.Module):
         return q, k, v
 
     def queries(self, x: Float[Tensor, "*n D"], rows: Rows | None = None) -> Float[Tensor, "B H L d"]:
-        """The queries alone."""
+        """Return only the queries."""
         width = x.shape[-1]
         return self._by_head(_spread(F.linear(x, self.qkv.weight[:width], self.qkv.bias[:width]), rows))
 
     def keys_values(self, x: Float[Tensor, "*N D"], rows: Rows | None = None) -> KeysValues:
-        """The keys and values alone."""
+        """Return only the keys and values."""
         width = x.shape[-1]
         both = _spread(F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:]), rows)
         return self._by_head(both[..., :width]), self._by_head(both[..., width:])
@@ -90,14 +90,14 @@ class SelfAttention(nn.Module):
     def mix(
         self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #K P"], rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
-        """Attention of the queries to keys and values, and the output projection."""
+        """Compute attention and the output projection."""
         if q.device.type in FUSED:
             dropout = self.dropout.rate if self.training else 0.0
             with sdpa_kernel(SAFE) if k.shape[-2] % 128 == 64 else nullcontext():
                 mixed = F.scaled_dot_product_attention(q, k, v, closed, dropout)
         else:
-            # Plain products: F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (d128) times as long in
-            # bfloat16 on an EPYC with avx512_bf16, and 5% less in fp32.
+            # On an EPYC with avx512_bf16, F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (width
+            # 128) times as long in bfloat16, and 5% less in fp32.
             scores = torch.add(closed, q @ k.transpose(-1, -2), alpha=self.size**-0.5)
             mixed = self.dropout(torch.softmax(scores, -1)) @ v
         joined = mixed.transpose(1, 2).flatten(2)
@@ -106,10 +106,11 @@ class SelfAttention(nn.Module):
     def recall(
         self, x: Float[Tensor, "N n D"], cache: LayerCache, memory: DecoderCache, joint: bool = True
     ) -> Float[Tensor, "N n D"]:
-        """Attention of the new rows of each of N = B x K beams: to the words of the beam, and (`joint`) to the input.
+        """Compute attention of the new rows of N = B x K beams to the beam's words and, if `joint`, to the input.
 
-        n is 1: a word; or 2: a word and the [MASK] that asks for the next one, which the word does not see. Keys and
-        values of the input are stored once per image: the queries of its beams share one product, nothing is copied.
+        A beam has n = 1 new row (a word), or n = 2 (a word, and the [MASK] that predicts the next word; the word does
+        not attend to it). Keys and values of the input are stored once per image, and all its beams use them without
+        copies.
         """
         batch, new = memory.closed.shape[0], x.shape[1]
         q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in self.project(x))  # (B, K, H, n, d)
@@ -127,7 +128,7 @@ class SelfAttention(nn.Module):
         return self._out(_unfold(_fold(of_read) @ read_values, new) + of_words @ values)
 
     def recall_read(self, x: Float[Tensor, "N 1 D"], cache: LayerCache, memory: DecoderCache) -> Float[Tensor, "N 1 D"]:
-        """Attention of a new word of each beam to the encoder's states alone."""
+        """Compute attention of a new word of each beam to the encoder's states only."""
         assert cache.read is not None
         keys, values = cache.read
         q = self.queries(x) * self.size**-0.5
@@ -140,7 +141,10 @@ class SelfAttention(nn.Module):
 
 
 def closing(blocked: Bool[Tensor, "#B 1 #K P"], like: Tensor) -> Float[Tensor, "#B 1 #K P"]:
-    """The mask added to scores: CLOSED where `blocked`, else 0. One mask serves all layers, in the kernel's type."""
+    """Return the mask that is added to attention scores: CLOSED where `blocked`, else 0.
+
+    It has the kernel's data type, so that all layers can use it.
+    """
     kind = like.device.type
     fused = kind in FUSED and torch.is_autocast_enabled(kind)
     return blocked.to(torch.get_autocast_dtype(kind) if fused else like.dtype) * CLOSED
@@ -159,7 +163,7 @@ def _unfold(rows: Float[Tensor, "B H Kn d"], new: int) -> Float[Tensor, "B K H n
 
 
 class Layer(nn.Module):
-    """Self-attention and feed-forward, each with a residual connection and a layer norm behind it."""
+    """A transformer layer: self-attention and feed-forward, each followed by residual connection and layer norm."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -173,26 +177,29 @@ class Layer(nn.Module):
     def forward(
         self, x: Float[Tensor, "*N D"], closed: Float[Tensor, "#B 1 #K P"], *, rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
-        """States of a padded batch (B, L, D), or with `rows` of rows (N, D), to which `closed` then belongs."""
+        """Return the states of a padded batch (B, L, D), or of rows (N, D) if `rows` is given.
+
+        `closed` must have been cut to the rows.
+        """
         return self.finish(x if rows is None else rows.own(x), self.attention(x, closed, rows))
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """The rest of the layer, from the output of attention."""
+        """Compute the rest of the layer, given the output of attention."""
         return self.feed(self.attend(x, mixed))
 
     def attend(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the output of attention to the residual stream, and normalise."""
+        """Add the output of attention to the input, and normalise."""
         return cast(Tensor, self.attention_norm(x + self.dropout(mixed)))
 
     def feed(self, x: Tensor) -> Tensor:
-        """The feed-forward part."""
+        """Apply the feed-forward part."""
         return cast(Tensor, self.norm(x + self.dropout(self.outer(F.gelu(self.inner(x))))))
 
 
 def run_last(
     layer: nn.Module, x: Float[Tensor, "B L D"], closed: Tensor, *more: Any, requested: Bool[Tensor, "B L"] | None
 ) -> Float[Tensor, "B L D"]:
-    """Run a layer for the requested positions only (None: for all); other states are undefined."""
+    """Run a layer for the requested positions only (None: all). Other states are undefined."""
     if requested is None:
         return cast(Tensor, layer(x, closed, *more))
     rows = Rows.of(requested, within=Rows.every(*requested.shape))
@@ -200,16 +207,19 @@ def run_last(
 
 
 class Transformer(nn.Module):
-    """A stack of layers."""
+    """A stack of transformer layers."""
 
     def __init__(self, sizes: LayerSizes, layers: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(sizes) for _ in range(layers))
 
     def forward(self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"]) -> list[Float[Tensor, "B L D"]]:
-        """The input and the states after each layer. `allowed` is True where a row may attend to a column."""
+        """Return the input, then the states after each layer.
+
+        `allowed` is True where the row's position may attend to the column's.
+        """
         length, more = x.shape[1], -x.shape[1] % MULTIPLE if x.device.type in FUSED else 0
-        if more:  # positions that are not attended to
+        if more:  # add positions that no other position attends to
             x, allowed = F.pad(x, (0, 0, 0, more)), F.pad(allowed, (0, more, 0, more))
         closed, states = closing(~allowed[:, None], x), [x]
         for layer in self.layers:
@@ -223,9 +233,9 @@ class Transformer(nn.Module):
         present: Bool[Tensor, "B L"],
         requested: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B L D"]:
-        """The final states of the requested positions (None: of all present ones); other states are undefined.
+        """Return the final states of the requested positions (None: all present ones). Other states are undefined.
 
-        On a CPU, layers skip padding if there is much of it, and the last layer computes only the requested positions.
+        On a CPU, layers skip padding if that saves enough time. The last layer computes only the requested positions.
         """
         if whole(x):
             return self.forward(x, allowed)[-1]
@@ -239,14 +249,16 @@ class Transformer(nn.Module):
     def read(
         self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"], room: int
     ) -> tuple[Float[Tensor, "B D"], DecoderCache]:
-        """Read all rows. Return the state of the last row, which predicts the first word, and a cache of the others.
+        """Run the layers on the input for decoding.
 
-        `room`: words that the cache can hold.
+        Return the state of the last position, which predicts the first word, and a cache of the other positions.
+
+        `room`: number of words that the cache can hold.
         """
         closed, layers = closing(~allowed[:, None], x), []
         for layer in self.layers:
             assert isinstance(layer, Layer)
-            if layer is self.layers[-1]:  # only its last row is read
+            if layer is self.layers[-1]:  # only the state of the last position is needed
                 k, v = layer.attention.keys_values(x)
                 x, closed = x[:, -1:], closed[:, :, -1:]
                 q = layer.attention.queries(x)
@@ -254,14 +266,17 @@ class Transformer(nn.Module):
                 q, k, v = layer.attention.project(x)
             mixed = layer.attention.mix(q, k, v, closed)
             batch, heads, _, size = k.shape
-            # One row more than words: the [MASK] behind the last word.
+            # Another row for the [MASK] after the last word.
             keys, values = (k.new_empty(batch, 1, heads, room + 1, size) for _ in range(2))
             layers.append(LayerCache((k[:, :, :-1], v[:, :, :-1]), keys, values))
             x = layer.finish(x, mixed)
         return x[:, -1], DecoderCache(layers, closed[:, :, -1:, :-1], room + 1)
 
     def write(self, x: Float[Tensor, "N 2 D"], memory: DecoderCache) -> Float[Tensor, "N D"]:
-        """Write one word of every beam, from its row and that of the [MASK] after it; return the [MASK]'s state."""
+        """Run the layers on a new word of every beam and the [MASK] after it.
+
+        Return the state of the [MASK], which predicts the next word.
+        """
         for layer, cache in zip(self.layers, memory.layers, strict=True):
             assert isinstance(layer, Layer)
             x = layer.finish(x, layer.attention.recall(x, cache, memory))
@@ -271,9 +286,10 @@ class Transformer(nn.Module):
 
 @dataclass
 class LayerCache:
-    """Keys and values of one layer: of the input, once per image, and of the words that each beam has written.
+    """The cached keys and values of a layer: of the input (once per image), and of the words of each beam.
 
-    `read` is None in a layer that attends to words alone; `keys` and `values` are None before the first word.
+    `read` (of the input) is None if the layer attends to words only. `keys` and `values` are None before the first
+    word.
     """
 
     read: KeysValues | None = None
@@ -281,7 +297,8 @@ class LayerCache:
     values: Float[Tensor, "B K H room d"] | None = None
 
     def add(self, k: Tensor, v: Tensor, memory: DecoderCache) -> KeysValues:
-        """Add new rows (B, K, H, n, d) behind the words written so far; return all of them."""
+        """Append keys and values of new rows (B, K, H, n, d). Return the keys and values of all words so far, including
+        the new rows."""
         if self.keys is None or self.values is None:
             self.keys, self.values = (k.new_empty(*k.shape[:3], memory.room, k.shape[-1]) for _ in range(2))
         first, end = memory.written, memory.written + k.shape[3]
@@ -291,20 +308,22 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The memory of a decoder, a LayerCache per layer. Rows of a [MASK] that asks for a word are overwritten.
+    """The key-value cache of a decoder, with a LayerCache per layer.
 
-    All layers' keys and values of words are parts of one tensor, so that one copy reorders the beams.
+    The row of a [MASK] is overwritten by the next word.
+
+    The keys and values of words of all layers are views of one tensor, so that a single copy reorders the beams.
     """
 
     layers: list[LayerCache]
-    closed: Float[Tensor, "B 1 1 P"]  # added to scores: CLOSED at absent positions of the input
-    room: int  # rows that each layer can hold
-    written: int = 0  # words so far, the same for all beams
-    rows: Float[Tensor, "N B K H room d"] | None = None  # the layers' keys and values in turn
-    spare: Float[Tensor, "N B K H room d"] | None = None  # the buffer of the next copy
+    closed: Float[Tensor, "B 1 1 P"]  # mask of the input: CLOSED at absent positions
+    room: int  # number of rows that each layer can hold
+    written: int = 0  # number of words so far
+    rows: Float[Tensor, "N B K H room d"] | None = None  # keys and values of layer 1, of layer 2, ...
+    spare: Float[Tensor, "N B K H room d"] | None = None  # buffer for the next reordering
 
     def take(self, parents: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams: beam k continues what beam `parents[b, k]` had written."""
+        """Reorder the beams: the new beam k is a copy of beam `parents[b, k]`."""
         first, beams = self.layers[0].keys, parents.shape[1]
         if first is None or first.shape[1] == beams == 1:  # a single beam continues itself
             return

@@ -1,4 +1,4 @@
-"""Embeddings of regions, as in the paper and as in the released code of Unified VLP."""
+"""Region embeddings, as in the paper and in the released code of Unified VLP."""
 
 from dataclasses import replace
 from typing import Literal
@@ -26,10 +26,12 @@ def refuse_more_regions(batch: Batch, most: int) -> None:
 
 
 def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]:
-    """Corners and relative area of each box (G = 5); with form `official` the detector's confidence too (G = 6).
+    """Return corners and relative area of each box (G = 5).
 
-    norm `paper`: fractions of the image. norm `official`: fractions of the largest coordinate of the image's boxes,
-    which the released loader takes for the image's size (vlp/seq2seq_loader.py:338, "lazy normalization").
+    With form `official`, the detector's confidence is added (G = 6).
+
+    norm `paper`: corners are divided by the image's size. norm `official`: they are divided by the largest coordinate
+    of the image's boxes, which the released code uses as the size (vlp/seq2seq_loader.py:338, "lazy normalization").
     """
     boxes = batch.boxes
     if norm == "official" and boxes.shape[1]:
@@ -43,11 +45,14 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     return torch.cat(parts, -1)
 
 
-WholeRegion = bool | Literal["given"]  # the feature of the whole image as one more region; given: if the store has it
+WholeRegion = bool | Literal["given"]  # whole image as a region; "given": if the store has its feature
 
 
 def whole_region(setting: WholeRegion, stored: bool) -> bool:
-    """True if the model reads the feature of the whole image. Raises RecipeError if it must but the store has none."""
+    """Return True if the model reads the feature of the whole image.
+
+    Raises RecipeError if `setting` is True but the store has none (`stored`).
+    """
     if setting is True and not stored:
         raise RecipeError(
             "model.whole_region=true reads the feature of the whole image as an additional region, but the store has "
@@ -58,7 +63,10 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
 
 
 def refuse_two_widths(region: int, whole: int) -> None:
-    """Raise RecipeError unless the feature of the whole image (0: none) has as many values as that of a region."""
+    """Raise RecipeError if the features of the whole image and of a region differ in size.
+
+    `whole` is 0 if there is none.
+    """
     if whole not in (0, region):
         raise RecipeError(
             f"the feature of the whole image has {whole} values, that of a region {region}, but the model needs the "
@@ -67,7 +75,10 @@ def refuse_two_widths(region: int, whole: int) -> None:
 
 
 def with_image_feature(batch: Batch) -> Batch:
-    """Add the whole image as one more region, with its own feature, no class, and never hidden. Raises DataError."""
+    """Append the whole image as a region with its own feature and without class.
+
+    It is never masked. Raises DataError if the feature is missing.
+    """
     if batch.whole is None:
         raise DataError("the model reads the feature of the whole image, but some images have none", key=batch.keys[0])
     if batch.features is not None:
@@ -95,7 +106,7 @@ def with_image_feature(batch: Batch) -> Batch:
 def place_input(
     batch: Batch, norm: Source, form: Source, classes: Float[Tensor, "B R C"] | None
 ) -> Float[Tensor, "B R P"]:
-    """The input of the released code's `vis_pe_embed`: geometry and class probabilities, each layer-normalised."""
+    """Return the input of the released `vis_pe_embed`: geometry and class probabilities, each layer-normalised."""
     numbers = geometry(batch, norm, form)
     parts = [F.layer_norm(numbers, numbers.shape[-1:])]
     if classes is not None:
@@ -104,13 +115,13 @@ def place_input(
 
 
 class RegionEmbedding(nn.Module):
-    """Embeddings of a region's feature and of its place, whose sum enters the transformer (Unified VLP, Eq. 1).
+    """Embeddings of a region's feature and place, whose sum is an input of the transformer (Unified VLP, Eq. 1).
 
     paper:     feature = W_r R; place = W_p [norm(W_c C) | norm(W_g G)].
-               With `fc7` R is the input of the detector's last layer, which is then part of the feature layers.
-               Biases and nonlinearities, which the paper omits from its notation, are ReLUs as in the released code.
-    official:  feature = two ReLU layers, the first of which is meant to be initialised from the detector's fc7.
-               place = one ReLU layer over G and C, each layer-normalised without weights.
+               With `fc7`, R is the input of the detector's last layer, which then belongs to the feature layers.
+               The paper omits biases and nonlinearities; here the latter are ReLUs, as in the released code.
+    official:  feature = two ReLU layers; the first can be initialised from the detector's fc7.
+               place = one ReLU layer over G and C, which are layer-normalised without weights.
     """
 
     def __init__(
@@ -144,7 +155,10 @@ class RegionEmbedding(nn.Module):
     def forward(
         self, batch: Batch, unseen: Bool[Tensor, "B R"]
     ) -> tuple[Float[Tensor, "B R D"], Float[Tensor, "B R D"]]:
-        """Embeddings of features and of places. `unseen` regions lose their feature and class, not their box."""
+        """Return the embeddings of features and of places.
+
+        The features and classes of `unseen` regions are set to 0, but not their boxes.
+        """
         features, classes = self._inputs(batch)
         features = features.masked_fill(unseen[..., None], 0)
         if classes is not None:
@@ -167,7 +181,10 @@ class RegionEmbedding(nn.Module):
 
 
 def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
-    """The features of all regions, hidden or not. Raises DataError if they are missing or not of this size."""
+    """Return the features of all regions, including masked ones.
+
+    Raises DataError if they are missing or not of size `size`.
+    """
     if batch.features is None and not batch.boxes.shape[1]:
         return batch.boxes.new_zeros(*batch.boxes.shape[:2], size)
     return _checked(batch, batch.features, "features", size)

@@ -1,4 +1,4 @@
-"""Loading of weights into a model, with a report on every key."""
+"""Loading of weights into a model, with a report on every tensor."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -14,15 +14,15 @@ from diptych.runtime.weight_files import Tensors
 
 @dataclass
 class ImportReport:
-    """Report of an import: what was done with every key of the file and of the model."""
+    """The report of an import: what happened to each tensor of the file and of the model."""
 
-    loaded: list[str] = field(default_factory=list)  # our names that were loaded
-    renamed: dict[str, str] = field(default_factory=dict)  # the file's name -> our name
-    missing: list[str] = field(default_factory=list)  # our names that the file lacks: they keep fresh weights
-    left: dict[str, str] = field(default_factory=dict)  # the file's names that were not used -> why
+    loaded: list[str] = field(default_factory=list)  # names of the model's tensors that were loaded
+    renamed: dict[str, str] = field(default_factory=dict)  # name in the file -> name in the model
+    missing: list[str] = field(default_factory=list)  # names of the model's tensors that the file lacks
+    left: dict[str, str] = field(default_factory=dict)  # name of an unused tensor of the file -> reason
 
     def lines(self) -> list[str]:
-        """The report as text: a line per renamed, missing or unused key, then their counts."""
+        """Return the report as text: a line per renamed, missing or unused tensor, then the counts."""
         return [
             *(f"renamed  {theirs} -> {ours}" for theirs, ours in self.renamed.items()),
             *(f"missing  {name}: starts fresh" for name in self.missing),
@@ -34,7 +34,10 @@ class ImportReport:
 
 @contextmanager
 def read_as_weights(source: object) -> Iterator[None]:
-    """Turn the errors that tensors of unexpected shapes cause into a CheckpointError."""
+    """Convert errors in this context to a CheckpointError: tensors of unexpected shapes cause various ones.
+
+    `source` is the file.
+    """
     try:
         yield
     except (DiptychError, OSError):
@@ -49,9 +52,9 @@ def read_as_weights(source: object) -> Iterator[None]:
 def load_into(
     model: nn.Module, tensors: Tensors, report: ImportReport | None = None, *, complete: bool = False
 ) -> ImportReport:
-    """Copy tensors into the parameters and buffers of the same names; others keep their fresh values.
+    """Copy tensors into the model's parameters and buffers with the same names. Other weights keep their values.
 
-    Raises CheckpointError for a wrong shape, if no name fits, and with `complete` if any tensor is missing.
+    Raises CheckpointError for a wrong shape, if no name matches, or if `complete` and a tensor is missing.
     """
     report = report or ImportReport()
     wanted = model.state_dict()
@@ -93,7 +96,7 @@ def _some(tensors: Mapping[str, Tensor]) -> str:
 
 
 def digest(model: nn.Module, before: str = "") -> str:
-    """sha256 of `before` and of all weights and their names: a key for caching what was computed with them."""
+    """Return the SHA-256 of `before` and of all weights and their names. It identifies a model in caches."""
     hashed = hashlib.sha256(before.encode())
     for name, tensor in sorted(model.state_dict().items()):
         hashed.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())

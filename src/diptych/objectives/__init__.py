@@ -1,4 +1,4 @@
-"""Pre-training objectives, one file each: which inputs are masked, and the loss of the predictions."""
+"""Training objectives, one file each. An objective masks inputs and computes the loss of the model's predictions."""
 
 from diptych.objectives.answer import AnswerQuestion
 from diptych.objectives.candidates import Candidate, NamedThing, region_of, split_candidates

@@ -1,4 +1,4 @@
-"""Visual question answering as a classification over a list of answers (VQA)."""
+"""Visual question answering as classification over a list of answers."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -16,16 +16,17 @@ from diptych.objectives.words import Scheme, hide_words
 
 @dataclass(frozen=True)
 class AnswerQuestion(PerSample):
-    """Cross-entropy against the soft targets `truth["answer_scores"]`: {answer: score in 0 to 1}.
+    """Cross-entropy with the soft targets `truth["answer_scores"]`, which are {answer: score from 0 to 1}.
 
-    binary   each answer by itself, summed over answers. Equals the "mean times 3129" of Unified VLP and of both codes
-    softmax  a softmax over answers, with targets scaled to a sum of 1 (VL-BERT, section 4.2.2). Learns faster from
-             little data
+    binary   a sigmoid per answer; the losses of all answers are added. It equals the "mean times 3129" of the code of
+             Unified VLP and VL-BERT
+    softmax  a softmax over answers; targets are scaled to a sum of 1 (VL-BERT, section 4.2.2). With little data, it
+             learns faster
     """
 
     vocabulary: Vocabulary
-    # The authors' fine-tuning masks one word of every question, an accident of max(1, ...) that they keep because it
-    # "works better" (Unified VLP's modeling.py:1141). Off, as in the paper.
+    # Unified VLP's code masks one word of every question. This was an accident, which the authors keep because it
+    # "works better" (modeling.py:1141). It is off here, as in the paper.
     mask_one_word: bool = False
     scheme: Scheme = (0.8, 0.1, 0.1)
     form: Literal["binary", "softmax"] = "binary"
@@ -47,7 +48,7 @@ class AnswerQuestion(PerSample):
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["answer"](states).float()
-        if scores.dim() == 3:  # two classifiers (TDEN's code), whose losses are added
+        if scores.dim() == 3:  # TDEN's code has two classifiers; their losses are added
             return torch.stack([self._cost(one, batch) for one in scores.unbind(1)]).sum()
         return self._cost(scores, batch)
 
@@ -58,7 +59,7 @@ class AnswerQuestion(PerSample):
                 known[row] = 1
                 for answer, score in truth["answer_scores"].items():
                     wanted[row, int(answer)] = score
-        # Filled on the CPU and sent at once: on a GPU each number would launch a kernel.
+        # Filled on the CPU and copied once, because on a GPU each assignment would launch a kernel.
         wanted, known = (values.to(scores.device, non_blocking=True) for values in (wanted, known))
         if self.form == "binary":
             return F.binary_cross_entropy_with_logits(scores, wanted, weight=known, reduction="sum")

@@ -1,4 +1,4 @@
-"""Candidate texts of one image that are scored against each other, and the regions that their words name."""
+"""Candidate texts about an image that are scored against each other, and the regions that their words refer to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Regions, Sample
 
-SAME = 0.99  # IoU above which a region is the object itself, up to rounding
-SHOWN = 0.3  # IoU above which a detected region shows an object; the papers give no number
+SAME = 0.99  # a region with at least this IoU is the object's own box
+SHOWN = 0.3  # a detected region with at least this IoU shows the object; the papers give no number
 
 
 @dataclass(frozen=True)
 class NamedThing:
-    """A word that names an object: its position in the text, the object's index and true box."""
+    """A token that refers to an object: the token's position in the text, the object's index, and its true box."""
 
     place: int
     thing: int
@@ -24,14 +24,17 @@ class NamedThing:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of several texts about an image, with the objects that it names."""
+    """A candidate text about an image, with the objects that it refers to."""
 
     text: Int[Tensor, "T"]
     named: tuple[NamedThing, ...] = ()
 
 
 def split_candidates(sample: Sample) -> list[Sample]:
-    """Make a sample of each of `truth["candidates"]`, all in one group; the one at `truth["right"]` is `matched`."""
+    """Split a sample into one per `truth["candidates"]`, in the same group.
+
+    Only the one at index `truth["right"]` is `matched`.
+    """
     candidates, right = sample.truth["candidates"], sample.truth["right"]
     return [
         replace(
@@ -49,7 +52,10 @@ def split_candidates(sample: Sample) -> list[Sample]:
 
 
 def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] | None:
-    """The region that each word names, IGNORE elsewhere; None if no word names anything."""
+    """Return the index of the region that each token refers to, or IGNORE.
+
+    Return None if no token refers to an object.
+    """
     if not candidate.named or regions is None:
         return None
     places = torch.full_like(candidate.text, IGNORE)
@@ -59,10 +65,10 @@ def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] |
 
 
 def region_of(thing: int, box: Sequence[float], regions: Regions) -> int:
-    """The index of the region that shows an object, or IGNORE.
+    """Return the index of the region that shows object `thing`, or IGNORE if none does.
 
-    If the regions are the objects themselves (given boxes), it is the object's index. Otherwise it is the region with
-    the greatest IoU with the object's box, if this is at least SHOWN.
+    If the regions are the annotated objects, this is `thing` itself. Otherwise it is the region with the largest IoU
+    with the object's box, if the IoU is at least SHOWN.
     """
     if not len(regions):
         return IGNORE

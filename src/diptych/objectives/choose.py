@@ -1,4 +1,4 @@
-"""Multiple choice: which of several texts is right for an image (VCR's answers and rationales)."""
+"""Multiple choice: decide which of several texts about an image is right, such as VCR's answers and rationales."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -17,11 +17,12 @@ from diptych.objectives.retrieval import group_sizes
 
 @dataclass(frozen=True)
 class ChooseText(PerSample):
-    """Split each sample into one per text of `truth["candidates"]`; the head "choice" scores each.
+    """Score candidate texts with the head "choice". Each sample is split into one sample per `truth["candidates"]`.
 
-    softmax  cross-entropy over the candidates (VL-BERT, section 4.2.1; TDEN's code)
+    softmax  cross-entropy over the candidates of a question (VL-BERT, section 4.2.1; TDEN's code)
     sigmoid  binary cross-entropy of each candidate (VL-BERT's code, CLASSIFIER_SIGMOID)
-    Put it before objectives that mask, so that each candidate is masked independently.
+
+    List it before objectives that mask, so that each candidate is masked separately.
     """
 
     form: Literal["softmax", "sigmoid"] = "softmax"
@@ -33,13 +34,13 @@ class ChooseText(PerSample):
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [
-            replace(one, group=f"{number}:{one.group}")  # a batch may hold one question twice
+            replace(one, group=f"{number}:{one.group}")  # a question may be in a batch twice
             for number, sample in enumerate(samples)
             for one in split_candidates(sample)
         ]
 
     def count(self, batch: Batch) -> Tensor:
-        """Number of questions (softmax) or of candidates (sigmoid)."""
+        """Return the number of questions (softmax) or of candidates (sigmoid)."""
         return torch.tensor(len(group_sizes(batch)) if self.form == "softmax" else len(batch))
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:

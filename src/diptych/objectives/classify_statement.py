@@ -1,4 +1,4 @@
-"""Classification of a sentence about an image (NLVR's two classes, visual entailment's three)."""
+"""Classification of a sentence about an image, such as NLVR (two classes) or visual entailment (three classes)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class ClassifyStatement(PerSample):
-    """Cross-entropy over the classes of the head; `truth["class"]` is the index of the right one."""
+    """Cross-entropy over classes. `truth["class"]` is the index of the right class."""
 
     head: str = "nlvr"
     name: str = "classify_statement"

@@ -1,4 +1,4 @@
-"""Text infilling: spans of the text become [MASK]s, and a decoder writes the whole sentence (XGPT's IDA)."""
+"""Text infilling: spans of the text are masked, and a decoder generates the whole sentence (XGPT's IDA)."""
 
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -17,21 +17,22 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class Denoise(TargetWords):
-    """BART's text infilling (Lewis et al. 2019) with an image: XGPT, section 4.3, Eq. 4 and appendix A.2.
+    """Mask spans of the text, and let a decoder generate the whole sentence (XGPT, section 4.3, Eq. 4; appendix A.2).
 
-    About `share` of the words are masked, in spans. Span lengths are drawn from a Poisson distribution and are at least
-    `at_least`. The last span is cut to the words that are left to mask. Spans do not touch if there are enough words.
+    It is BART's text infilling (Lewis et al. 2019) with an image. About `share` of the words are masked. The length of
+    a span has a Poisson distribution and is at least `at_least`; the last span is shorter if fewer words are left to
+    mask. Spans do not touch unless the sentence is too short.
 
-    single   each span becomes one [MASK], so its length is unknown
+    single   each span becomes one [MASK], which hides its length
     multi    each word of a span becomes a [MASK] (Table 4)
 
-    grounded: instead of each remaining word the encoder reads the regions that the word attends to (the paper's
-    attention matrix A, `systems/xgpt/layers.py`).
+    grounded: True: the encoder does not read the remaining words, but the regions that each word attends to (the
+    paper's attention matrix A, `systems/xgpt/layers.py`).
     """
 
     vocabulary: Vocabulary
     share: float = 0.3
-    mean_length: float = 3.0  # lambda of the Poisson distribution, words
+    mean_length: float = 3.0  # mean of the Poisson distribution, in words
     at_least: int = 1
     masks: Literal["single", "multi"] = "single"
     grounded: bool = True
@@ -57,9 +58,9 @@ class Denoise(TargetWords):
 
 
 def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_least: int = 1) -> list[tuple[int, int]]:
-    """Starts and ends (exclusive) of spans in a sentence of `words` words, ascending.
+    """Draw spans in a sentence of `words` words. Return their (start, end), ascending; `end` is exclusive.
 
-    Together the spans have round(share * words) words, or `at_least` if that is more, and never more than `words`.
+    The total length of the spans is max(at_least, round(share * words)), and at most `words`.
     """
     hidden = min(words, max(at_least, round(share * words)))
     lengths: list[int] = []
@@ -67,10 +68,10 @@ def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_lea
         length = max(at_least, _poisson(mean_length, rng))
         lengths.append(left if left - length < at_least else length)
     seen = words - hidden
-    while len(lengths) > seen + 1:  # too few words to separate all spans
+    while len(lengths) > seen + 1:  # join spans if too few words are left to separate them
         lengths[-2:] = [lengths[-2] + lengths[-1]]
     rng.shuffle(lengths)
-    # Each span gets its own gap: before, between or after the words that stay.
+    # Each span gets a different gap before, between or after the unmasked words.
     gaps = sorted(rng.sample(range(seen + 1), len(lengths)))
     before = [0, *accumulate(lengths)]
     return [(gap + past, gap + past + length) for gap, past, length in zip(gaps, before, lengths, strict=False)]
@@ -79,7 +80,7 @@ def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_lea
 def mask_spans(
     text: Int[Tensor, "T"], spans: list[tuple[int, int]], mask: int, masks: Literal["single", "multi"]
 ) -> Int[Tensor, "N"]:
-    """Replace each span by one `mask` (single) or by one per word (multi)."""
+    """Replace each span by one `mask` token (single), or each word of a span by one (multi)."""
     parts, done = [], 0
     for start, end in spans:
         parts += [text[done:start], text.new_full((1 if masks == "single" else end - start,), mask)]
@@ -88,7 +89,7 @@ def mask_spans(
 
 
 def _poisson(mean: float, rng: Random) -> int:
-    """Knuth's algorithm: the number of uniform draws until their product is below e^-mean."""
+    """Draw from a Poisson distribution with Knuth's algorithm."""
     count, product = 0, rng.random()
     while product > exp(-mean):
         count, product = count + 1, product * rng.random()

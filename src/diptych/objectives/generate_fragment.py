@@ -13,19 +13,19 @@ from diptych.objectives.words import Scheme, hide_words
 
 @dataclass(frozen=True)
 class GenerateFragment(TargetWords):
-    """Mask one run of about `share` of the words, one [MASK] per word, and let the decoder write it.
+    """Mask a fragment of consecutive words, about `share` of the text, and let the decoder generate it (XGPT's IMLM).
 
-    XGPT, section 4.3, Eq. 3 and appendix A.2. As in MASS (Song et al. 2019, section 3.1) the target holds only the
-    fragment, shifted by one, at its own positions in the sentence (`Sample.target_start`): all else has to come from
-    the encoder. The [SEP] that ends the text is neither masked nor written.
+    See XGPT, section 4.3, Eq. 3 and appendix A.2. As in MASS (Song et al. 2019, section 3.1), the decoder reads only
+    the fragment, shifted by one word. Everything else must come from the encoder. `Sample.target_start` is the
+    fragment's position in the sentence. The final [SEP] is neither masked nor generated.
 
-    context   the decoder reads the words before the fragment too (Eq. 3, taken literally)
+    context   True: the decoder also reads the words before the fragment, as Eq. 3 is written
     """
 
     vocabulary: Vocabulary
     share: float = 0.5
     scheme: Scheme = (0.8, 0.1, 0.1)
-    alone: bool = False  # without the image: pre-training on text
+    alone: bool = False  # True: the image is removed, for pre-training on text
     context: bool = False
     label_smoothing: float = 0.0
     name: str = "generate_fragment"
@@ -39,7 +39,7 @@ class GenerateFragment(TargetWords):
         length = fragment_length(words, self.share)
         start = rng.randint(0, words - length)
         places = ([place] for place in range(start, start + length))
-        first = 0 if self.context else start  # the first word that the decoder reads
+        first = 0 if self.context else start  # index of the first word that the decoder reads
         written = sample.text[first : start + length]
         return replace(
             sample,
@@ -53,5 +53,5 @@ class GenerateFragment(TargetWords):
 
 
 def fragment_length(words: int, share: float) -> int:
-    """Length of the fragment of a sentence with N words: its share of N, rounded; at least 1 unless N is 0."""
+    """Return the fragment's length: round(share * words), but at least 1 and at most `words`."""
     return min(words, max(1, round(share * words)))

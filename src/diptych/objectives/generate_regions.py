@@ -15,12 +15,12 @@ from diptych.runtime.errors import DataError
 
 @dataclass(frozen=True)
 class GenerateRegions(PerSample):
-    """Squared distance between region t's feature and the prediction at target position t (XGPT, section 4.3, Eq. 5).
+    """Predict the features of all regions from the text: the squared distance is the loss (XGPT, section 4.3, Eq. 5).
 
-    The target block holds one learnt query vector per region, in the detector's order. The targets are the detector's
-    own features, without a gradient: a learnt projection of them could collapse to a point.
+    The target has one learnt query per region, in the detector's order. The features to predict are the detector's and
+    get no gradient: learnt projections of them could all collapse to the same vector.
 
-    error   "mean": over the values of a feature too, as "mean squared error" in section 4.3; "sum": Eq. 5
+    error   "mean": the mean over the values of a feature ("mean squared error", section 4.3); "sum": their sum (Eq. 5)
     """
 
     vocabulary: Vocabulary

@@ -1,4 +1,4 @@
-"""Generation of the whole text by a decoder (TDEN's MSG; captioning with encoder-decoders)."""
+"""Generation of the whole text by a decoder: TDEN's MSG, and captioning with encoder-decoders."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -14,24 +14,27 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class GenerateText(TargetWords):
-    """Next-word prediction: the target block holds [CLS] and the words, labels are the words and the final [SEP].
+    """Next-word prediction with a decoder. It reads [CLS] and the words; its labels are the words and the final [SEP].
 
-    reads   what the encoder reads of the text. "text": what other objectives left of it. "nothing": for captioning,
-            where the encoder must not see the targets.
-    source  what the decoder reads. "words": those of the sentence. "hidden": the sentence with the [MASK]s of an
-            objective before this one (TDEN's released code). The labels are the whole sentence in both cases.
+    reads   what the encoder reads. "text": the text, as other objectives have masked it. "nothing": no text, for
+            captioning
+    source  what the decoder reads. "words": the original words. "hidden": the words as an earlier objective has masked
+            them (TDEN's released code). The labels are the original words in both cases.
     """
 
     vocabulary: Vocabulary
     reads: Literal["text", "nothing"] = "text"
     source: Literal["words", "hidden"] = "words"
-    only_matched: bool = False  # no targets in mismatched pairs
-    label_smoothing: float = 0.0  # spread over all other words
+    only_matched: bool = False  # True: mismatched pairs have no targets
+    label_smoothing: float = 0.0  # probability that is spread over all other words
     name: str = "generate_text"
 
     @property
     def needs(self) -> frozenset[Capability]:
-        """A decoder that attended to the encoder's text would copy it."""
+        """Capabilities of the model.
+
+        If the encoder reads the text, the decoder must not attend to it: it would copy it.
+        """
         return frozenset({"target", *({"target without text"} if self.reads == "text" else ())})
 
     def prepare_one(self, sample: Sample, rng: Random) -> Sample:
@@ -50,12 +53,12 @@ class GenerateText(TargetWords):
 
 
 def whole_text(sample: Sample) -> Int[Tensor, "T"]:
-    """The text before any of its words were masked."""
+    """Return the text of a sample as it was before masking."""
     if sample.text_labels is None:
         return sample.text
     return torch.where(sample.text_labels != IGNORE, sample.text_labels, sample.text)
 
 
 def shifted(words: Int[Tensor, "U"], start: int) -> Int[Tensor, "U"]:
-    """The input of a decoder that writes `words`: each word one position later, `start` before the first."""
+    """Return the decoder's input for the labels `words`: `start`, then all words but the last."""
     return torch.cat([words.new_tensor([start]), words[:-1]])

@@ -1,4 +1,4 @@
-"""Referring expressions: the region that an expression means (RefCOCO+)."""
+"""Referring expressions: find the region that an expression describes (RefCOCO+)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,9 +15,9 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class GroundExpression(PerSample):
-    """Binary cross-entropy of each region: a region is right if its IoU with `truth["box"]` is above `overlap`.
+    """Binary cross-entropy over regions: a region is right if its IoU with `truth["box"]` is above `overlap`.
 
-    VL-BERT, section 4.2.3. Images without a right region have no targets.
+    See VL-BERT, section 4.2.3. An image without a right region has no targets.
     """
 
     overlap: float = 0.5  # IoU
@@ -36,7 +36,7 @@ class GroundExpression(PerSample):
         return F.binary_cross_entropy_with_logits(scores, right[places].to(scores), reduction="sum")
 
     def right(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        """The regions whose IoU with the true box is above `overlap`."""
+        """Return a mask of the regions whose IoU with the true box is above `overlap`."""
         truths = to_device([truth["box"] for truth in batch.truths], batch.boxes.device)[:, None]
         shared, union = shared_and_union(batch.boxes, truths)
         return (shared > self.overlap * union) & batch.regions_present

@@ -1,4 +1,4 @@
-"""Masked region feature regression: predict the features of hidden regions (ImageBERT's and UNITER's MRFR)."""
+"""Masked region feature regression: predict the features of masked regions (MRFR of ImageBERT and UNITER)."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -16,17 +16,17 @@ from diptych.objectives.words import with_least
 
 @dataclass(frozen=True)
 class MaskedRegionFeature(PerSample):
-    """Squared distance between the prediction of the head "region_feature" and the hidden feature.
+    """Predict the features of masked regions with the head "region_feature": the squared distance is the loss.
 
-    ImageBERT, section 4.3, Task 3. If another objective (MOC) has chosen regions, the targets are the same regions.
-    Otherwise this one chooses in the same way.
+    See ImageBERT, section 4.3, Task 3. If another objective, such as MOC, has chosen regions already, the same regions
+    are predicted. Otherwise this objective chooses them in the same way.
 
-    mean  over the values of a feature: as large as the other losses
-    sum   over them, as in the paper's formula
+    mean  the mean over the values of a feature; the loss is then about as large as other losses
+    sum   the sum over the values, as in the paper's formula
     """
 
-    rate: float = 0.15  # share of the regions that are chosen
-    hidden: float = 0.9  # share of the chosen that are hidden
+    rate: float = 0.15  # probability that a region is chosen
+    hidden: float = 0.9  # probability that a chosen region is masked
     distance: Literal["mean", "sum"] = "mean"
     only_matched: bool = False  # as in MaskedRegionClass
     at_least: int = 0  # as in MaskedRegionClass
@@ -56,7 +56,10 @@ class MaskedRegionFeature(PerSample):
 def feature_distance(
     model: StateModel, states: Float[Tensor, "B R D"], batch: Batch, places: Places, over_values: Literal["mean", "sum"]
 ) -> Float[Tensor, ""]:
-    """Squared distances between predicted and true region features at `places`, summed; 0 without features."""
+    """Return the squared distances between predicted and true region features, summed over `places`.
+
+    Without features it is 0.
+    """
     predicted: Tensor = model.heads["region_feature"](states[places]).float()
     if batch.features is None:
         return predicted.sum() * 0

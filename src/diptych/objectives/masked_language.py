@@ -1,4 +1,4 @@
-"""Masked language modelling (the papers' MLM; both objectives of Unified VLP)."""
+"""Masked language modelling (MLM), including both objectives of Unified VLP."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -16,29 +16,29 @@ from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_w
 
 @dataclass(frozen=True)
 class MaskedLanguage(PerSample):
-    """Cross-entropy of masked words. The defaults are Unified VLP's, which draws one of two attentions per sample.
+    """Masked language modelling. By default, each sample draws one of Unified VLP's two attention tables.
 
-    The number of masked tokens is min(most, max(at_least, round(rate * words))), where [SEP] is not among the words.
-    The [SEP] that ends a text may be masked too: so a model learns where captions end.
+    The number of masked tokens is min(most, max(at_least, round(rate * words))); [SEP] does not count as a word. The
+    final [SEP] may be masked too, so that the model learns where captions end.
     """
 
     vocabulary: Vocabulary
     rate: float = 0.15
-    most: int | None = None  # masked tokens at most; --max_pred of Unified VLP's code, 3
+    most: int | None = None  # maximum number of masked tokens; --max_pred of Unified VLP's code, 3
     at_least: int = 1
     scheme: Scheme = (0.8, 0.1, 0.1)
     attention: tuple[tuple[Attention, float], ...] = ((TEXT_AFTER_REGIONS, 0.75), (BIDIRECTIONAL, 0.25))
-    # No targets in mismatched pairs (ImageBERT, section 4.3). Their words are masked all the same, or a [MASK] would
-    # reveal which pairs match.
+    # True: mismatched pairs have no targets (ImageBERT, section 4.3). Their words are masked too, because otherwise a
+    # [MASK] would reveal that a pair matches.
     only_matched: bool = False
-    drop_worst: float = 0.0  # share of a micro-batch's samples, those of greatest loss, to leave out; one is kept
+    drop_worst: float = 0.0  # leave out this share of a micro-batch's samples: the largest losses
     label_smoothing: float = 0.0
-    hides_end: bool = True  # whether the final [SEP] may be masked; not needed if a decoder learns the end
-    by_chance: bool = False  # each token independently with probability `rate`, but `at_least` of them (UNITER's code)
-    whole_words: bool = False  # each word with probability `rate`, all of its pieces together (VL-BERT's code)
-    by_sample: bool = False  # mean over samples of each sample's mean (VL-BERT's code, NORM_IN_BATCH_FIRST)
-    alone: bool = False  # drop the image: pre-training on text
-    of: Literal["all", "pictured", "alone"] = "all"  # texts: all, those with an image, or without (VL-BERT's corpus)
+    hides_end: bool = True  # True: the final [SEP] may be masked
+    by_chance: bool = False  # True: mask each token with probability `rate` (UNITER's code)
+    whole_words: bool = False  # True: mask each word with probability `rate`, with all its pieces (VL-BERT's code)
+    by_sample: bool = False  # True: average each sample's mean loss (VL-BERT's NORM_IN_BATCH_FIRST)
+    alone: bool = False  # True: the image is removed, for pre-training on text
+    of: Literal["all", "pictured", "alone"] = "all"  # train on all texts, only texts with or without image
     name: str = "masked_language"
 
     heads: ClassVar = frozenset({"word"})
@@ -68,10 +68,10 @@ class MaskedLanguage(PerSample):
         return replace(sample, attention=attention, text=hidden, text_labels=labels)
 
     def _choose(self, text: Tensor, rng: Random) -> list[list[int]]:
-        """The positions of the tokens to mask, grouped by word; one token each unless `whole_words`."""
+        """Choose the tokens to mask. Return their positions, grouped by word if `whole_words`, else one per group."""
         if self.whole_words:
             return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
-        ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # texts cut from a running corpus do not end
+        ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # chunks of a text corpus have no [SEP]
         places = len(text) - (ends and not self.hides_end)
         if self.by_chance:
             drawn = torch.tensor([rng.random() < self.rate for _ in range(places)], dtype=torch.bool)
@@ -79,12 +79,12 @@ class MaskedLanguage(PerSample):
         return [[place] for place in rng.sample(range(places), min(self.how_many(len(text)), places))]
 
     def how_many(self, length: int) -> int:
-        """Number of tokens to mask in a text of `length` tokens, the final [SEP] included."""
+        """Return the number of tokens to mask in a text of `length` tokens, including the final [SEP]."""
         wanted = max(self.at_least, round(self.rate * (length - 1)))
         return min(wanted, length if self.most is None else self.most, length)
 
     def count(self, batch: Batch) -> Tensor:
-        """Number of targets, or of samples with targets."""
+        """Return the number of targets, or of samples with targets if `by_sample`."""
         chosen = self.request(batch).mask
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
@@ -100,7 +100,7 @@ class MaskedLanguage(PerSample):
         return self._without_worst(losses, batch) if self.drop_worst else losses.sum()
 
     def _labels(self, batch: Batch) -> Int[Tensor, "B T"]:
-        """Return the labels, with IGNORE for texts that the field `of` leaves out."""
+        """Return the labels. They are IGNORE for texts on which this objective does not train (see the field `of`)."""
         if self.of == "all":
             return batch.text_labels
         alone = ~batch.regions_present.any(1)
@@ -108,9 +108,11 @@ class MaskedLanguage(PerSample):
         return batch.text_labels.masked_fill(~own[:, None], IGNORE)
 
     def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
-        """Sum over the kept samples, scaled so that sum / count is their mean (drop_worst_ratio of Unified VLP's code).
+        """Sum the losses of the kept samples (drop_worst_ratio of Unified VLP's code).
 
-        The scaling is needed because the count must be known before the forward pass.
+        The sum is scaled so that divided by `count` it is their mean.
+
+        The scaling is needed because `count` is computed before the forward pass.
         """
         chosen = self._labels(batch) != IGNORE
         per_sample = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)

@@ -1,4 +1,7 @@
-"""Masked queries: every word predicted at once from what decoding sees. Diptych's own objective (decision 5)."""
+"""Masked queries: predict all words at once, each from what decoding would see.
+
+An objective of Diptych (docs/decisions/0005).
+"""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -12,14 +15,15 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class MaskedQueries(TargetWords):
-    """One [MASK] per word in the target block: query t attends to the regions, the words before t and itself.
+    """Predict all words at once with one [MASK] query per word. Query t attends to the regions and the words before t.
 
-    Decoding does exactly that at step t. Unified VLP's seq2seq objective does it for 15% of the words, with some of the
-    words before them masked. One pass gives every word's log-probability, at the cost of one more row per word.
+    This is what decoding sees at step t. Unified VLP's seq2seq objective predicts only 15% of the words, and some of
+    the words before them are masked. Here one pass gives the log-probability of every word. It costs one more position
+    per word.
     """
 
     vocabulary: Vocabulary
-    only_matched: bool = False  # no targets in mismatched pairs
+    only_matched: bool = False  # True: mismatched pairs have no targets
     label_smoothing: float = 0.0
     name: str = "masked_queries"
 

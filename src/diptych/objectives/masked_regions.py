@@ -1,4 +1,4 @@
-"""Masked region classification: predict the detector's class of hidden regions (the papers' MRC, MOC, MVRC)."""
+"""Masked region classification: predict the detector's class of masked regions (the papers' MRC, MOC, MVRC)."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -18,22 +18,24 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class MaskedRegionClass(PerSample):
-    """Choose each region with probability `rate`; hide the share `hidden` of the chosen, the others stay visible.
+    """Predict the detector's class of regions that are chosen with probability `rate`.
 
-    With `overlap`, every region whose IoU with a chosen one is above it is hidden too, the chosen ones included. Then
-    no neighbour reveals a class, and no chosen region stays visible (TDEN's code: 0.4).
+    The share `hidden` of them is masked.
+
+    With `overlap`, exactly those regions are masked whose IoU with a chosen region is above it. They include all chosen
+    regions, so neither a chosen region nor an overlapping neighbour reveals the class (TDEN's code: 0.4).
     """
 
     rate: float = 0.15
     hidden: float = 0.9
-    # Cross-entropy with the detector's best class, with all its probabilities, or their KL divergence.
+    # hard: cross-entropy with the detector's best class; soft: with all its probabilities; divergence: KL divergence.
     labels: Literal["hard", "soft", "divergence"] = "hard"
-    overlap: float | None = None  # IoU
-    within: float | None = None  # targets need probabilities that sum to 1 within this (VL-BERT's code: 0.1)
-    only_matched: bool = False  # no targets in mismatched pairs; regions are hidden all the same, or that would show
+    overlap: float | None = None  # minimum IoU
+    within: float | None = None  # skip regions whose probabilities' sum differs more from 1 (VL-BERT's code: 0.1)
+    only_matched: bool = False  # True: mismatched pairs have no targets, but are masked too
     by_sample: bool = False  # as in MaskedLanguage
-    at_least: int = 0  # regions chosen in each image, if it has as many (UNITER's code: 1)
-    background: int | None = None  # class that "hard" labels never take; the best other class is (UNITER's code: 0)
+    at_least: int = 0  # minimum number of chosen regions of an image (UNITER's code: 1)
+    background: int | None = None  # class that is never a "hard" label (UNITER's code: 0)
     name: str = "masked_region_class"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions"})
@@ -50,7 +52,7 @@ class MaskedRegionClass(PerSample):
         return replace(sample, regions=sample.regions.hide(hidden, targets_of(sample, chosen, self.only_matched)))
 
     def count(self, batch: Batch) -> Tensor:
-        """Number of targets, or of images with targets."""
+        """Return the number of targets, or of images with targets if `by_sample`."""
         chosen = self.request(batch).mask
         return chosen.any(1).sum() if self.by_sample else chosen.sum()
 
@@ -65,7 +67,10 @@ class MaskedRegionClass(PerSample):
         return self._costs(scores, wanted, "sum").sum()
 
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
-        """Losses per region (n, 1) or per region and class (n, C); with `reduction="sum"` possibly their sum."""
+        """Return losses (n, 1) per region or (n, C) per region and class.
+
+        With `reduction="sum"`, they may be summed already.
+        """
         if self.labels == "hard":
             if self.background is not None:
                 wanted = wanted.index_fill(-1, to_device([self.background], wanted.device), -1)
@@ -75,21 +80,21 @@ class MaskedRegionClass(PerSample):
         return F.kl_div(logs, wanted, reduction=reduction) if self.labels == "divergence" else -(wanted * logs)
 
     def request(self, batch: Batch) -> StateRequest:
-        """The chosen regions that have class probabilities from a detector."""
+        """Request the states of chosen regions that have class probabilities."""
         if batch.classes is None:
             return StateRequest(regions=torch.zeros_like(batch.chosen))
-        sums = batch.classes.sum(-1, dtype=torch.float32)  # on the CPU they are in half precision
+        sums = batch.classes.sum(-1, dtype=torch.float32)  # classes on the CPU are in half precision
         labelled = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
         return StateRequest(regions=batch.chosen & batch.regions_present & labelled)
 
 
 def targets_of(sample: Sample, chosen: Bool[Tensor, "R"], only_matched: bool) -> Bool[Tensor, "R"]:
-    """The chosen regions; none of a mismatched pair if `only_matched`, as its text does not describe the regions."""
+    """Return the regions to predict: `chosen`, or none for a mismatched pair if `only_matched`."""
     return chosen if sample.matched or not only_matched else torch.zeros_like(chosen)
 
 
 def overlaps(regions: Regions) -> Float[Tensor, "R R"]:
-    """IoU of each pair of boxes as TDEN's code measures it: in pixels, ends included."""
+    """Return the IoU of each pair of regions as in TDEN's code: boxes are in pixels and include their last pixel."""
     boxes = regions.boxes * torch.tensor([*regions.size, *regions.size])
     shared, union = shared_and_union(boxes[:, None], boxes, edge=1)
     return shared / union

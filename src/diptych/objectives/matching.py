@@ -22,16 +22,16 @@ _KINDS: tuple[Negative, ...] = ("captions", "pictures")
 class ImageTextMatching(PerSample):
     """Binary cross-entropy of the head "match" on matched and mismatched pairs (ImageBERT, section 4.3, Task 4).
 
-    negatives  what a mismatched pair takes from another sample: its caption, its image, or either with equal
-               probability (ImageBERT has negative sentences for each image and negative images for each sentence)
-    adds       add one mismatched pair of each kind to every matched one, instead of replacing the share `rate`
+    negatives  what a mismatched pair takes from another sample: "captions", "pictures", or "both" (one of them, with
+               equal probability)
+    adds       False: the share `rate` of pairs is replaced by mismatched pairs. True: all pairs are kept, and for each
+               a mismatched pair of each kind is added
 
-    Two captions of one image, or of its copies under other names, or captions of the same words, never make a
-    mismatched pair. Text alone has no target.
-    Put it before objectives that mask, so that they mask the pair that is read.
+    Captions of the same image, or of its copies, and captions with equal words never make a mismatched pair. Samples
+    without an image have no target. List it before objectives that mask, so that they mask the final pair.
     """
 
-    rate: float = 0.5  # share of mismatched pairs
+    rate: float = 0.5  # probability that a pair is replaced by a mismatched one
     negatives: Negatives = "both"
     adds: bool = False
     name: str = "matching"
@@ -50,7 +50,7 @@ class ImageTextMatching(PerSample):
         return [pair for sample in read for pair in (sample, *self._wrong(sample, rng, partners))]
 
     def _wrong(self, sample: Sample, rng: Random, partners: Partners) -> Iterator[Sample]:
-        """One mismatched pair of each kind, if the batch has a sample for it."""
+        """Yield a mismatched pair of each kind, if the batch has a suitable sample."""
         for negative in _KINDS if self.negatives == "both" else (self.negatives,):
             if sample.regions is not None:
                 yield from islice(wrong_pairs(sample, negative, rng, partners), 1)
@@ -71,9 +71,10 @@ class ImageTextMatching(PerSample):
 
 
 def wrong_pairs(own: Sample, negative: Negative, rng: Random, partners: Partners) -> Iterator[Sample]:
-    """Mismatched pairs in random order: `own` with the caption or the image of another sample.
+    """Yield mismatched pairs in random order: `own` with the caption or the image of another sample.
 
-    The other sample has another image and other words. Images are read one at a time; unreadable ones are skipped.
+    Samples with the same image or the same words are skipped. Images are read one at a time; unreadable ones are
+    skipped.
     """
     for number in _shuffled(len(partners.samples), rng):
         other = partners.samples[number]
@@ -87,7 +88,7 @@ def wrong_pairs(own: Sample, negative: Negative, rng: Random, partners: Partners
 
 
 def _shuffled(count: int, rng: Random) -> Iterator[int]:
-    """A random permutation of the numbers below `count`, drawn lazily (Fisher and Yates)."""
+    """Yield a random permutation of range(count), drawn lazily (Fisher-Yates)."""
     moved: dict[int, int] = {}
     for last in reversed(range(count)):
         at = rng.randint(0, last)

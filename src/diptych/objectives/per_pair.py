@@ -1,4 +1,4 @@
-"""Losses normalised by pairs instead of by targets, as the papers' formulas have it."""
+"""Losses that are averaged over pairs instead of targets, as in the papers' formulas."""
 
 from dataclasses import dataclass
 from random import Random
@@ -10,9 +10,10 @@ from diptych.core import Batch, Needs, Objective, Sample, StateModel, StateReque
 
 @dataclass(frozen=True)
 class SummedByPair:
-    """Wrap an objective: its loss becomes a sum over the targets of a pair and a mean over matched pairs.
+    """Change the normalisation of an objective's loss: a sum over the targets of a pair, a mean over matched pairs.
 
-    XGPT, Eqs. 2 to 4; ImageBERT, section 4.3. Unwrapped, losses are means over all targets of a batch.
+    This is how the formulas of XGPT (Eqs. 2 to 4) and ImageBERT (section 4.3) are written. Without this class, a loss
+    is the mean over all targets of a batch.
     """
 
     objective: Objective
@@ -37,7 +38,10 @@ class SummedByPair:
         return self.objective.prepare(samples, rng)
 
     def count(self, batch: Batch) -> Tensor:
-        """Number of matched pairs, those without targets included: so the loss does not depend on micro-batches."""
+        """Return the number of matched pairs.
+
+        Pairs without targets count too, so that the loss does not depend on micro-batches.
+        """
         return batch.matched.sum()
 
     def request(self, batch: Batch) -> StateRequest:

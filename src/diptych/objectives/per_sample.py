@@ -1,4 +1,4 @@
-"""Base classes of objectives: those that prepare each sample separately, and those that predict target words."""
+"""Base classes of objectives: `PerSample` prepares each sample separately, `TargetWords` also predicts target words."""
 
 from dataclasses import replace
 from random import Random
@@ -13,13 +13,13 @@ from diptych.objectives.words import word_losses
 class PerSample:
     """Base class of objectives that prepare each sample separately.
 
-    By default regions and text attend to each other, `loss` reads what the heads read, and there is one target for each
-    row of the requested mask.
+    Defaults: regions and text attend to each other. `request` asks for the states that the heads read. `count` is the
+    number of requested positions.
     """
 
     @property
     def heads(self) -> frozenset[str]:
-        """Keys of `HEADS` that `loss` calls."""
+        """Names of the heads that `loss` calls."""
         raise NotImplementedError
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
@@ -36,7 +36,7 @@ class PerSample:
 
 
 class TargetWords(PerSample):
-    """Base class of objectives that predict the words of `Batch.target_labels` from the states of the target block."""
+    """Base class of objectives that predict `Batch.target_labels` from the states of the target."""
 
     name: str
     label_smoothing: float
@@ -45,7 +45,7 @@ class TargetWords(PerSample):
 
     @property
     def unsmoothed(self) -> int | None:
-        """The word that gets no share of the label smoothing."""
+        """Id of a token, such as [PAD], that gets no probability from label smoothing. None: all tokens get some."""
         return None
 
     def request(self, batch: Batch) -> StateRequest:

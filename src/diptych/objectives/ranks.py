@@ -1,4 +1,4 @@
-"""Rows of all processes, for objectives that compare the samples of a batch."""
+"""Gather vectors from all processes, for objectives that compare the samples of a batch."""
 
 from typing import Any
 
@@ -7,19 +7,21 @@ from jaxtyping import Float
 from torch import Tensor, distributed
 from torch.nn import functional as F
 
-_own_group: list[tuple[Any, Any]] = []  # a run's process group, and our own over the same processes
+_own_group: list[tuple[Any, Any]] = []  # (the run's process group, this module's group of the same processes)
 
 
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:
-    """Gather the rows of all processes in rank order, and the slice of this process. Gradients go to their owners.
+    """Gather the rows of all processes, in rank order.
 
-    With one process, or without gradients (validation, where each process may have the same batch), only this
-    process's rows are returned. Every process must call it.
+    Return all rows, and the slice with this process's rows. Each process gets the gradient of its own rows.
+
+    With a single process, or without gradients (in validation), only this process's rows are returned. Every process
+    must call it.
     """
     if not (distributed.is_available() and distributed.is_initialized() and torch.is_grad_enabled()):
         return own, slice(0, len(own))
     world, rank = distributed.get_world_size(), distributed.get_rank()
-    group, sizes = _group(), torch.zeros(world, dtype=torch.long)  # on the CPU, as its numbers are read here
+    group, sizes = _group(), torch.zeros(world, dtype=torch.long)  # on the CPU, because the numbers are read here
     sizes[rank] = len(own)
     distributed.all_reduce(sizes, group=group)
     counts = sizes.tolist()
@@ -30,7 +32,7 @@ def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice
 
 
 class _Sum(torch.autograd.Function):
-    """Sum over processes; the gradient is summed over processes too."""
+    """Sum a tensor over processes. The backward pass sums the gradients over processes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: Any) -> Tensor:
@@ -47,7 +49,10 @@ class _Sum(torch.autograd.Function):
 
 
 def _group() -> Any:
-    """A process group of our own: DDP sends gradients during backward, and the two must not wait for each other."""
+    """Return a separate process group.
+
+    DDP communicates during backward too, and in a shared group the two could block each other.
+    """
     world = distributed.group.WORLD
     if not _own_group or _own_group[0][0] is not world:
         _own_group[:] = [(world, distributed.new_group())]

@@ -1,6 +1,6 @@
-"""Contrastive region prediction: distinguish a hidden region from the other hidden ones of its image.
+"""Contrastive region prediction: distinguish a masked region from the other masked regions of its image.
 
-Unified VLP's code has this pretext task and keeps it switched off.
+Unified VLP's code contains this pretext task, but it is off by default.
 """
 
 from dataclasses import dataclass, replace
@@ -16,13 +16,14 @@ from diptych.objectives.per_sample import PerSample
 
 @dataclass(frozen=True)
 class RegionContrast(PerSample):
-    """Cross-entropy over hidden regions: place plus pooled [CLS] must match the region's own embedding.
+    """Contrastive loss over the masked regions of an image: each must be matched with its own embedding.
 
-    Unified VLP's modeling.py:1111. It needs `hidden_regions=official`, where the input of a hidden region has neither
-    feature nor place; here both are compared. The loss of an image is the mean over its hidden regions.
+    See Unified VLP's modeling.py:1111. The query of a region is the embedding of its place plus the pooled [CLS]. The
+    setting `hidden_regions=official` is required: a masked region's input then has neither feature nor place. The loss
+    of an image is the mean over its masked regions.
     """
 
-    rate: float = 0.3  # share of the regions that are hidden
+    rate: float = 0.3  # share of the regions that are masked
     name: str = "region_contrast"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "hidden embeddings"})
@@ -38,7 +39,7 @@ class RegionContrast(PerSample):
         return replace(sample, regions=sample.regions.hide(hidden))
 
     def count(self, batch: Batch) -> Tensor:
-        """Number of images with hidden regions."""
+        """Return the number of images with masked regions."""
         return batch.chosen.any(1).sum()
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:

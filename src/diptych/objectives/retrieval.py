@@ -19,23 +19,25 @@ Form = Literal["binary", "choice", "triplet"]
 
 @dataclass(frozen=True)
 class MatchGroups(PerSample):
-    """Groups of `pairs` pairs: one matched pair, first, and mismatched ones. The head "match" scores each.
+    """Score groups of `pairs` pairs with the head "match".
+
+    The first pair of a group matches, the others are mismatched.
 
     binary   binary cross-entropy of each pair
     choice   cross-entropy over the pairs of a group (the paper's multi-class loss over P)
-    triplet  the matched pair must beat the hardest mismatched one of its group by `margin`. The paper's formula has no
-             margin, max[0, s+, s-], which cannot be meant; 0.2 is that of the works it builds on (VSE++, TDEN)
+    triplet  the matched pair must score higher than each mismatched pair of its group, by `margin`. The paper's formula
+             max[0, s+, s-] has no margin, which must be an error; 0.2 is the margin of VSE++ and TDEN
 
-    Mismatched pairs are drawn from the batch: other captions for an image (image-to-text), other images for a caption
-    (text-to-image), or both in turn. Captions of the same image or of the same words are never drawn. If an update has
-    several of these objectives, the first draws the groups and all score them.
+    A mismatched pair has another caption or another image of the batch, or both kinds alternate. Captions of the same
+    image, or with equal words, are never used. If an update has several of these objectives, the first one makes the
+    groups, and all score them.
     """
 
     form: Form = "binary"
-    pairs: int = 4  # P, pairs of a group
+    pairs: int = 4  # number of pairs per group (P)
     negatives: Negatives = "both"
     margin: float = 0.2
-    # Scores that the triplet loss compares. The paper writes log s, so its s is a probability.
+    # The scores that the triplet loss compares. In the paper they are probabilities, as it uses log s.
     on: Literal["probability", "log-odds"] = "probability"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"text", "regions"})
@@ -55,7 +57,10 @@ class MatchGroups(PerSample):
         return [pair for sample in samples for pair in self._group(sample, rng, partners)]
 
     def _group(self, own: Sample, rng: Random, partners: Partners) -> list[Sample]:
-        """The matched pair and mismatched ones, each once; fewer than `pairs` if the batch is too small."""
+        """Return the matched pair, then different mismatched pairs.
+
+        There are fewer than `pairs` if the batch is too small.
+        """
         right = replace(own, group=own.key, attention=BIDIRECTIONAL)
         wanted = self.pairs - 1
         captions = {"captions": wanted, "pictures": 0, "both": (wanted + rng.randrange(2)) // 2}[self.negatives]
@@ -66,7 +71,7 @@ class MatchGroups(PerSample):
         ]
 
     def count(self, batch: Batch) -> Tensor:
-        """Number of pairs (binary), or of groups with more than one pair."""
+        """Return the number of pairs (binary), or of groups with more than one pair."""
         sizes = torch.tensor(group_sizes(batch))
         return torch.tensor(len(batch)) if self.form == "binary" else (sizes > 1).sum()
 
@@ -78,13 +83,16 @@ class MatchGroups(PerSample):
         several = [group for group in torch.split(scores, group_sizes(batch)) if len(group) > 1]
         if not several:
             return scores.sum() * 0
-        groups = pad_sequence(several, batch_first=True, padding_value=-torch.inf)  # (G, P), the matched pair first
+        groups = pad_sequence(several, batch_first=True, padding_value=-torch.inf)  # (G, P); column 0: the matched pair
         if self.form == "choice":
             return (groups.logsumexp(1) - groups[:, 0]).sum()
         return (self.margin + groups[:, 1:].amax(1) - groups[:, 0]).clamp(min=0).sum()
 
 
 def group_sizes(batch: Batch) -> list[int]:
-    """Number of samples of each group, in order. Samples of a group follow each other; None is a group by itself."""
+    """Return the number of samples of each group, in order.
+
+    Samples of a group are consecutive. A sample without a group counts as one.
+    """
     names = (number if group is None else group for number, group in enumerate(batch.groups))
     return [sum(1 for _ in members) for _, members in groupby(names)]

@@ -1,4 +1,4 @@
-"""The schedule of updates: which one each optimizer step makes."""
+"""The schedule of updates: it chooses the update of each optimizer step."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True)
 class Schedule:
-    """Updates with their weights.
+    """Updates with weights, and the order in which they take optimizer steps.
 
-    together   one update, made in each step
-    in turn    one after the other, a step each (XGPT). Losses are weighted within their updates (`OneForward.weights`)
-    sampled    one drawn per step, with probability proportional to its weight
+    together   a single update, which makes every step
+    in turn    the updates alternate, one step each (XGPT). Losses are weighted inside an update (`OneForward.weights`)
+    sampled    each step draws an update, with probability proportional to its weight
     """
 
     updates: Sequence[tuple[Update, float]]
     order: Literal["together", "in turn", "sampled"] = "together"
-    seed: int = 0  # of the sampling
+    seed: int = 0  # seed for the order "sampled"
 
     def __post_init__(self) -> None:
         if not self.updates:
@@ -43,7 +43,7 @@ class Schedule:
             raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
 
     def at(self, step: int) -> Update:
-        """The update of a step: a pure function of (seed, step), so that all ranks and resumed runs agree."""
+        """Return the update of a step. It depends only on (seed, step), so that all ranks and resumed runs agree."""
         updates, weights = zip(*self.updates, strict=True)
         if self.order == "sampled":
             return cast(Update, Random(f"{self.seed}/{step}").choices(updates, weights)[0])
@@ -51,9 +51,11 @@ class Schedule:
 
     @property
     def first(self) -> "Schedule":
-        """The schedule by whose losses a run is judged: only the first update of nonzero weight, unless `together`.
+        """The schedule whose losses measure the progress of a run.
 
-        Losses of other updates may have other units.
+        Unless `together`, it has only the first update with a nonzero weight.
+
+        Losses of different updates may have different units.
         """
         if self.order == "together":
             return self
@@ -61,13 +63,16 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """The objective whose likelihood chooses weights: in `first`, one that predicts words, else the first one."""
+        """Name of the objective whose likelihood chooses the weights: the first that predicts words, else the first."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 
     @torch.no_grad()
     def likelihood(self, model: nn.Module, batches: Iterable[Batch]) -> float:
-        """Return the mean log-likelihood of the watched objective's targets over batches that were prepared for it."""
+        """Return the mean log-likelihood of the watched objective's targets.
+
+        `batches` must be prepared by this schedule.
+        """
         was_training, device = model.training, next(model.parameters()).device
         model.eval()
         total = count = 0.0
@@ -89,7 +94,7 @@ class Schedule:
 
     @property
     def compares_pairs(self) -> bool:
-        """True if texts are compared with all images of their batch, so that the batch size matters."""
+        """True if an objective compares each text with all images of the micro-batch, so that its size matters."""
         return any(isinstance(one, ComparesSamples) and one.compares == "batch" for one in self.objectives)
 
     @property
@@ -97,9 +102,10 @@ class Schedule:
         return frozenset().union(*(objective.heads for objective in self.objectives))
 
     def check(self, provides: frozenset[Capability], model: str, kind: type | None = None) -> None:
-        """Raise RecipeError, before any file is read, if the model lacks a capability that the schedule needs.
+        """Raise RecipeError if the model lacks a capability that the schedule needs.
 
-        `kind`: the model's class, which has the methods that objectives need.
+        `provides`: the model's capabilities. `model`: its name, for the error. `kind`: its class, which must have the
+        methods that objectives need.
         """
         needed = [(", ".join(o.name for o in update.objectives), update.needs) for update, _ in self.updates]
         needed += [(objective.name, objective.needs) for objective in self.objectives]
@@ -108,11 +114,11 @@ class Schedule:
             if missing := sorted(f"a method {need}" if isinstance(need, Method) else need for need in lacking):
                 has = ", ".join(sorted(provides))
                 raise RecipeError(
-                    f"{name} needs {' and '.join(missing)}, and {model} provides {has}; "
+                    f"{name} needs {' and '.join(missing)}, but {model} provides {has}; "
                     "choose another objective or another model"
                 )
 
 
 def together(*objectives: Objective) -> Schedule:
-    """Return a schedule with one update, in which all objectives share a forward pass."""
+    """Return a schedule with one update, in which the objectives share a forward pass."""
     return Schedule(((OneForward(objectives), 1.0),))

@@ -1,4 +1,4 @@
-"""Scheduled sampling: a second pass reads the model's own predictions in place of [MASK] (TDEN, Fig. 3)."""
+"""Scheduled sampling: a second pass reads the model's own predictions instead of [MASK] (TDEN, Fig. 3)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,29 +16,30 @@ from diptych.objectives.updates import OneForward, with_request
 from diptych.runtime.errors import RecipeError
 
 Scheme = Literal["A", "B", "C"]
-GUESSED = "guessed"  # key of `Batch.places`: the words that the second pass reads from the first
+GUESSED = "guessed"  # key of `Batch.places`: positions of words that the first pass predicts for the second
 
 
 @dataclass(frozen=True)
 class ScheduledSampling:
-    """Two passes over a batch. Inputs at test time have no [MASK]s; neither has the input of the second pass.
+    """TDEN's scheduled sampling. The second of two passes reads predicted words instead of [MASK]s, as at test time.
 
-    A   the encoder's input is filled with the encoder's predictions, the decoder's with the decoder's
-    B   the other way round
-    C   half of B: the first pass runs only the module `first`, the second pass only the other one, on its predictions.
-        A schedule draws `first` (`two_pass_c`), so that all processes agree.
+    A   the encoder reads words that the encoder predicted; the decoder reads words that the decoder predicted
+    B   the encoder reads words that the decoder predicted, and vice versa
+    C   half of B: the first pass runs only `first` (encoder or decoder), the second pass only the other one, which
+        reads the predicted words. A schedule draws `first` (`two_pass_c`), so that all processes agree.
 
-    paper      words are sampled; both passes make one step, on the sum of their losses (Eq. 1 to 3); the second pass
-               reuses the object encoder's output
-    official   the likeliest words; one step after each pass (tden_pretrainer.py:62). The released code has only A.
+    paper      predicted words are sampled. Both passes make one step, on the sum of their losses (Eqs. 1 to 3). The
+               second pass reuses the object encoder's output
+    official   the most probable words are used, with a step after each pass (tden_pretrainer.py:62). The released code
+               has only A.
 
-    `match` (ISM) is part of the first pass only. The model needs `read_regions`, `forward(batch, objects, cross)` and a
-    target in addition to the text, as TDEN has.
+    `match` (ISM) is computed in the first pass only. Like TDEN, the model must have `read_regions` and `forward(batch,
+    objects, cross)`, and read a target in addition to the text.
     """
 
     vocabulary: Vocabulary
-    read: Sequence[Objective]  # the encoder's: MLM, MOC
-    write: Objective  # the decoder's: MSG
+    read: Sequence[Objective]  # objectives of the encoder: MLM, MOC
+    write: Objective  # objective of the decoder: MSG
     match: Objective | None = None
     scheme: Scheme = "A"
     form: Literal["paper", "official"] = "paper"
@@ -47,7 +48,7 @@ class ScheduledSampling:
     needs: ClassVar[frozenset[Capability]] = frozenset({"two passes"})
 
     def __post_init__(self) -> None:
-        OneForward(self.objectives)  # checks names and order
+        OneForward(self.objectives)  # raises for duplicate names or a wrong order
         if self.form == "official" and self.scheme != "A":
             raise RecipeError(f"the released code only has Two-Pass-A, not {self.scheme}; set sampling=paper")
 
@@ -85,21 +86,21 @@ class ScheduledSampling:
         again = replace(batch, text=read, target=self._shifted(written))
         objectives = (*self.read, self.write)
         if self.form == "official":
-            yield first  # the trainer steps, and the first pass's graph is freed
+            yield first  # the trainer makes a step here, which frees the first pass's graph
             yield self._losses(model, model(with_request(again, objectives)), again, objectives)
             return
         second = self._losses(model, model(with_request(again, objectives), objects), again, objectives)
         yield first | {_second(o): second[o.name] for o in objectives}
 
     def _half(self, model: Any, batch: Batch) -> Losses:
-        """Two-Pass-C, Eq. 3: each objective once, in the pass with [MASK]s or in the one without."""
+        """Two-Pass-C (Eq. 3): each objective is computed in only one of the two passes."""
         objects = model.read_regions(batch)
         match = [self.match] if self.match is not None else []
         if self.first == "encoder":
             before, after = [*match, *self.read], [self.write]
             states = model(with_request(replace(batch, target=None), before, _guessed(batch)), objects)
             target = self._shifted(self.guess(model, states.text, batch))
-            again = replace(batch.without_text(), target=target)  # the encoder has read the text already
+            again = replace(batch.without_text(), target=target)  # the encoder has already read the text
         else:
             before, after = [*match, self.write], [*self.read]
             states = model(with_request(batch, before, _guessed(batch)), objects, cross=False)
@@ -112,15 +113,16 @@ class ScheduledSampling:
 
     @torch.no_grad()
     def guess(self, model: Any, states: Tensor, batch: Batch, draw: int = 0) -> Int[Tensor, "B T"]:
-        """The text with a predicted word at every target of the first pass.
+        """Return the text in which every masked word is replaced by a prediction of the first pass.
 
-        `states` predict word t at position t: the encoder's of the text, or the decoder's of the shifted target.
+        `states` at position t predict word t. They are the encoder's, or the decoder's (whose input is shifted). `draw`
+        separates the random numbers of the two.
         """
         places = batch.where(GUESSED, _hidden_words)
         scores = model.heads["word"](states[places]).float()
         if self.form == "official":
             guessed = scores.argmax(-1)
-        elif batch.seeds is not None:  # a function of sample and position: micro-batches and processes draw alike
+        elif batch.seeds is not None:  # sampled words do not depend on micro-batches or processes
             row, place = places
             guessed = pick(scores.softmax(-1), uniform(batch.seeds[row], place, draw))
         else:
@@ -136,12 +138,12 @@ def _hidden_words(batch: Batch) -> StateRequest:
 
 
 def two_pass_c(**parts: Any) -> tuple[tuple[ScheduledSampling, float], ...]:
-    """Both orders of Two-Pass-C with equal weights, for a sampled schedule: Eq. 3's alpha."""
+    """Return both orders of Two-Pass-C with weight 0.5, for a sampled schedule (alpha in Eq. 3)."""
     return tuple((ScheduledSampling(scheme="C", first=first, **parts), 0.5) for first in ("encoder", "decoder"))
 
 
 def _guessed(batch: Batch) -> StateRequest:
-    """The states from which words are predicted for the second pass."""
+    """Request the states that predict the words for the second pass."""
     hidden = batch.text_labels != IGNORE
     return StateRequest(text=hidden, target=hidden)
 

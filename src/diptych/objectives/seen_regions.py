@@ -1,4 +1,4 @@
-"""Classification of visible regions from their pixels alone, before cross-modal layers."""
+"""Classification of unmasked regions from their pixels, before any cross-modal layer."""
 
 from dataclasses import dataclass
 from random import Random
@@ -14,11 +14,13 @@ from diptych.objectives.per_sample import PerSample
 
 @dataclass(frozen=True)
 class SeenRegionClass(PerSample):
-    """Cross-entropy of one layer over each visible region's feature, a mean over regions, as in Fast R-CNN.
+    """Classify each unmasked region with a linear layer on its feature, as in Fast R-CNN.
 
-    It keeps a network that is trained from pixels able to classify objects, or makes it so. VL-BERT's code has it as a
-    switch for VCR (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without CNN_LOSS_TOP). It is off
-    in the released configurations, which classify the same regions from the top of the model.
+    The loss is a mean over regions.
+
+    It makes the network that reads pixels recognise objects. In VL-BERT's code it is an option for VCR
+    (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without CNN_LOSS_TOP). The released
+    configurations do not use it; they classify regions from the model's last layer.
     """
 
     name: str = "seen_region_class"
@@ -31,7 +33,7 @@ class SeenRegionClass(PerSample):
         return sample
 
     def request(self, batch: Batch) -> StateRequest:
-        """The regions that are not hidden and have class probabilities from a detector."""
+        """Request the input embeddings of unmasked regions that have class probabilities."""
         if batch.classes is None:
             return StateRequest(embedded=torch.zeros_like(batch.hidden))
         return StateRequest(embedded=batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1))

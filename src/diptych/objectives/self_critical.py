@@ -1,8 +1,8 @@
-"""Self-critical sequence training: the model's own captions, rewarded by a metric (SCST, arXiv 1612.00563).
+"""Self-critical sequence training (SCST, arXiv 1612.00563): a metric rewards captions that the model samples.
 
-The loss of a sampled caption c is -(reward(c) - baseline) * log p(c) (Rennie et al. 2017): captions better than the
-baseline become likelier. Captions are sampled without a gradient. One more pass over all their words at once gives the
-log-probabilities with a gradient, so no graph of step-by-step decoding has to be kept.
+The loss of a sampled caption c is -(reward(c) - baseline) * log p(c) (Rennie et al. 2017). It raises the probability of
+captions that are better than the baseline. Captions are sampled without a gradient. Another pass over all words at once
+gives log p(c) with a gradient, so that no graph of the decoding steps must be kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,42 +19,42 @@ from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners,
 from diptych.objectives.words import word_losses
 from diptych.runtime.errors import RecipeError, TrainingError
 
-Caption = list[int]  # token ids, with the final [SEP] if the caption has ended
-Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> equally many captions for each image
-SHOWN = 3  # captions of a batch that are logged
+Caption = list[int]  # token ids, with the final [SEP] unless the caption was cut
+Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> captions of each image, the same number for all
+SHOWN = 3  # number of images of a batch whose captions are logged
 
 
 @runtime_checkable
 class Reward(Protocol):
-    """The reward of captions. The recipe provides it, as objectives do not import metrics."""
+    """A function that rewards captions. The recipe provides it, because objectives do not import metrics."""
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]: ...
 
-    def spell(self, caption: Caption) -> str: ...  # the caption as text
+    def spell(self, caption: Caption) -> str: ...  # converts token ids to text
 
 
 @dataclass(frozen=True)
 class SelfCritical:
-    """An update of policy gradients on K sampled captions per image.
+    """A policy gradient update on K sampled captions per image.
 
-    rival    writes the caption whose reward is the baseline: greedy, or the best of a beam search. Without it the
-             baseline is the mean reward of the image's other captions (Luo 2020, arXiv 2003.09971)
-    ask      arranges a caption so that one pass predicts all its words: MaskedQueries, or GenerateText for decoders
-    dropout  sample and score with dropout, with different masks (Unified VLP's code samples with dropout). Off: the
-             scored probabilities are those that the words were sampled with
+    rival    generates the caption whose reward is the baseline, by greedy or beam search. None: the baseline is the
+             mean reward of the image's other sampled captions (Luo 2020, arXiv 2003.09971)
+    ask      arranges captions so that one pass predicts all words: MaskedQueries, or GenerateText for decoders
+    dropout  True: sampling and scoring use dropout, with different masks (Unified VLP's code samples with dropout).
+             False: words are scored with the probabilities from which they were sampled
 
-    Logged with weight 0: the mean reward; the mean absolute advantage (0 if all captions of an image are alike, so that
-    there is nothing to learn); the mean length with [SEP]; with a rival, the baseline. Without a rival the mean
-    baseline equals the mean reward, so it is not logged.
+    The log also has (with weight 0) the mean reward, the mean absolute advantage, the mean length including [SEP], and
+    with a rival the mean baseline. An advantage of 0 means that all captions of an image are equal. Without a rival the
+    mean baseline equals the mean reward, so it is not logged.
     """
 
     ask: Objective
     reward: Reward
     draw: Draw
     rival: Draw | None = None
-    samples: int = 5  # K, captions sampled per image
+    samples: int = 5  # number of captions per image (K)
     dropout: bool = False
-    examples: list[dict[str, Any]] = field(default_factory=list, compare=False)  # captions of the last batch
+    examples: list[dict[str, Any]] = field(default_factory=list, compare=False)  # logged captions of the last batch
 
     name = "self_critical"
     needs: ClassVar[frozenset[Capability]] = frozenset({"decode"})
@@ -97,7 +97,7 @@ class SelfCritical:
         self._show(batch, drawn, rewards, baseline)
         device = batch.boxes.device
         advantage = (rewards - baseline).flatten().to(device)
-        # Weights that autocast cached while gradients were off would pass no gradient.
+        # autocast has cached casts of the weights without gradients, which must not be used below.
         torch.clear_autocast_cache()
         with _mode(model, self.dropout):
             logs = self.log_probabilities(model, batch, drawn)
@@ -107,7 +107,7 @@ class SelfCritical:
         yield {self.name: -(advantage * logs).sum()} | {name: logged[name].to(device) for name in self._logged}
 
     def log_probabilities(self, model: Any, batch: Batch, captions: list[list[Caption]]) -> Float[Tensor, "N"]:
-        """Log-probabilities of whole captions, image by image, in one pass with a gradient."""
+        """Return the log-probability of each caption, with a gradient, from one forward pass."""
         scored = rewritten(batch, captions, self.ask)
         states = model(replace(scored, request=self.ask.request(scored)))
         assert states.target is not None
@@ -146,7 +146,7 @@ class SelfCritical:
 
 
 def rewritten(batch: Batch, captions: Sequence[Sequence[Caption]], ask: Objective) -> Batch:
-    """A batch with one row per caption, with its image's regions, arranged by `ask`."""
+    """Return a batch with one row per caption and its image's regions. `ask` arranges the words."""
     samples = [
         Sample(key, picture, None, torch.tensor(caption, dtype=torch.long))
         for key, picture, of_picture in zip(batch.keys, batch.pictures, captions, strict=True)

@@ -1,4 +1,4 @@
-"""Settings of training objectives, as a recipe saves them, and the schedule that they make."""
+"""Base classes for settings of objectives, which a recipe saves. `schedule` makes the objectives from them."""
 
 from typing import ClassVar, Literal, TypeVar
 
@@ -29,34 +29,34 @@ class Objectives(BaseModel):
 
     @property
     def needs_text(self) -> bool:
-        """True if an objective reads texts without images (data.text)."""
+        """True if an objective reads texts without images, from data.text."""
         return False
 
     @property
     def answer_form(self) -> AnswerForm:
-        """The loss of answers: binary for each answer, or a softmax over all."""
+        """The loss of answers: "binary" (a sigmoid per answer) or "softmax" (over all answers)."""
         return "binary"
 
     @property
     def reads_pairs(self) -> bool:
-        """True if retrieval encodes an image and a text together, not separately."""
+        """True if retrieval encodes an image and a text together; False if separately."""
         return False
 
     @property
     def texts_equal_by(self) -> Literal["papers", "content"]:
-        """How retrieval scores copies of a right text or image: as wrong (papers), or as right (content)."""
+        """How retrieval scores copies of a right text or image: "papers" as wrong, "content" as right."""
         return "content"
 
     @property
     def of_pictures(self) -> list[str]:
-        """Image tasks that take turns, each with its own batches.
+        """Names of objectives on images that alternate, each with its own batches.
 
-        If there are any, text alone needs a separate stage.
+        If there are any, texts without images need a separate stage of training.
         """
         return []
 
     def without_pixels(self: K) -> K:
-        """The settings for a model that reads stored features: objectives over pixels are switched off."""
+        """Return the settings for a model that reads stored features. Objectives on pixels are switched off."""
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
@@ -64,7 +64,7 @@ class Objectives(BaseModel):
 
 
 class SeenClasses(Objectives):
-    """Settings with an optional classification of regions from pixels alone (SeenRegionClass)."""
+    """Base class of settings with an optional classification of regions from pixels (`SeenRegionClass`)."""
 
     seen_classes: NonNegativeFloat = 0.0
     """Weight of the classification of regions from pixels alone (model.network); 0: off."""
@@ -77,12 +77,12 @@ LossPer = Literal["item", "pair"]
 
 
 def per(unit: LossPer, objective: Objective) -> Objective:
-    """The objective with its loss a mean over targets ("item") or over pairs ("pair")."""
+    """Return the objective with its loss averaged over targets ("item") or over pairs ("pair")."""
     return SummedByPair(objective) if unit == "pair" else objective
 
 
 def weighed(*objectives: tuple[Objective, float]) -> Schedule:
-    """A schedule of one forward pass with weighted losses; objectives of weight 0 are left out."""
+    """Return a schedule of one forward pass with weighted losses. Objectives with weight 0 are left out."""
     used = [(objective, weight) for objective, weight in objectives if weight]
     weights = {objective.name: weight for objective, weight in used}
     return Schedule(((OneForward(tuple(objective for objective, _ in used), weights), 1.0),))

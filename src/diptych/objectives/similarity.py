@@ -1,4 +1,4 @@
-"""Image-sentence matching of unimodal embeddings: every other pair of the batch is a negative (TDEN's ISM)."""
+"""Image-sentence matching of unimodal embeddings (TDEN's ISM). All other pairs of the batch are negatives."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,24 +14,24 @@ from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
-MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the paper gives no number
+MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the first is our choice
 
 
 @dataclass(frozen=True)
 class Similarity(PerSample):
-    """Triplet loss in both directions: the matched pair must beat each mismatched one by a margin.
+    """Triplet loss in both directions: the matched pair must score higher than each mismatched pair, by a margin.
 
     paper     mean over all mismatched pairs of a text, and of an image ("Multibatch", Tadmor et al. 2016).
 
-    official  the hardest mismatched pair only (xmodaler).
+    official  only the hardest mismatched pair (xmodaler).
 
-    older     mean over the pairs that violate the margin, texts and images separately (the repository YehLi/TDEN).
-              As in that code, the mean is divided by the batch size too.
+    older     mean over the pairs that violate the margin, for texts and images separately (the repository YehLi/TDEN).
+              As in that code, it is divided by the batch size too.
 
-    Two texts of one image are not mismatched. With several processes, the pairs of all processes are compared.
+    Two texts of the same image do not make mismatched pairs. With several processes, the pairs of all processes are
+    compared.
 
-    equal_texts  papers: copies of the right text and of the right image are mismatched if their names differ; content:
-                 they are not
+    equal_texts  papers: copies of the right text or image under other names count as mismatched; content: they do not
     """
 
     form: Form = "paper"
@@ -51,7 +51,7 @@ class Similarity(PerSample):
         return torch.tensor(len(batch))
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
-        own = 0 if batch.idle else len(batch)  # a placeholder is not a negative
+        own = 0 if batch.idle else len(batch)  # placeholders must not be negatives
         own_pictures, own_texts = model.heads["similarity"](states)
         pictures, mine = of_all_ranks(own_pictures[:own])
         texts, _ = of_all_ranks(own_texts[:own])
@@ -68,7 +68,10 @@ class Similarity(PerSample):
     def costs(
         self, scores: Float[Tensor, "N N"], same: Bool[Tensor, "N N"]
     ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
-        """Losses of each text and of each image, from the scores of text t (row) with image p (column)."""
+        """Return the losses of each text and of each image.
+
+        `scores[t, p]` is the score of text t with image p; `same` marks pairs that are not mismatched.
+        """
         margin, own = MARGINS[self.form] if self.margin is None else self.margin, scores.diagonal()
         by_text = (margin + scores - own[:, None]).clamp(min=0).masked_fill(same, 0)
         by_picture = (margin + scores - own).clamp(min=0).masked_fill(same, 0).T
@@ -87,15 +90,15 @@ def _over_violations(costs: Float[Tensor, "N N"]) -> Float[Tensor, "N"]:
 
 
 def _hashes(batch: Batch) -> Float[Tensor, "B 2"]:
-    """48 bits of a hash of each text as it was before words were masked, as `_numbers`, on the device."""
+    """Hash each text (as it was before masking) to 48 bits on the device, in the same form as `_numbers`."""
     tokens = torch.where(batch.text_labels == IGNORE, batch.text, batch.text_labels)
-    powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)  # wraps at 64 bits
+    powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)  # overflows at 64 bits, as intended
     hashes = ((tokens + 1) * batch.text_present * powers).sum(1)
     return torch.stack([(hashes >> 40) & 0xFFFFFF, (hashes >> 16) & 0xFFFFFF], 1).float()
 
 
 def _numbers(names: list[str]) -> Float[Tensor, "n 2"]:
-    """48 bits of a hash of each name, as two numbers that float32 holds exactly: names that processes can compare."""
+    """Hash each name to 48 bits, as two numbers that float32 represents exactly. Processes compare names by them."""
     digests = [blake2b(name.encode(), digest_size=6).digest() for name in names]
     numbers = [[int.from_bytes(d[:3], "big"), int.from_bytes(d[3:], "big")] for d in digests]
     return torch.tensor(numbers, dtype=torch.float32).view(-1, 2)

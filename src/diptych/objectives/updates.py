@@ -1,4 +1,4 @@
-"""An update: objectives on one batch, and the optimizer steps that they make."""
+"""An update: objectives that are trained on the same batch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +13,10 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True)
 class OneForward:
-    """An update of one forward pass: all objectives read its states, and their weighted losses make one step.
+    """An update with one forward pass. All objectives read its states, and their weighted losses make one step.
 
-    Objectives prepare samples in the order given. Those that swap captions come before those that mask. Else a caption
-    would be masked for one image and predicted for another.
+    Objectives prepare samples in the given order. Objectives that swap captions must come before objectives that mask.
+    Otherwise a caption would be masked for one image and predicted for another.
     """
 
     objectives: Sequence[Objective]
@@ -62,5 +62,5 @@ class OneForward:
 
 
 def with_request(batch: Batch, objectives: Sequence[Objective], also: StateRequest | None = None) -> Batch:
-    """The batch with a request for the states that the objectives read, and for those of `also`."""
+    """Return the batch with a request for the states that the objectives read, and for the states in `also`."""
     return replace(batch, request=reduce(or_, (o.request(batch) for o in objectives), also or StateRequest()))

@@ -1,4 +1,4 @@
-"""Masking of words and the loss of predicted words, shared by the objectives over words."""
+"""Masking of words, and the loss of predicted words. Several objectives use these functions."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -10,15 +10,17 @@ from torch.nn import functional as F
 
 from diptych.core import IGNORE, Places, StateModel, Vocabulary
 
-Scheme = tuple[float, float, float]  # shares of the chosen words that become [MASK], become a random token, stay
+Scheme = tuple[float, float, float]  # shares of the chosen words: (becomes [MASK], becomes random, stays)
 
 
 def hide_words(
     text: Int[Tensor, "T"], words: Iterable[Sequence[int]], vocabulary: Vocabulary, scheme: Scheme, rng: Random
 ) -> Int[Tensor, "T"]:
-    """Mask words as BERT does. `words` has the positions of each word's pieces, which are treated alike.
+    """Mask words as in BERT.
 
-    A random token may be any of the vocabulary, special tokens included, as in the authors' code.
+    `words` lists the positions of each word's pieces; all pieces of a word get the same treatment.
+
+    Random tokens are drawn from the whole vocabulary, including special tokens, as in the authors' code.
     """
     hidden = text.clone()
     for word in words:
@@ -32,7 +34,7 @@ def hide_words(
 
 
 def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int]]:
-    """The positions of each word's pieces; special tokens are left out."""
+    """Group the positions of word pieces by word. Special tokens are left out."""
     special = {vocabulary.pad, vocabulary.cls, vocabulary.sep, vocabulary.mask}
     words: list[list[int]] = []
     for place, piece in enumerate(text.tolist()):
@@ -44,7 +46,7 @@ def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int
 
 
 def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tensor, "N"]:
-    """Choose further positions at random until `least`, or all, are chosen."""
+    """Add random positions to the mask `chosen` until at least `least` (or all) are True."""
     if (missing := least - int(chosen.sum())) <= 0:
         return chosen
     others = (~chosen).nonzero()[:, 0].tolist()
@@ -54,10 +56,10 @@ def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tenso
 
 
 def mean_by_sample(losses: Float[Tensor, "n"], chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Sum over samples of each sample's mean loss; the matching count is the number of samples with targets.
+    """Return the sum over samples of each sample's mean loss. Its count is the number of samples with targets.
 
-    As VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py): both means add 1e-4 to the divisor.
-    `losses` has the losses of the chosen positions, row by row.
+    This is VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py), where both means add 1e-4 to the
+    divisor. `losses` has the losses at the True positions of `chosen`, row by row.
     """
     counts = chosen.sum(1)
     sums = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)
@@ -73,9 +75,12 @@ def word_losses(
     ignored: int | None = None,
     places: Places | None = None,
 ) -> Float[Tensor, "n"]:
-    """Cross-entropy of each labelled word, row by row. `places`: the labelled positions, if they are known.
+    """Return the cross-entropy of each labelled word, row by row.
 
-    Only these rows pass the head, which is as wide as the vocabulary. `smoothing` and `ignored`: as in `smoothed`.
+    `places`: the labelled positions, if known (saves a wait for the GPU).
+
+    Only labelled positions pass the head, which is as wide as the vocabulary. `smoothing` and `ignored`: see
+    `smoothed`.
     """
     chosen = (labels != IGNORE).nonzero(as_tuple=True) if places is None else places
     scores = model.heads["word"](states[chosen]).float()
@@ -88,10 +93,10 @@ def word_losses(
 def smoothed(
     scores: Float[Tensor, "n V"], wanted: Int[Tensor, "n"], smoothing: float, ignored: int | None
 ) -> Float[Tensor, "n"]:
-    """KL divergence from the smoothed target distribution (pytorch_pretrained_bert/loss.py of Unified VLP's code).
+    """Return the KL divergence from the smoothed target distribution (Unified VLP's pytorch_pretrained_bert/loss.py).
 
-    The right word has probability 1 - smoothing; the rest is spread over all words but that one and `ignored` ([PAD]).
-    The loss is 0 if `ignored` itself is the right word.
+    The right word has probability 1 - smoothing. The rest is spread over all other words except `ignored` ([PAD]). The
+    loss is 0 if `ignored` is the right word.
     """
     logs = scores.log_softmax(-1)
     others = scores.shape[-1] - (1 if ignored is None else 2)

@@ -1,1 +1,4 @@
-"""The engine: prepare what a recipe needs, train, save a model folder; import checkpoints; extract regions."""
+"""Training by a recipe: prepare the data, train and save a model folder.
+
+Also import of checkpoints, evaluation and reports.
+"""

@@ -1,4 +1,4 @@
-"""Run functions in other processes, which return all their memory when they end."""
+"""Run functions in other processes, whose memory is freed when they end."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import end_with_parent, process_context
 from diptych.training.ranks import leave
 
-GRACE = 30.0  # seconds that the other ranks have to end after one ended
+GRACE = 30.0  # seconds that a rank has to end before it is terminated
 
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 def in_process(work: Callable[Arguments, Made], *given: Arguments.args, **named: Arguments.kwargs) -> Made:
     """Run `work` in another process and return its result. Function, arguments and result must be picklable.
 
-    Errors of `work` are raised here.
+    Exceptions of `work` are raised in this process.
     """
     with workers(1) as pool, ending_children():
         return pool.submit(work, *given, **named).result()
@@ -35,7 +35,7 @@ def in_process(work: Callable[Arguments, Made], *given: Arguments.args, **named:
 
 @contextmanager
 def ending_children() -> Iterator[None]:
-    """Terminate child processes if this process is interrupted; a training run saves itself first."""
+    """Terminate child processes if this process is interrupted. A training run saves a checkpoint before it ends."""
     try:
         yield
     except (KeyboardInterrupt, Terminated):
@@ -45,7 +45,10 @@ def ending_children() -> Iterator[None]:
 
 
 def workers(count: int) -> ProcessPoolExecutor:
-    """Return a pool whose processes end with this process, so that none writes into a folder that is resumed."""
+    """Return a pool of `count` processes that end when this process ends.
+
+    Otherwise one could still write when the command is repeated.
+    """
     return ProcessPoolExecutor(count, process_context(), initializer=_begin, max_tasks_per_child=1)
 
 
@@ -55,11 +58,11 @@ def _begin() -> None:
 
 
 def together(work: Callable[..., object], *given: object, processes: int) -> None:
-    """Run `work` in several ranks with one thread each, as torchrun does, on this machine only.
+    """Run `work` in several ranks with one thread each on this machine, as torchrun does.
 
-    Two ranks with one thread train a small model about a third faster than one process with two threads. `work` returns
-    nothing: its result is what it writes. Raises Stopped if the ranks were stopped, TrainingError if one failed (it
-    printed why).
+    Two ranks with one thread each train a small model about a third faster than one process with two threads. `work`
+    must write its result to a file. Raises Stopped if the ranks were stopped, and TrainingError if one failed; that
+    rank prints its error.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -76,15 +79,18 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
 
 
 def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
-    """Wait for all ranks. If one fails, terminate the others, which would wait for it forever."""
+    """Wait until all ranks have ended.
+
+    If one fails, terminate the others, which would otherwise wait for it forever.
+    """
     try:
-        while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # waiting for an empty list never ends
+        while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # `wait([])` would block forever
             wait(going)
             if any(rank.exitcode not in {None, 0, Stopped.exit_code} for rank in ranks):
                 break
     except (KeyboardInterrupt, Terminated):
         for rank in ranks:
-            rank.terminate()  # they save first
+            rank.terminate()  # a rank saves a checkpoint before it ends
         raise
     finally:
         for rank in ranks:

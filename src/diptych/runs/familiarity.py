@@ -1,8 +1,8 @@
-"""Decide whether an image resembles a model's training images, by what the detector finds in it.
+"""Decide from an image's regions if the image resembles a model's training images.
 
-The measure is one number per image: the log-odds of the mean score of its regions, minus the log of the distance of
-their mean feature to the nearest of 256 centres. The centres and the threshold come from training images.
-docs/results/familiar.md has its hits and false alarms.
+The familiarity of an image has two terms. The first is the log-odds of its regions' mean score. The second is minus the
+log of the distance from their mean feature to the nearest of 256 centres. The centres and the threshold are fitted to
+training images. docs/results/familiar.md reports hits and false alarms.
 """
 
 from __future__ import annotations
@@ -24,29 +24,35 @@ from diptych.runtime.weight_files import write_weights
 from diptych.storybook.detector.detector import KIND
 
 FILE = "familiarity.safetensors"
-CENTRES, ROUNDS = 256, 10  # clusters and iterations of k-means
-FEWEST, MOST = 300, 4000  # least images of train and val to measure: with fewer, the quantile is unreliable
-STRANGE = 0.05  # share of new training images: with more, the earlier measure does not describe them
-QUANTILE = 0.005  # share of training images below the threshold
-NEAREST = 0.01  # smallest distance, as an image may itself be a centre
+CENTRES, ROUNDS = 256, 10  # number of clusters and of k-means iterations
+FEWEST, MOST = 300, 4000  # minimum and maximum number of images to fit; with fewer, the quantile is unreliable
+STRANGE = 0.05  # if more than this share of new training images is unfamiliar, the start model's fit is dropped
+QUANTILE = 0.005  # the threshold is this quantile of training images
+NEAREST = 0.01  # lower limit of distances: an image may be a centre itself
 
 
 @dataclass(frozen=True)
 class Familiarity:
-    """Centres of mean features, as unit vectors, and the least value of an image like the training images."""
+    """The fitted centres (unit vectors), and the threshold `least`: images with a lower familiarity are unfamiliar."""
 
     centres: Float[Tensor, "C F"]
     least: float
 
     @classmethod
     def measure(cls, means: Float[Tensor, "N F"], scores: Float[Tensor, "N"]) -> Familiarity:
-        """Fit the centres to two thirds of the images, by mean features, and the threshold to the last third."""
+        """Fit to images, given by the mean feature and mean score of their regions.
+
+        Two thirds fit the centres, the rest the threshold.
+        """
         last = torch.arange(len(means)) % 3 == 2
         centres = _centres(means[~last])
         return cls(centres, float(_familiarity(means[last], scores[last], centres).quantile(QUANTILE)))
 
     def knows(self, regions: Regions) -> bool:
-        """Return True if an image with these regions resembles the training images. False without regions."""
+        """Return True if an image with these regions resembles the training images.
+
+        The result is False for an image without regions.
+        """
         if not len(regions) or regions.features is None:
             return False
         mean, score = described(regions)
@@ -57,7 +63,7 @@ class Familiarity:
 
     @classmethod
     def load(cls, folder: Path, feature_size: int) -> Familiarity:
-        """Raises CheckpointError for a file that is damaged or was made for other features."""
+        """Read from a model folder. Raises CheckpointError if the file is damaged or was made for other features."""
         path = folder / FILE
         try:
             with safe_open(path, "pt") as file:
@@ -72,16 +78,16 @@ class Familiarity:
 
 
 def described(regions: Regions) -> tuple[Float[Tensor, "F"], Float[Tensor, ""]]:
-    """Return the mean feature, as a unit vector, and the mean score of an image's regions."""
+    """Return the mean feature (as a unit vector) and the mean score of an image's regions."""
     assert regions.features is not None
     return normalize(regions.features.float().mean(0), dim=0).cpu(), regions.scores.float().mean().cpu()
 
 
 def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity | None = None) -> Familiarity | None:
-    """Measure the familiarity of the images of these splits, by the best `most` regions of each.
+    """Fit a `Familiarity` to the images of `splits`, with at most `most` regions per image.
 
-    With fewer than 300 images, return `before` (the measure of the model that training started from) if it knows at
-    least 95% of them, else None. Also return None for detectors other than Storybook's.
+    Fewer than 300 images are too few. Then return `before` (the start model's) if at least 95% of the images are
+    familiar to it, else None. Return None for other detectors than Storybook's.
     """
     if store.contract.extractor != KIND:
         return None
@@ -99,13 +105,13 @@ def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity
 def _familiarity(
     means: Float[Tensor, "N F"], scores: Float[Tensor, "N"], centres: Float[Tensor, "C F"]
 ) -> Float[Tensor, "N"]:
-    return scores.logit(1e-6) - (1 - (means @ centres.T).amax(1)).clamp(min=NEAREST).log()  # by the nearest centre
+    return scores.logit(1e-6) - (1 - (means @ centres.T).amax(1)).clamp(min=NEAREST).log()  # `amax`: nearest centre
 
 
 def _centres(means: Float[Tensor, "N F"]) -> Float[Tensor, "C F"]:
-    """Cluster unit vectors by spherical k-means, starting from every n-th vector.
+    """Cluster unit vectors with spherical k-means. The initial centres are every n-th vector.
 
-    The result is rounded as in the file.
+    The result is rounded to half precision, as in the saved file.
     """
     centres = means[:: max(1, len(means) // CENTRES)][:CENTRES].clone()
     for _ in range(ROUNDS):

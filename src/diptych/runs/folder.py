@@ -1,16 +1,16 @@
-"""A model folder: everything that is needed to caption an image, without any path outside of the folder.
+"""A model folder. It contains everything that predictions need, and no paths to other folders.
 
 - model.safetensors: the weights
 - config.json: system, sizes and heads of the model
 - recipe.json: how it was trained
 - tokenizer.json: the tokeniser
 - weights.json: a CRC-32 of each file
-- features.json: the feature contract
-- answers.json: answer vocabulary of VQA, or labels of another task, which it then names
-- validation.json: scores of the best validation, whose records chose the weights
-- familiarity.safetensors: what its training images are like (only with the drawn world's detector)
+- features.json: the feature contract, a description of the extractor of the training features
+- answers.json: answer vocabulary of VQA, or the labels and name of another task
+- validation.json: scores of the validation that chose these weights
+- familiarity.safetensors: used to warn about unusual images (only with the drawn world's detector)
 - seen.safetensors: fingerprints of its training images (16 bytes per image; imported checkpoints lack them)
-- detector/: the detector, so that an image is enough
+- detector/: the detector, which extracts regions from new images
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
-VALIDATED = "images"  # key of the number of images, present if they are too few for a reliable score
-UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"  # entries of answers, times 100
-HIGHEST = 1e6  # greatest absolute value of a validation score
+VALIDATED = "images"  # key with the number of validation images; present if there are too few for reliable scores
+# keys of calibration errors, times 100
+UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"
+HIGHEST = 1e6  # validation scores with a larger absolute value are invalid
 _NAME = re.compile(r"[\w.-]{1,100}")
 
 
@@ -68,10 +69,10 @@ class Architecture(BaseModel):
     system: str  # a name in SYSTEMS
     config: SerializeAsAny[ResolvedConfig]
     heads: tuple[str, ...]
-    tokens: str | None = None  # sha256 of tokenizer.json; folders written before 0.1 lack it
-    imported: bool = False  # the weights are those of an official checkpoint, unchanged
-    diptych: str | None = None  # the version that made it; None: before 0.1
-    packages: dict[str, str] = {}  # versions of other packages that it was made with
+    tokens: str | None = None  # SHA-256 of tokenizer.json; None in folders written before 0.1
+    imported: bool = False  # True: unchanged weights of an official checkpoint
+    diptych: str | None = None  # version of Diptych that wrote it; None: before 0.1
+    packages: dict[str, str] = {}  # packages with plugins that it needs, and their versions
 
     @field_validator("system")
     @classmethod
@@ -84,30 +85,30 @@ class Architecture(BaseModel):
         return value if not isinstance(value, dict) else system_of(others).resolved.model_validate(value)
 
     def build(self) -> SystemModel:
-        """Build the model, with random weights."""
+        """Build the model with random weights."""
         note_use({"systems": [self.system], "heads": self.heads})
         return SYSTEMS[self.system].model(self.config, self.heads)
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """An open model folder; `model` has its weights and is in evaluation mode."""
+    """A loaded model folder. `model` has the folder's weights and is in evaluation mode."""
 
     folder: Path
     model: SystemModel
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # for an imported checkpoint: the authors' recipe, as far as known
+    recipe: Recipe | None = None  # for an imported checkpoint: the closest recipe of its system
     answers: Answers | None = None
     detector: Path | None = None
-    validation: Mapping[str, float] | None = None  # scores of the best validation, whose records chose the weights
+    validation: Mapping[str, float] | None = None  # scores of the validation that chose these weights
     familiarity: Familiarity | None = None
-    seen: SeenImages | None = None  # None: it cannot say which images it was trained on
+    seen: SeenImages | None = None  # images it was trained on; None: unknown
 
     @property
     def name(self) -> str:
-        """What opens the model: its folder, or `sample` for the model that comes with Diptych."""
+        """The value of --model that opens this model: its folder, or `sample` for the model that comes with Diptych."""
         return "sample" if self.folder == packaged(Path("sample")) else str(self.folder)
 
     def on(self, device: torch.device, precision: Precision, fewest: int = 1) -> ModelFolder:
@@ -116,7 +117,10 @@ class ModelFolder:
         return self
 
     def save(self, folder: Path) -> ModelFolder:
-        """Write the folder atomically, replacing an older one; return it as opened there. Raises CheckpointError."""
+        """Write the model to `folder` atomically, replacing a model there.
+
+        Return the new `ModelFolder`. Raises CheckpointError.
+        """
         try:
             with whole_folder(folder, "model") as temporary:
                 self._write(temporary)
@@ -125,7 +129,10 @@ class ModelFolder:
         return replace(self, folder=folder, detector=folder / DETECTOR if self.detector is not None else None)
 
     def task(self, name: str | None = None) -> Task:
-        """Build the task that the model was trained for, or another by name. Raises RecipeError if it cannot do it."""
+        """Build the task `name`; default: the task that the model was trained for.
+
+        Raises RecipeError if the model has not learnt it.
+        """
         if self.recipe is None:
             raise RecipeError(f"{self.name} was imported and has no task yet: diptych finetune {name or 'caption'}")
         spec = find_learnt(name) if name is not None else find_task(self.recipe.task)
@@ -167,22 +174,23 @@ class ModelFolder:
 
     @property
     def weights_checksum(self) -> int:
-        """CRC-32 of the weights, which identifies the model in stored scores."""
+        """CRC-32 of the weights. It identifies the model in stored scores."""
         return int(_json(self.folder / CHECKS)[WEIGHTS])
 
     @property
     def untrained(self) -> bool:
-        """True if the model was imported and not trained since."""
+        """True if the model was imported and has not been trained since."""
         return self.architecture.imported
 
     @property
     def decoding(self) -> DecodingOptions:
-        """The decoding of the run's recipe; greedy without a recipe."""
+        """The decoding options of the recipe. Without a recipe, decoding is greedy."""
         return DecodingOptions() if self.recipe is None else self.recipe.decoding
 
     @property
     def calibration(self) -> str | None:
-        """A note on its answers' calibration error on the records that chose its weights; empty if not measured."""
+        """A note on the calibration error of the model's answers on the validation records. None if it was not
+        measured."""
         errors = self.validation or {}
         if CALIBRATED not in errors or UNCALIBRATED not in errors:
             return None
@@ -192,9 +200,11 @@ class ModelFolder:
         )
 
     def accept(self, contract: FeatureContract, where: object) -> None:
-        """Raise DataError for features that differ from those the model was trained on. `where`: their folder.
+        """Raise DataError if features were made by another extractor than the model's training features.
 
-        For a checkpoint that was imported without a detector, only the feature size is known and compared.
+        `where`: their folder.
+
+        If a checkpoint was imported without a detector, only the feature size is compared.
         """
         if self.untrained and not self.contract.weights:
             if not self.architecture.config.reads_pixels and contract.feature_size != self.contract.feature_size:
@@ -219,7 +229,10 @@ class ModelFolder:
 
 
 def open_model(path: Path) -> ModelFolder:
-    """Open a model folder, or the one in a run's folder. Raises CheckpointError if it is damaged or incomplete."""
+    """Open a model folder, or the model folder in a run's folder.
+
+    Raises CheckpointError if it is damaged or incomplete.
+    """
     path = packaged(path)
     files.check_name(path)
     folder = model_in(path)
@@ -239,7 +252,7 @@ def open_model(path: Path) -> ModelFolder:
 
 
 def _opened(folder: Path, described: Any) -> ModelFolder:
-    """Open a model folder whose packages are installed."""
+    """Open a model folder. Packages with its plugins must be loaded already."""
     architecture = parse(Architecture, described, str(folder / CONFIG))
     tokens = Tokens.load(folder)
     changed = architecture.tokens not in (None, sha256_of(folder / TOKENS))
@@ -249,10 +262,10 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
             f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words"
         )
     contract = _contract(folder / FEATURES)
-    _refuse_damaged(folder, weights=False)  # last: the readers above give more specific errors
+    _refuse_damaged(folder, weights=False)  # checked last, because the readers above give more specific errors
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
-        check_detector(detector, contract.weights, files=False)  # its files are checked when the detector is opened
+        check_detector(detector, contract.weights, files=False)  # files are checked when the detector is opened
     answers = Answers.load(folder) if (folder / ANSWERS).is_file() else None
     if answers is not None and len(answers.names) != architecture.config.answers:
         raise _damaged(
@@ -263,7 +276,7 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     recipe = Recipe.load(folder) if (folder / "recipe.json").is_file() else None
     if answers is not None and recipe is not None and find_task(recipe.task).training.answers is not None:
-        answers = replace(answers, task=recipe.task)  # earlier files name no task
+        answers = replace(answers, task=recipe.task)  # files of earlier versions do not name the task
     validation = _validation(folder / VALIDATION)
     known = Familiarity.load(folder, contract.feature_size) if (folder / FAMILIAR).is_file() else None
     return ModelFolder(
@@ -273,7 +286,10 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
 
 
 def model_in(path: Path) -> Path | None:
-    """Return the model folder at a path: itself, or that of a run; None if there is none."""
+    """Return `path` if it is a model folder, or the model folder in it if it is a run's folder.
+
+    None if there is none.
+    """
     return next((folder for folder in (path, path / INNER) if (folder / CONFIG).is_file()), None)
 
 
@@ -287,7 +303,7 @@ def _damaged(what: str) -> CheckpointError:
 
 
 def damaged_files(folder: Path) -> list[str]:
-    """Return a line for each missing or changed file of a model folder, its detector's included."""
+    """Return a line for each missing or changed file of a model folder and its detector."""
     lines = _damaged_files(folder)
     if (folder / DETECTOR).is_dir() and (folder / CHECKS).exists():
         try:
@@ -298,7 +314,10 @@ def damaged_files(folder: Path) -> list[str]:
 
 
 def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
-    """Return a line for each missing or changed file. `weights`: True: weights only; False: no weights."""
+    """Return a line for each missing or changed file.
+
+    `weights`: True checks only the weights, False all other files, None all.
+    """
     if not (folder / CHECKS).exists():
         return [
             f"{folder} has no {CHECKS}: if an older version of Diptych wrote it, make it again with this one (`diptych "
@@ -323,9 +342,12 @@ def _contract(path: Path) -> FeatureContract:
 
 
 def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
-    """Raise CheckpointError if the weights file is too small for the config, before memory is allocated."""
+    """Raise CheckpointError if the weights file is too small for the config.
+
+    It is called before memory is allocated.
+    """
     layers = max((value for name, value in config if name.endswith("layers")), default=1)
-    least = 2 * layers * config.width * (config.width + config.ffn)  # bytes, in half precision
+    least = 2 * layers * config.width * (config.width + config.ffn)  # lower bound in bytes, for half precision
     if (size := (folder / WEIGHTS).stat().st_size) < least:
         wanted = f"{folder / CONFIG} describes a model of {least / 2**20:,.0f} MiB and more"
         raise _damaged(f"{wanted}, and {WEIGHTS} has {size / 2**20:,.1f}")

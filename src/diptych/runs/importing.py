@@ -33,11 +33,11 @@ def import_checkpoint(
     answers: Path | None = None,
     any_detector: bool = False,
 ) -> list[str]:
-    """Write the model folder `out`; return a line for each key that was renamed, left out or missing.
+    """Write the model folder `out`. Return a line for each weight that was renamed, left out or missing.
 
-    `lowercase`: None for the value of the system's released models. `detector`: extracts the features of new images. A
-    detector that did not make the released models' features is refused, unless `any_detector` is set. `answers`: file
-    with the answer of each row of the answer head. Raises RecipeError and CheckpointError.
+    `lowercase`: None means as in the system's released models. `detector`: folder or name of the detector for new
+    images. Unless `any_detector` is set, it must be the detector of the released models. `answers`: file with the
+    answers of the answer head, in its order. Raises RecipeError and CheckpointError.
     """
     importers = {name: entry.importer for name, entry in SYSTEMS.items() if entry.importer is not None}
     if system not in importers:
@@ -68,7 +68,7 @@ def import_checkpoint(
 
 
 def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
-    """Return what is known about the features of the released models."""
+    """Return the feature contract of the released models, as far as it is known."""
     return FeatureContract(
         extractor=importer.extractor,
         weights="",
@@ -79,9 +79,9 @@ def _released(importer: Importer, config: ResolvedConfig) -> FeatureContract:
 
 
 def _recipe_name(made: ModelFolder) -> str:
-    """Return the name of the recipe whose heads are most like the model's.
+    """Return the name of the recipe whose heads differ least from the model's.
 
-    On ties, a task's recipe precedes pre-training, and the official code's precedes the paper's.
+    On ties, recipes of tasks are preferred to pre-training, and recipes of the official code to those of the paper.
     """
     system, heads = made.architecture.system, set(made.architecture.heads)
     tasks = [spec.name for spec in sorted(TASKS.values(), key=lambda spec: spec.pretrains)]
@@ -90,15 +90,15 @@ def _recipe_name(made: ModelFolder) -> str:
 
 
 def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> None:
-    """Raise RecipeError if the model cannot read the detector's features. `wanted`: prefix of its name; None: any."""
+    """Raise RecipeError if the detector does not fit the model. Its name must begin with `wanted` (None: any name)."""
     system, config, contract = made.architecture.system, made.architecture.config, detector.contract
     if not detector.needs_pictures:
-        raise RecipeError(f"{contract.extractor} finds no regions in new images; pass a detector's folder")
+        raise RecipeError(f"{contract.extractor} cannot find regions in new images; pass the folder of a detector")
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
             f"the features of {system}'s released models were made by {wanted}..., and this detector is "
-            f"{contract.extractor}. Features of another detector lower accuracy without an error. Pass the folder "
-            "that `diptych import detector` made of that detector's file, or --any-detector to use this one anyway"
+            f"{contract.extractor}. With other features, the model runs but is less accurate. Pass the folder that "
+            "`diptych import detector` made of the right detector's file, or --any-detector to use this one anyway"
         )
     sizes = {}
     if not config.reads_pixels:
@@ -107,12 +107,15 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
         sizes["classes"] = (len(contract.class_names), config.classes)
     if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:
         raise RecipeError(
-            f"the detector {contract.extractor} does not fit the model: its features have {'; '.join(other)}"
+            f"the detector {contract.extractor} does not fit: its features have {'; '.join(other)}; pass another one"
         )
 
 
 def _answers(path: Path, made: ModelFolder) -> Answers:
-    """Read answers from a text with one per line (answers_vqa.txt), or a JSON file or pickle of a list or an index."""
+    """Read answers from a text file with one per line (answers_vqa.txt), or from a JSON file or pickle.
+
+    A JSON file or pickle must hold a list of answers, or a dict from answers to numbers.
+    """
     if "answer" not in made.architecture.heads:
         raise RecipeError(f"{path} has answers, but the checkpoint has no head for answers; leave out --answers")
     try:
@@ -127,7 +130,7 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
     if isinstance(read, dict) and all(isinstance(number, int) for number in read.values()):
         read = sorted(read, key=read.__getitem__)
     if not isinstance(read, list) or not all(isinstance(name, str) for name in read):
-        raise CheckpointError(f"{path} holds no list of answers; expected texts, or numbers by answer")
+        raise CheckpointError(f"{path} has no list of answers; expected texts, or a dict from answers to numbers")
     if len(read) != made.architecture.config.answers:
         raise CheckpointError(
             f"{path} has {len(read)} answers, but the head has {made.architecture.config.answers}; pass the list "

@@ -1,4 +1,4 @@
-"""The training set-up of a run: its task, its objectives, its records and the shape of its model."""
+"""The training set-up of a run: task, objectives, records and model architecture."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_ca
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import SAMPLED, LeavesOut, TrainingRecords, sample_scope
 
-SPECIAL_TOKENS = 3  # most special tokens in a text
-FAR_ABOVE = 5  # a run with rewards warns from this multiple of the recipe's learning rate on
+SPECIAL_TOKENS = 3  # maximum number of special tokens in a text
+FAR_ABOVE = 5  # self-critical training warns above this multiple of the preset's rate
 
 
 @dataclass(frozen=True)
 class Learner:
-    """Supervised training on the reference texts; `RewardedLearner` trains by rewards."""
+    """Supervised training on reference texts. The subclass `RewardedLearner` trains with rewards instead."""
 
     recipe: Recipe
     store: Store
@@ -47,24 +47,24 @@ class Learner:
     spec: TaskSpec
     task: Task
     records: list[int]  # indices of the training records in the store
-    held_out: list[int]  # indices of the validation records that have queries of the task; may be empty
+    held_out: list[int]  # indices of the validation records with queries of the task; may be empty
 
     def check(self) -> Architecture:
         """Return the architecture of the model.
 
-        Raises RecipeError or DataError if recipe, texts and data do not fit together, or the model has too few
-        positions.
+        Raises RecipeError or DataError if the recipe does not fit the data, or the model has too few positions for the
+        texts.
         """
         recipe, spec = self.recipe, self.spec
         if not recipe.data.images and spec.scoring.baseline_regions:
             raise RecipeError(
-                f"{recipe.name} chooses among regions, which data.images=false (--without-images) hides; remove "
-                "that setting"
+                f"{recipe.name} chooses among regions, but data.images=false (--without-images) hides them; "
+                "remove that setting"
             )
         if recipe.training.epochs is not None:
             raise RecipeError(
-                f"the length of {recipe.name} is given by training.epochs; set training.steps, or call finetune "
-                "or pretrain"
+                f"{recipe.name} sets training.epochs, which only finetune and pretrain convert to steps; set "
+                "training.steps"
             )
         if recipe.data.text is None:
             if recipe.objectives.needs_text:
@@ -77,19 +77,22 @@ class Learner:
             )
         elif pictured := recipe.objectives.of_pictures:
             raise RecipeError(
-                f"data.text has no images, which objectives of {recipe.name} need ({', '.join(pictured)}). Train on "
-                "data.text in a stage of its own (xgpt/text) first, and start from its model with --model"
+                f"data.text has no images, but objectives of {recipe.name} need them ({', '.join(pictured)}). First "
+                "train on data.text with another recipe, such as xgpt/text, then start from its model with --model"
             )
         return self.architecture
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The objectives of each step. Raises DataError if the records have nothing to learn from."""
+        """The training objectives and their schedule. Raises DataError if the records have nothing to learn from."""
         return replace(self._schedule(), seed=self.recipe.training.seed)
 
     @cached_property
     def architecture(self) -> Architecture:
-        """The model's config and heads. Raises RecipeError if the recipe requires more than the data or sizes allow."""
+        """The model's config and heads.
+
+        Raises RecipeError if the data lack what the recipe needs, or texts are too long.
+        """
         recipe, spec, contract, answers = self.recipe, self.spec, self.store.contract, self.answers
         config = SYSTEMS[recipe.system].resolved(
             **recipe.model.fitted(contract.whole).model_dump(),
@@ -106,27 +109,27 @@ class Learner:
         if "region_class" in self.schedule.heads and not contract.class_names:
             off = recipe.objectives.without_classes
             raise RecipeError(
-                f"{recipe.name} predicts the classes of hidden regions, and the features in {self.store.folder} have "
-                "none; extract with `classes` in the features, or by a detector with classes"
+                f"{recipe.name} predicts the classes of hidden regions, but the features in {self.store.folder} have "
+                "none; extract with a detector that predicts classes, or pass features with `classes`"
                 + (f", or leave that objective out: --set objectives.{off}" if off else "")
             )
-        # The word head is kept in every task, so that a fine-tuned model can still be trained on words.
+        # Every model has the head "word", so that a fine-tuned model can still be trained on words.
         heads = {"word", *self.schedule.heads}
         heads |= {"answer"} if answers is not None and answers.task == OF_VQA else set()
         return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)), diptych=version("diptych"))
 
     @cached_property
     def held_out_records(self) -> tuple[list[Record], tuple[str, ...]]:
-        """The validation records with the regions that the model reads, and the keys of damaged ones."""
+        """The validation records with regions, and the keys of damaged records."""
         return readable(self.store, self.held_out, self.recipe.model.max_regions, self.with_pixels)
 
     @property
     def with_pixels(self) -> Callable[[Record], Record] | None:
-        """Return the function that adds pixels to a record; None if the model reads no pixels."""
+        """A function that adds pixels to a record. None if the model reads no pixels."""
         return pixel_reader(self.recipe)
 
     def build(self) -> SystemModel:
-        """Return a new model, whose random weights are drawn by the recipe's seed."""
+        """Return a new model. The recipe's seed determines its random weights."""
         shape = self.architecture
         torch.manual_seed(self.recipe.training.seed)
         model = shape.build()
@@ -135,14 +138,14 @@ class Learner:
 
     @property
     def samples(self) -> ToSamples:
-        """Return the function that makes the training samples of a record; loading processes unpickle it."""
+        """A function from a record to its training samples. It is picklable, for loader processes."""
         return self.task.samples
 
     def _schedule(self) -> Schedule:
         return self.recipe.objectives.schedule(self.tokens.vocabulary)
 
     def notes(self) -> Iterator[str]:
-        """Yield warnings before the run."""
+        """Yield warnings that are shown before training starts."""
         if not self.held_out and self.recipe.training.validate_every is not None:
             yield (
                 f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
@@ -173,7 +176,7 @@ class Learner:
         yield from self._text_notes()
 
     def _text_notes(self) -> Iterator[str]:
-        """Yield a warning about texts that data.max_words cuts."""
+        """Yield a warning about texts that are longer than data.max_words and are cut."""
         if not self.spec.training.cuts_texts:
             return
         texts = [text for index in self.records[:SAMPLED] for text in self.spec.texts(self.store.words(index))]
@@ -204,7 +207,10 @@ class Learner:
             raise
 
     def held_out_batches(self) -> Loader:
-        """Return the validation batches, as the first update prepares them. They are the same at each validation."""
+        """Return the validation batches, prepared by the schedule's first update.
+
+        They are the same at each validation.
+        """
         size = self.recipe.training.batch if self.recipe.model.reads_pixels else 64
         return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)
 
@@ -218,7 +224,7 @@ class Learner:
         )  # fmt: skip
 
     def left_out(self, batches: Loader) -> Iterator[str]:
-        """Yield warnings about records that the batches leave out: count, example, remedy."""
+        """Yield warnings about records that `batches` leave out. Each has a count, an example and a remedy."""
         if empty := batches.without_regions:
             yield (
                 f"{len(empty)} of {len(self.records)} pictures are left out: no region was found in them (the first: "
@@ -237,7 +243,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class RewardedLearner(Learner):
-    """Self-critical training (SCST): captions sampled from the model are scored against human captions."""
+    """Self-critical training (SCST): the model's sampled captions are scored against human captions."""
 
     def check(self) -> Architecture:
         recipe = self.recipe
@@ -245,8 +251,8 @@ class RewardedLearner(Learner):
             raise RecipeError(f"self-critical training rewards captions, not {recipe.task}; set task={CAPTION.name}")
         if recipe.training.distributed == "fsdp":
             raise RecipeError(
-                "self-critical training generates captions within a step, which fsdp cannot; set "
-                "training.distributed=ddp"
+                "self-critical training generates captions within a step, which fsdp does not support; "
+                "set training.distributed=ddp"
             )
         return super().check()
 
@@ -261,7 +267,7 @@ class RewardedLearner(Learner):
         if not references:
             raise DataError(
                 f"none of the {len(self.records)} records of split {self.recipe.data.split!r} in {self.store.folder} "
-                "has a caption written by people, which rewards need; choose another split with --set data.split=NAME"
+                "has a human caption, which rewards need; choose another split with --set data.split=NAME"
             )
         corpus = CorpusCider(self.tokens, references, self.objectives.counts_end, self.out / FREQUENCIES)
         reward = corpus if self.objectives.references == "paper" else BatchCider(self.tokens)
@@ -269,11 +275,11 @@ class RewardedLearner(Learner):
 
     @property
     def samples(self) -> ToSamples:
-        """One sample per image if all references are scored at once, else one per reference."""
+        """A function that makes a record's samples: one per image if references=paper, else one per human caption."""
         return partial(_of_people, self.task, 1 if self.objectives.references == "paper" else None)
 
     def _text_notes(self) -> Iterator[str]:
-        """Yield warnings: images without references, and a high learning rate. Captions are not cut."""
+        """Yield warnings about images without human captions, and about a high learning rate."""
         bare = [record.key for record in map(self.store.words, self.records) if not human_captions(record)]
         if bare:
             yield (
@@ -292,9 +298,12 @@ def _of_people(task: Task, most: int | None, record: Record) -> list[Sample]:
 
 
 def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers | None, out: Path) -> Learner:
-    """Choose task and records. Raises RecipeError, DataError or CheckpointError."""
+    """Build the task, choose the training and validation records, and return the learner.
+
+    Raises RecipeError, DataError or CheckpointError.
+    """
     spec, data = find_task(recipe.task), recipe.data
-    store.detector()  # raises CheckpointError if it is damaged
+    store.detector()  # raises CheckpointError if the detector is damaged
     task = recipe.task_with(tokens, answers, spec)
     held_out = [index for index in store.split(data.validation) if task.queries(store.words(index))]
     kind = RewardedLearner if isinstance(recipe.objectives, SelfCriticalObjectives) else Learner
@@ -303,7 +312,11 @@ def make_learner(recipe: Recipe, store: Store, tokens: Tokens, answers: Answers 
 
 
 def answers_of(recipe: Recipe, store: Store, kept: Answers | None) -> Answers | None:
-    """Return the start model's answers, or collect new ones if the task needs a list and theirs is another task's."""
+    """Return `kept`, the start model's answers.
+
+    If the task needs a list of answers and `kept` is of another task or None, collect new answers from the training
+    records.
+    """
     spec, data = find_task(recipe.task), recipe.data
     if spec.training.answers is None or (kept is not None and kept.task == spec.name):
         return kept
@@ -319,7 +332,7 @@ def _choose(recipe: Recipe, store: Store) -> list[int]:
 
 
 def more_regions(store: Store, records: Sequence[int], most: int) -> Iterator[str]:
-    """Warn if images have more regions than a model reads."""
+    """Yield a warning if images have more than `most` regions, the number that the model reads."""
     over = [index for index in records if store.region_count(index) > most]
     if over:
         yield (

@@ -1,4 +1,4 @@
-"""Learning curves of one or more runs, as an HTML page or one SVG: `diptych plot`."""
+"""Learning curves of runs as an HTML page, SVG or CSV (`diptych plot`)."""
 
 import csv
 import io
@@ -17,16 +17,16 @@ from diptych.systems.recipe import FILE as RECIPE
 from diptych.systems.recipe import Recipe
 from diptych.training.log import METRICS
 
-MOST_POINTS = 1000  # most points of a curve, so that a page of 20 runs stays small
+MOST_POINTS = 1000  # maximum number of points of a curve, so that a page with 20 runs stays small
 ENDINGS = (".html", ".svg", ".csv")
 
 
 def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
-    """Return runs by their paths below their common folder.
+    """Return {name: folder} of all runs in `folders`. The name is the path below their common parent.
 
-    A staged run is replaced by its stages, and a model folder by the run that contains it.
+    A run with stages is replaced by its stages, and a model folder by its run's folder.
 
-    Raises DataError for a folder without a log.
+    Raises DataError if a folder has no training log.
     """
     logs: dict[str, Path] = {}
     for folder in folders:
@@ -40,9 +40,9 @@ def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Chart]:
-    """Chart losses (means over `smooth` logged steps), validation scores, rates and speed, with one curve per run.
+    """Make the charts of losses, validation scores, learning rates and speed. Each has one curve per run.
 
-    `log`: a logarithmic axis for losses.
+    Losses are averaged over `smooth` logged steps. `log`: losses have a logarithmic axis.
     """
     logged = {name: read_log(run) for name, run in runs.items()}
     if empty := [name for name, one in logged.items() if not one.losses]:
@@ -51,7 +51,7 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Cha
     means = f", mean of {smooth} logged steps" if smooth > 1 else ""
     made = [_chart(what, of_losses, what + means, smooth, log=log) for what in _names(of_losses)]
     if len(made) == 2:
-        made = made[:1]  # a single objective: its loss is the total
+        made = made[:1]  # with a single objective, its loss equals the total
     of_scores = {name: {what: _rounded(one.scores[what]) for what in one.scores} for name, one in logged.items()}
     made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
     of_course = {name: one.course for name, one in logged.items()}
@@ -59,7 +59,7 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Cha
 
 
 def _rounded(points: Iterable[Point]) -> list[Point]:
-    return [(step, round(value, 3)) for step, value in points]  # a BLEU of nearly 0 is 0, not 4.2e-05
+    return [(step, round(value, 3)) for step, value in points]  # shows a score of 4.2e-05 as 0
 
 
 def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:
@@ -79,7 +79,7 @@ def _chart(
 
 
 def _means(points: Sequence[Point], over: int) -> tuple[Point, ...]:
-    """Return the moving average over the last `over` values, or fewer at the start."""
+    """Return the moving average over the last `over` values. The first points average over fewer values."""
     total, made = 0.0, []
     for number, (step, value) in enumerate(points):
         total += value - (points[number - over][1] if number >= over else 0.0)
@@ -93,9 +93,9 @@ def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
 
 
 def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = False) -> list[Chart]:
-    """Write the page, SVG or CSV, by the suffix of `out`.
+    """Write the curves of the runs in `folders` to `out`: .html, .svg or .csv. Return the charts.
 
-    Raises RecipeError for another suffix, DataError for no run.
+    Raises RecipeError for another suffix, and DataError if there is no run.
     """
     if out.suffix.lower() not in ENDINGS:
         raise RecipeError(f"--out {out}: expected a name ending in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
@@ -115,13 +115,13 @@ def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = Fals
 
 
 def svg_of(made: Sequence[Chart], names: Sequence[str]) -> str:
-    """Return one SVG of all charts. `names`: names of the runs; each gets a colour."""
+    """Return an SVG with all charts. `names` are the runs, which get one colour each."""
     hues = {name: number % COLOURS for number, name in enumerate(names)}
     return environment().get_template("plot.svg.jinja").render(drawings=[draw(chart) for chart in made], hues=hues)
 
 
 def _csv(runs: Mapping[str, Path]) -> str:
-    """Return every logged value, without averaging."""
+    """Return a CSV table of all logged values, not averaged."""
     made = io.StringIO()
     writer = csv.writer(made, lineterminator="\n")
     writer.writerow(("run", "name", "step", "value"))
@@ -133,7 +133,7 @@ def _csv(runs: Mapping[str, Path]) -> str:
 
 
 def _settings(runs: Mapping[str, Path]) -> dict[str, str]:
-    """Return, for each run, its recipe and how it differs from the first run's."""
+    """Return {run: its recipe, and the settings that differ from the first run's}."""
     recipes = {name: Recipe.load(run) for name, run in runs.items() if (run / RECIPE).is_file()}
     first = next(iter(recipes.values()), None)
     settings: dict[str, str] = {}

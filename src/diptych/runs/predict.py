@@ -1,4 +1,4 @@
-"""Predict for the records of a split."""
+"""Predictions of a model for the records of a split."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from diptych.tasks.run import predict_records
 
 
 class Predictions(NamedTuple):
-    """Predictions for each readable record of a split."""
+    """The predictions for a split, the records and the task that they belong to."""
 
     predictions: list[dict[str, Any]]
     records: list[Record]
@@ -38,10 +38,10 @@ def predict(
     decoding: DecodingOptions | None = None,
     console: Console | None = None,
 ) -> Predictions:
-    """Predict for each record of a split; damaged records are left out, as in training, and listed.
+    """Predict for each record of a split. Damaged records are left out and listed in `damaged`.
 
-    `name`: another task that the model has learnt; `decoding`: options for captions, instead of the recipe's.
-    A `console` gets a progress bar. Raises RecipeError and DataError.
+    `name`: the task; default: the one the model was trained for. `decoding`: options for captions; default: the
+    recipe's. A `console` shows a progress bar. Raises RecipeError and DataError.
     """
     task = model.task(name)
     if decoding is not None and isinstance(task, Captioning):
@@ -50,7 +50,7 @@ def predict(
 
 
 def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console: Console | None = None) -> Predictions:
-    """Like `predict`, with a task that was not built from the model's recipe."""
+    """Like `predict`, with a given task."""
     model.accept(store.contract, store.folder)
     store = shown_to(model.recipe, store)
     with_pixels = pixel_reader(model.recipe) if model.recipe is not None else None
@@ -69,30 +69,32 @@ def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console
 
 
 def shown_to(recipe: Recipe | None, store: Store) -> Store:
-    """Return the store as a model of this recipe reads it: without images if data.images is false."""
+    """Return the store as models of this recipe read it. If data.images is false, its regions are blank."""
     return store if recipe is None or recipe.data.images else store.without_images()
 
 
 def in_split(store: Store, split: str, option: str) -> list[int]:
-    """Return the indices of the records of one or more splits. Raises DataError for an empty one.
+    """Return the indices of the records of a split, or of several ("cc+sbu"). Raises DataError for an empty split.
 
-    `option`: command-line option that chooses the split, for the error.
+    `option`: the command-line option that chooses the split, which the error names.
     """
     check_split(split, store.folder, store.splits, f"; choose with {option}")
     return store.split(split)
 
 
 def left_out(keys: Collection[str], of: str) -> str:
-    """Return the line about damaged records."""
+    """Return a line about damaged records that were left out."""
     return f"{len(keys)} damaged records were left out of {of}: {', '.join(sorted(keys)[:5])}"
 
 
 def readable(
     store: Store, indices: Sequence[int], most: int, with_pixels: Callable[[Record], Record] | None
 ) -> tuple[list[Record], tuple[str, ...]]:
-    """Return records with their best regions, without pixels, and the keys of unreadable ones.
+    """Read records with their best regions (at most `most`).
 
-    Raises DataError if none can be read.
+    Return them without pixels, and the keys of unreadable records.
+
+    `with_pixels` is called to check that the image can be read. Raises DataError if no record can be read.
     """
     records: list[Record] = []
     damaged: list[DataError] = []
@@ -110,6 +112,6 @@ def readable(
 
 
 def pixel_reader(recipe: Recipe) -> Callable[[Record], Record] | None:
-    """Return the function that adds an image's pixels to its record; None if the model reads no pixels."""
+    """Return a function that adds an image's pixels to its record. None if the recipe's model reads no pixels."""
     pixels = recipe.pixels
     return None if pixels is None else pixels.added_to

@@ -1,4 +1,4 @@
-"""Train a model by a recipe on a store. `pretrain`, `finetune` and `demo` share this."""
+"""Train a model with a recipe on a store. The commands `pretrain`, `finetune` and `demo` call `run` or `run_in`."""
 
 import os
 from dataclasses import dataclass, replace
@@ -28,12 +28,12 @@ from diptych.systems.recipe import Recipe
 from diptych.training import Result, train
 from diptych.training.trainer import OnLog
 
-UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # `training` with nothing to validate on
+UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # settings if validation is off
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The model and the training result of a run."""
+    """The trained model of a run, and the result of training."""
 
     model: ModelFolder
     result: Result
@@ -43,10 +43,12 @@ def run(
     recipe: Recipe, store: Store, out: Path, start: ModelFolder | None = None, console: Console | None = None,
     on_log: OnLog | None = None,
 ) -> FinishedRun:  # fmt: skip
-    """Train by the recipe, from scratch or from `start`, and write `out/model`. Called again, it resumes.
+    """Train with the recipe, from random weights or from `start`, and write `out/model`.
 
-    `on_log` is called with each log line, and ends the run by returning False (`train`). Raises RecipeError, DataError
-    or CheckpointError before any file is written.
+    A repeated call resumes a stopped run.
+
+    `on_log` is called with each log line; if it returns False, training ends. Raises RecipeError, DataError or
+    CheckpointError before any file is written.
     """
     return run_in(RunFolder.open(out, recipe), store, Start.of(start), console, on_log)
 
@@ -55,7 +57,7 @@ def run(
 def run_in(
     folder: RunFolder, store: Store, start: Start, console: Console | None = None, on_log: OnLog | None = None
 ) -> FinishedRun:
-    """Like `run`, in a folder that was opened."""
+    """Like `run`, with an opened `RunFolder`."""
     console, recipe, out = console or make_console(), folder.recipe, folder.path
     start = start.by(recipe)
     learner = learner_of(folder, store, start)
@@ -93,7 +95,10 @@ def run_in(
 
 
 def learner_of(folder: RunFolder, store: Store, start: Start) -> Learner:
-    """Return the learner of a run. Raises RecipeError, DataError or CheckpointError for what would fail later."""
+    """Build and check the learner of a run.
+
+    Raises RecipeError, DataError or CheckpointError if training could not work.
+    """
     recipe, start = folder.recipe, start.by(folder.recipe)
     store = shown_to(recipe, store)
     start.check(recipe, store)
@@ -104,7 +109,7 @@ def learner_of(folder: RunFolder, store: Store, start: Start) -> Learner:
 
 
 def _save(learner: Learner, start: Start, result: Result, console: Console) -> ModelFolder:
-    """Return the final weights as a model folder, which rank 0 writes."""
+    """Make the model folder of the final weights, and write it in rank 0."""
     recipe, store, answers = learner.recipe, learner.store, learner.answers
     out, model = learner.out / INNER, learner.architecture.build()
     load_into(model, read_weights(result.weights), complete=True)

@@ -1,4 +1,4 @@
-"""The folder of a run: the recipe that it was begun with, and if a run resumes in it."""
+"""The folder of a run. Its recipe.json decides if a run can resume."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from diptych.training.trainer import CHECKPOINTS
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's folder and the recipe that will be trained in it. `open` is the only reader of a run's recipe.json.
+    """A run's folder and the recipe that will be trained in it.
 
-    Raises RecipeError, with the differences, if the folder holds a run of another recipe.
+    If the folder holds a run of another recipe, a RecipeError lists the differences.
     """
 
     path: Path
     recipe: Recipe
-    before: Recipe | None  # recipe in recipe.json; None: no run was begun
-    notes: tuple[str, ...] = ()  # warnings about what changed since
+    before: Recipe | None  # the recipe in recipe.json; None: no run was started
+    notes: tuple[str, ...] = ()  # warnings about changed settings
 
     @classmethod
     def open(cls, path: Path, recipe: Recipe) -> RunFolder:
-        """Open a folder, and read its recipe if a run has begun in it."""
+        """Open a folder for a run with `recipe`. If a run was started in it, read the recipe of that run."""
         before = Recipe.load(path) if (path / FILE).exists() else None
         return cls(path, recipe, before, tuple(_longer(path, recipe, before)) if before is not None else ())
 
@@ -44,23 +44,23 @@ class RunFolder:
 
     @property
     def resumes(self) -> bool:
-        """True if the folder holds a run, which the recipe resumes."""
+        """True if the folder holds a run that will be resumed."""
         return self.before is not None
 
     @property
     def begun(self) -> bool:
-        """True if the folder has checkpoints, which hold all weights."""
+        """True if the folder has checkpoints."""
         return bool(steps_in(self.path / CHECKPOINTS))
 
     def claim(self) -> None:
-        """Make this the folder of the recipe's run."""
+        """Write the recipe to recipe.json, unless it is there already."""
         if self.before != self.recipe:
             outputs.claim(self.path, "run")
             self.recipe.save(self.path)
 
 
 def _longer(path: Path, recipe: Recipe, before: Recipe) -> Iterator[str]:
-    """Warn if a resumed run has more steps than before."""
+    """Yield a warning if a resumed run gets more steps than before."""
     steps, schedule = recipe.training.steps, recipe.optimizer.schedule
     if steps > before.training.steps:
         yield f"{path}: resumes up to {counted(steps, 'steps')}, was {before.training.steps}; learning rates " + (
@@ -72,7 +72,7 @@ def _longer(path: Path, recipe: Recipe, before: Recipe) -> Iterator[str]:
 
 
 def open_stages(stages: Stages, out: Path) -> tuple[RunFolder, ...]:
-    """Open the folder of each stage: `out` itself for one stage, otherwise `out/stage-1` and so on."""
+    """Open the folder of each stage: `out/stage-1`, `out/stage-2` and so on, or `out` itself for a single stage."""
     one = len(stages.recipes) == 1
     return tuple(
         RunFolder.open(out if one else out / f"stage-{number}", recipe)

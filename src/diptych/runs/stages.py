@@ -1,11 +1,11 @@
-"""Multi-stage pre-training: each stage has its own data, schedule and optimizer, and starts from the one before.
+"""Multi-stage pre-training (ImageBERT, section 4.2).
 
-This is ImageBERT's section 4.2.
+Each stage has its own data, schedule and optimizer, and starts from the model of the stage before.
 
-    OUT/stage-1/   OUT/stage-2/   ...   runs like any other       OUT/model/   the model of the last
+    OUT/stage-1/   OUT/stage-2/   ...   folders of runs       OUT/model/   the model of the last stage
 
-A stage's data are splits of one store, or of named stores (`--data lait=STORE1 --data cc=STORE2`). The split train of a
-named store has the store's name, and `data.split=cc+sbu` selects two.
+A stage trains on splits of one store or of several named stores (`--data lait=STORE1 --data cc=STORE2`). The training
+split of a named store has the store's name. `data.split=cc+sbu` selects two.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,10 @@ from diptych.training.trainer import OnLog
 
 
 def fit_stages(stages: Stages, start: Start) -> tuple[Stages, str]:
-    """Fit the stages to the model that they start from; also return a line about the settings that are dropped."""
+    """Adapt the stages' recipes to the model that they start from.
+
+    Also return a line about settings that are dropped ("": none).
+    """
     fitted = [start.fit(recipe) for recipe in stages.recipes]
     return Stages(stages.name, tuple(recipe for recipe, _ in fitted)), fitted[0][1]
 
@@ -37,9 +40,9 @@ def run_stages(
     folders: Sequence[RunFolder], store: Store, start: Start, console: Console | None = None,
     on_log: OnLog | None = None,
 ) -> ModelFolder:  # fmt: skip
-    """Train all stages in their folders and return the last model. A stage that was stopped resumes.
+    """Train all stages in their folders and return the last model. A stopped stage resumes.
 
-    The ranks join once, around all stages, and the first writes the model.
+    The process group of the ranks is kept over all stages. The first rank writes the model.
     """
     console = console or make_console()
     if len(folders) == 1:
@@ -55,6 +58,6 @@ def run_stages(
 
 
 def _ended(folder: RunFolder) -> bool:
-    """Return True if the folder has a model that was trained for at least as many steps."""
+    """Return True if the stage is complete: its folder has a model that was trained for at least the recipe's steps."""
     inner = folder.path / INNER
     return (inner / CONFIG).is_file() and Recipe.load(inner).training.steps >= folder.recipe.training.steps

@@ -1,4 +1,4 @@
-"""Where a run's initial weights come from: random, files that its recipe names, or a trained model."""
+"""The initial weights of a run: random, from files that the recipe names, or from a trained model."""
 
 from __future__ import annotations
 
@@ -32,58 +32,58 @@ from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
-PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of DataConfig for reading images
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # fields of DataConfig for reading images
 
 
 class Start:
-    """The initial weights of a run; this base class: random ones. `of` and `by` choose among the three."""
+    """The initial weights of a run. The base class means random weights; the subclasses are `Weights` and `Trained`."""
 
-    speaks: bool = False  # True if the weights that read and write texts were trained before
-    source: str | None = None  # path of the model folder
+    speaks: bool = False  # True if the weights that read and generate text are trained
+    source: str | None = None  # path of the start model's folder
     answers: Answers | None = None
     detector: Path | None = None
     familiarity: Familiarity | None = None
 
     @staticmethod
     def of(model: ModelFolder | None) -> Start:
-        """Return the start from a model, or from nothing."""
+        """Return the start from `model`, or from random weights if it is None."""
         return Nothing() if model is None else Trained(model)
 
     def digest(self) -> str | None:
-        """Return a digest of the weights of a model folder."""
+        """Return a digest of the start model's weights. None without a model."""
         return None
 
     def by(self, recipe: Recipe) -> Start:
-        """Return these weights, or those that the recipe names."""
+        """Return `Weights` if the recipe sets `init` or `network_init`, else this start."""
         return Weights(recipe) if recipe.init is not None or recipe.network_init is not None else self
 
     def recipe_name(self, spec: TaskSpec) -> str:
-        """Return the name of the recipe that trains this task from this start. Raises RecipeError."""
+        """Return the name of the default recipe for a task. Raises RecipeError if there is none for this start."""
         raise RecipeError(
             f"Missing --recipe: --from-scratch starts from random weights, and a recipe names the system, such as "
             f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"
         )
 
     def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:
-        """Return the recipe with sizes that fit, and a line about the settings that are dropped, or an empty text.
+        """Return the recipe with the start model's sizes, and a line about settings that are dropped ("": none).
 
-        `named`: the user chose the recipe. Raises RecipeError if they cannot fit.
+        `named`: True if the user chose the recipe. Raises RecipeError if the recipe does not fit the model.
         """
         return recipe, ""
 
     def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
-        """Return settings of a recipe, preceded by those of the vocabulary that belongs to their `init`."""
+        """If `settings` set `init`, add the settings of its vocabulary in front of them."""
         return [*vocabulary_settings(settings), *settings]
 
     def check(self, recipe: Recipe, store: Store) -> None:
         """Raise RecipeError or CheckpointError if the recipe or the store does not fit these weights."""
         if recipe.objectives.improves and not self.speaks:
             raise RecipeError(
-                f"{recipe.name} improves a trained captioner (diptych finetune caption): pass one by --model"
+                f"{recipe.name} improves a trained captioner (diptych finetune caption): pass one with --model"
             )
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
-        """Return the tokeniser of a run that starts here."""
+        """Return the tokeniser of a run with this start."""
         return tokens_of_run(folder, store)
 
     def notes(self, learner: Learner) -> Iterator[str]:
@@ -101,18 +101,21 @@ class Start:
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
-        """Load the weights into the new model of a run, and yield notes.
+        """Load the initial weights into `model`, the new model of a run. Yield notes.
 
-        `begun`: the run has checkpoints of all weights.
+        `begun`: True if the run has checkpoints, from which it will load all weights.
         """
         yield from ()
 
     def fingerprint(self, recipe: Recipe) -> str:
-        """Return a digest of a recipe and a model's weights; a run and its checkpoints must have the same."""
+        """Return a digest of the recipe and the start model's weights.
+
+        Checkpoints can only be resumed with the same digest.
+        """
         return hashlib.sha256(_bound(recipe).encode()).hexdigest()
 
     def seen(self, prints: Fingerprints) -> SeenImages:
-        """Return the images of a model trained from this start on these fingerprints, with those of the start."""
+        """Return the fingerprints of all images that the trained model has seen: `prints` and the start model's."""
         return SeenImages.of(prints, None, begun=False)
 
 
@@ -121,7 +124,7 @@ class Nothing(Start):
 
 
 class Weights(Start):
-    """Weights of BERT, another system or a detector, by `init` and `network_init` of the recipe."""
+    """Weights of BERT, another system or a detector, as `init` and `network_init` of the recipe name them."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe, self.speaks = recipe, recipe.init is not None
@@ -131,12 +134,12 @@ class Weights(Start):
         recipe.check_begun()
         if recipe.init is not None and recipe.data.vocabulary is None:
             raise RecipeError(
-                "the weights of init need their vocabulary; pass their vocab.txt: --vocab FILE (data.vocabulary)"
+                "the weights of `init` need their vocabulary; pass its vocab.txt with --vocab FILE (data.vocabulary)"
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
         recipe = self.recipe
-        if begun:  # the files may be gone
+        if begun:  # checkpoints have the weights, so the files are not needed
             return
         if recipe.init is not None:
             yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
@@ -146,7 +149,7 @@ class Weights(Start):
 
 
 class Trained(Start):
-    """A model folder."""
+    """The weights of a model folder."""
 
     def __init__(self, model: ModelFolder) -> None:
         self.model, self.source, self.speaks = model, str(model.folder), True
@@ -186,7 +189,7 @@ class Trained(Start):
         self.model.accept(store.contract, store.folder)
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
-        """Return the model's tokeniser. Raises RecipeError if the recipe names another one."""
+        """Return the start model's tokeniser. Raises RecipeError if the recipe names another one."""
         data = folder.recipe.data
         if data.vocabulary is not None:
             given = Tokens.from_vocabulary(Path(data.vocabulary), data.lowercase)
@@ -225,11 +228,13 @@ def _bound(recipe: Recipe) -> str:
 
 
 def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> Iterator[str]:
-    """Load the weights of `start`. An imported model's heads for other classes or answers start with random weights.
+    """Load the weights of `start` into `model`.
 
-    So do the heads of another task's `answers`.
+    Heads of an imported model that are for other classes or answers are not loaded and stay random.
 
-    Yields a note about each such head or embedding.
+    The same holds for answer heads if `answers` are of another task.
+
+    Yields a note about such heads, and about embeddings that get more rows.
     """
     tensors, wanted = start.model.state_dict(), model.state_dict()
     if start.untrained:
@@ -237,10 +242,10 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
         if body := [name for name in other if not name.startswith("heads.")]:
             raise CheckpointError(
                 f"{start.folder} was made for {start.architecture.config.classes} classes of regions, but the store "
-                f"has another number, on which {body[0]} depends; extract with a detector of as many classes, or pass "
+                f"has another number, which changes {body[0]}; extract with a detector of as many classes, or pass "
                 "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
-        # The checkpoint does not name the answers of its head.
+        # Without a list of answers, the meaning of the head's outputs is unknown.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
@@ -261,14 +266,14 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
 
 
 def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
-    """Return the recipe with the sizes and settings of the model that it starts from.
+    """Return the recipe with the sizes and settings of the start model.
 
-    Raises RecipeError for a model of another system.
+    Raises RecipeError if the start model is of another system.
     """
     if recipe.system != start.architecture.system:
         raise RecipeError(
-            f"{recipe.name} trains {recipe.system}, {start.folder} is of {start.architecture.system}; both need "
-            "the same system"
+            f"{recipe.name} trains {recipe.system}, but {start.folder} is of {start.architecture.system}; choose "
+            "a recipe and a model of the same system"
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
@@ -279,10 +284,10 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
 
 
 def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
-    """Like `fit_to`, but keep the recipe's settings that no weight depends on, such as the number of regions.
+    """Like `fit_to`, but keep settings of the recipe on which no weight depends, such as the number of regions.
 
-    Also return a line about the settings that are dropped, or an empty text. Raises RecipeError if the recipe sets a
-    structure that `start` does not have.
+    Also return a line about settings that are dropped ("": none). Raises RecipeError if the recipe sets another
+    architecture than the start model's.
     """
     fitted = fit_to(recipe, start)
     own = recipe.model.of_the_run | (frozenset() if recipe.model.regions_fixed else {"max_regions"})
@@ -293,8 +298,8 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
     structural = [name for name in lost if name in recipe.model.structural and named[name] != fields[name].default]
     if structural:
         raise RecipeError(
-            f"{recipe.name} trains another model than {start.folder}: "
-            + "; ".join(f"model.{name}={named[name]}, and {kept[name]} there" for name in structural)
+            f"{recipe.name} does not fit the model {start.folder}: "
+            + "; ".join(f"model.{name}={named[name]} instead of {kept[name]}" for name in structural)
             + "; choose a model with these settings, or another recipe (`diptych recipes` lists them), or start "
             "with random weights: --from-scratch"
         )
@@ -303,7 +308,10 @@ def fit_named(recipe: Recipe, start: ModelFolder) -> tuple[Recipe, str]:
 
 
 def _with_network_settings(recipe: Recipe, before: Recipe | None, reads_pixels: bool) -> Recipe:
-    """Take over the start model's settings of the network that reads pixels; without one, drop those settings."""
+    """Copy the settings of the network that reads pixels from `before`, the start model's recipe.
+
+    If the model reads no pixels, remove these settings.
+    """
     groups, data, objectives = recipe.optimizer.lr_multipliers, recipe.data, recipe.objectives
     if not reads_pixels:
         groups = {prefix: share for prefix, share in groups.items() if prefix not in _of_network(groups)}
@@ -319,7 +327,7 @@ def _of_network(groups: dict[str, float]) -> dict[str, float]:
 
 
 def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
-    """Load weights of BERT or another system, by the system's entry in `SYSTEMS` (`init` of a recipe)."""
+    """Load `source`, weights of BERT or another system, into a model of `system` (the recipe's setting `init`)."""
     begin = SYSTEMS[system].start
     if begin is None:
         raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
@@ -328,7 +336,7 @@ def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
 
 
 def initialise_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
-    """Load the network that reads pixels from a detector folder or weights file (`network_init` of a recipe)."""
+    """Load the network that reads pixels from `source`, a detector folder or weights file (setting `network_init`)."""
     begin = SYSTEMS[system].start_network
     if begin is None or not model.config.reads_pixels:
         raise RecipeError(
@@ -340,10 +348,10 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
 
 
 def vocabulary_settings(settings: Sequence[str]) -> list[str]:
-    """Return recipe settings for the vocabulary of `init`, if that is a folder or a name on the hub."""
+    """Return settings for the vocabulary of `init`, if that is a folder or a name on the Hugging Face Hub."""
     given = dict(one.partition("=")[::2] for one in settings)
     source = given.get("init", "none")
-    with suppress(ValueError):  # the value may lack its quotes
+    with suppress(ValueError):  # the value may be a string without quotes
         source = str(parse_json(source))
     words = None if source == "none" or "data.vocabulary" in given else find_words(source)
     if words is None:

@@ -1,4 +1,4 @@
-"""Measurements on the held-out records of a run: validation scores, and the calibration of answers."""
+"""Validation scores of a run, and the calibration of its answers, measured on the validation records."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,10 @@ Validate = Callable[[nn.Module, int], dict[str, float]]
 
 
 def validation(learner: Learner, console: Console) -> Validate | None:
-    """Return a function that scores a model on the held-out records; None without records, or if switched off."""
+    """Return a function that scores a model on the validation records.
+
+    None if there are no records or validation is off.
+    """
     task, training = learner.task, learner.spec.training
     if learner.recipe.training.validate_every is None or not learner.held_out:
         return None
@@ -44,7 +47,7 @@ def validation(learner: Learner, console: Console) -> Validate | None:
 
 
 def calibration(learner: Learner, model: SystemModel) -> Calibration | None:
-    """Fit the temperature of answers on the held-out records, if the task has one."""
+    """Fit the temperature of the answers on the validation records. None if the task has no answers."""
     calibrate = learner.spec.training.calibrate
     if calibrate is None or learner.answers is None or not learner.held_out:
         return None

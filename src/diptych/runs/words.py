@@ -21,22 +21,22 @@ from diptych.tasks import find_task
 from diptych.tasks.caption import pretraining_texts
 
 VOCABULARY_SIZE = 8000
-VOCABULARY_LINES = 20_000  # lines of a text corpus that a vocabulary is trained on, with all captions
-RECORDS_COUNTED = 5000  # records whose words are looked up in a given vocabulary; more would delay a large run
+VOCABULARY_LINES = 20_000  # a vocabulary is trained on all captions and this many lines of a text corpus
+RECORDS_COUNTED = 5000  # out-of-vocabulary words are counted in at most this many records
 WORD = re.compile(r"\w+")
-TOKENS_CHECK = "tokenizer.check"  # checksum of a run's tokeniser
+TOKENS_CHECK = "tokenizer.check"  # file with the checksum of a run's tokeniser
 
 
 def words_of(record: Record) -> list[str]:
-    """Return all texts of a record for a vocabulary; tags are replaced by the names of their objects."""
+    """Return all texts of a record that a vocabulary should cover. Tags such as [0] are replaced by object names."""
     return record.changed({"tagged": lambda text: names_for_tags(text, record.objects)}).marked(*READ)
 
 
 def training_texts(store: Store, validation: str = "val") -> list[str]:
-    """Return the texts of all splits but those for validation and tests.
+    """Return the texts of all splits except validation and test splits.
 
-    Texts of `Record.more` are included only if they have a word that no other text has. Data that gain a task thus keep
-    their vocabulary as long as it has all words.
+    Texts of `Record.more` are included only if they have a word that no other text has. If a new task adds such texts
+    without new words, the vocabulary thus stays the same.
     """
     scored = splits_in(validation) | {"test", "test_rare"}
     texts: list[str] = []
@@ -50,7 +50,10 @@ def training_texts(store: Store, validation: str = "val") -> list[str]:
 
 
 def unknown_words(tokens: Tokens, store: Store, split: str, fields: Collection[str]) -> Counter[str]:
-    """Count the out-of-vocabulary words in these fields of the records; empty if they are less than 1% of the words."""
+    """Count the out-of-vocabulary words in `fields` of a split's records.
+
+    The result is empty if they are less than 1% of all words.
+    """
     numbers = [number for one in splits_in(split) for number in store.split(one)]
     counts: Counter[str] = Counter()
     for number in numbers[:: math.ceil(len(numbers) / RECORDS_COUNTED) or 1]:
@@ -63,14 +66,14 @@ def unknown_words(tokens: Tokens, store: Store, split: str, fields: Collection[s
 
 
 def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
-    """Return the run's tokeniser: given by the recipe, read from the run's folder, or trained on the data."""
+    """Return the run's tokeniser: of the recipe's vocabulary, from the run's folder, or newly trained on the data."""
     recipe, out = folder.recipe, folder.path
     if recipe.data.vocabulary is not None:
         return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
     if folder.resumes and (out / TOKENS).is_file():
         return _kept_tokens(out)
     texts = training_texts(store, recipe.data.validation)
-    if find_task(recipe.task).pretrains:  # answers are no texts that models read elsewhere
+    if find_task(recipe.task).pretrains:  # pre-training also reads answers as text
         records = (one for one in iterate(store, recipe.data.split) if not one.captions)
         texts += [text for record in records for text in pretraining_texts(record)]
     if recipe.data.text is not None:
@@ -80,7 +83,10 @@ def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
 
 
 def note_tokens(out: Path) -> None:
-    """Write a checksum of the tokeniser in a run's folder: a changed file would give other ids on resumption."""
+    """Write a checksum of the tokeniser into a run's folder.
+
+    When the run resumes, a changed tokeniser is then refused.
+    """
     write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
 
 
@@ -88,7 +94,7 @@ def _kept_tokens(out: Path) -> Tokens:
     check = out / TOKENS_CHECK  # runs written before 0.1 lack this file
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
-            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}), so ids could stand "
-            "for other words; copy the run's whole folder again, or start again in another folder"
+            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}), so ids could mean "
+            "other words; copy the run's whole folder again, or start again in another folder"
         )
     return Tokens.load(out)

@@ -1,4 +1,4 @@
-"""The tasks, such as captioning. Each is one file and one line of `TASKS` (docs/add-a-task.md)."""
+"""The tasks, such as captioning. Each task is one file and one entry of `TASKS` (docs/add-a-task.md)."""
 
 from diptych.runtime.errors import nearest
 from diptych.runtime.plugins import unknown_name
@@ -38,24 +38,30 @@ TASKS: dict[str, TaskSpec] = {
 
 
 def find_task(name: str) -> TaskSpec:
-    """Return the task of this name. Raises RecipeError, with the nearest name."""
+    """Return the task `name`, such as "vqa".
+
+    For an unknown name, raises a RecipeError that suggests the most similar one.
+    """
     if name not in TASKS:
         raise unknown_name(f"no task {name!r}; {nearest(name, TASKS)}")
     return TASKS[name]
 
 
 def tasks_by_verb() -> dict[str, TaskSpec]:
-    """Return the tasks that have an interface, by verb."""
+    """Return the tasks that have a command, by the name of the command (such as "ask")."""
     return {spec.interface.verb: spec for spec in TASKS.values() if spec.interface is not None}
 
 
 def interfaces() -> dict[str, TaskInterface]:
-    """Return the interfaces of all tasks, by verb."""
+    """Return the user interfaces of the tasks that have a command, by its name (such as "ask")."""
     return {verb: spec.required_interface for verb, spec in tasks_by_verb().items()}
 
 
 def find_learnt(name: str) -> TaskSpec:
-    """Return a task for which models are fine-tuned, by name. Raises RecipeError, with the nearest name."""
+    """Return a task that models are fine-tuned for.
+
+    For another name, raises a RecipeError that suggests a similar task.
+    """
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
         raise unknown_name(f"no model is fine-tuned for a task {name!r}; {nearest(name, learnt)}")

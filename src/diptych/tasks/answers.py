@@ -1,4 +1,4 @@
-"""The answer vocabulary of a model: that of VQA, or the labels of another task."""
+"""The answer vocabulary of a model: VQA's frequent answers, or the labels of another classification task."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ from diptych.runtime.errors import CheckpointError, DataError, counted
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
-OF_VQA = "vqa"  # the task whose list is meant where a file names none
+OF_VQA = "vqa"  # the default task of a file that names no task
 UNKNOWN = "<unk>"  # class 0, never given as an answer
-# Signs that VQA's rule drops and that change what an answer means: -5, <5, 1,5 (not 1,000), C++ and B-.
+# VQA's normalisation drops these signs, although they change an answer's meaning: -5, <5, 1,5 (not 1,000), C++, B-.
 _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers that a model can give. Class 0 is all other answers, except in TDEN's own list."""
+    """The answers that a model can give.
+
+    Class 0 means "any other answer"; only TDEN's published list has no such class.
+    """
 
     names: tuple[str, ...]
-    temperature: float = 1.0  # logits are divided by it (tasks/calibration.py)
-    task: str = OF_VQA  # whose list it is; no other task reads it
+    temperature: float = 1.0  # the logits are divided by this number (tasks/calibration.py)
+    task: str = OF_VQA  # the task that the list belongs to; other tasks refuse it
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-        """Collect answers that are the most frequent answer of at least `at_least` questions, most frequent first.
+        """Collect answers that are the usual answer to at least `at_least` questions.
 
-        At most `most` are kept. Raises DataError if there are none.
+        The most frequent answer is first.
+
+        At most `most` answers are kept (None: all). Raises DataError if there are none.
         """
         counts: Counter[str] = Counter()
         for record in records:
@@ -71,23 +76,23 @@ class Answers:
         write_atomically(folder / FILE, json.dumps(kept, ensure_ascii=False, indent=0).encode())
 
     def scores(self, answers: Sequence[str]) -> dict[int, float]:
-        """Return soft targets by class: the accuracy of each answer that is in the list."""
+        """Return the soft targets of a question as {class: VQA accuracy}, for the answers that are in the list."""
         return {self._numbers[a]: s for a, s in soft_targets(answers).items() if a in self._numbers}
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        """The class of each answer in normal form, as published lists have other forms, such as `t-shirt`."""
+        """Map answers to classes, both as listed (such as `t-shirt`) and in VQA's normal form (`t shirt`)."""
         names = {name: number for number, name in enumerate(self.names) if name != UNKNOWN}
         return {normalise_answer(name): number for name, number in reversed(names.items())} | names
 
 
 def rule_notes(questions: Sequence[Question]) -> list[str]:
-    """Report surprising effects of VQA's rule: answers that no model can give, or that equal another answer."""
+    """Return warnings about VQA's scoring rule: unreachable answers, and different answers that it counts as equal."""
     return [*_unreachable(questions), *_equal_by_rule(questions)]
 
 
 def _unreachable(questions: Sequence[Question]) -> list[str]:
-    """Report questions that no model can get right, because of the official rule for ten equal answers."""
+    """Return a warning about questions that cannot be answered correctly: ten equal answers not in normal form."""
     lost = [question for question in questions if is_unreachable(question.answers)]
     about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
     rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"
@@ -95,7 +100,7 @@ def _unreachable(questions: Sequence[Question]) -> list[str]:
 
 
 def _equal_by_rule(questions: Sequence[Question]) -> list[str]:
-    """Report answers with the same normal form that differ in a meaningful sign."""
+    """Return a warning about answers that become equal when VQA's rule drops a sign, such as `5` and `-5`."""
     forms: dict[str, dict[tuple[str, ...], str]] = {}
     for answer in dict.fromkeys(answer for question in questions for answer in question.answers):
         forms.setdefault(normalise_answer(answer), {}).setdefault(tuple(_SIGNS.findall(answer)), answer)

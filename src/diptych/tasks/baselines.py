@@ -1,6 +1,6 @@
-"""Blind baselines, which do not see the image, and ceilings, which are the scores of a person.
+"""Blind baselines, which do not see the image, and ceilings, which are human scores.
 
-All are pure functions of texts. Blind baselines are fitted to training texts only.
+They depend on texts only. Blind baselines are fitted to training texts.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from diptych.runtime.errors import DataError, counted
 from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
-FINALISTS = 30  # training captions that are scored in full
-JUDGES = 200  # training images that they are scored against, at equal distances
-ROUNDS = 5  # most held-out captions of an image for the ceiling: COCO has five
+FINALISTS = 30  # candidate captions that are scored exactly
+JUDGES = 200  # training images that candidates are scored against: every n-th image
+ROUNDS = 5  # at most this many captions of an image are held out in turn for the ceiling: COCO has five
 Words = tuple[str, ...]
 CAUTION = (1, 2, 3, 5, 10, 20, 50)  # candidates for `BlindAnswers.at_least`
 
 
 def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
-    """Return the caption that most images have, as lower-case words; on ties, the first in the alphabet."""
+    """Return the caption that the largest number of images have, in lower case. On a tie, it is the alphabetically
+    first caption."""
     counts = Counter(chain.from_iterable({" ".join(tokens_of(text)) for text in captions} for captions in training))
     if not counts:
         raise DataError("there are no training captions, so there is no blind baseline")
@@ -42,8 +43,8 @@ def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
 def best_blind_caption(training: Sequence[Sequence[str]]) -> str:
     """Return the training caption with the best mean CIDEr over the training images.
 
-    Captions are ranked by their approximate mean cosine. The first FINALISTS and the most frequent caption are then
-    scored in full against JUDGES images.
+    All captions are ranked by an approximate score. The best FINALISTS and the most frequent caption are then scored
+    exactly against JUDGES training images.
     """
     pictures = [[tokens_of(text) for text in captions] for captions in training if captions]
     if not pictures:
@@ -60,7 +61,7 @@ def best_blind_caption(training: Sequence[Sequence[str]]) -> str:
 
 
 def _mean_cosine(caption: Tokens, frequencies: DocumentFrequencies) -> float:
-    """Approximate a caption's mean cosine: its dot product with the sum over all images, over its own norm."""
+    """Approximate the mean cosine similarity of a caption's n-gram TF-IDF vector to the images' reference captions."""
     total = 0.0
     for order in ORDERS:
         product = square = 0.0
@@ -74,12 +75,13 @@ def _mean_cosine(caption: Tokens, frequencies: DocumentFrequencies) -> float:
 
 
 def caption_ceiling(references: Mapping[str, Sequence[str]], rounds: int = ROUNDS) -> dict[str, float] | None:
-    """Score one reference caption against the others, by name of the score; None if no image has two captions.
+    """Score reference captions against the other captions of their image.
 
-    Round n takes each image's n-th caption as the prediction and the others as references. Scores are means over
-    rounds, each over the images with an n-th caption and another. Document frequencies are those of all references,
-    the held-out one included, as when a model is scored. BLEU and ROUGE have one reference fewer than a model, which
-    lowers the ceiling.
+    Return {name of the score: value from 0 to 1 (CIDEr: 0 to 10)}, or None if no image has two captions.
+
+    In round n, each image's n-th caption is the prediction and its other captions are the references. Images without
+    these captions are left out. The rounds are averaged. As for a model, CIDEr's document frequencies count all
+    captions. A prediction has one reference fewer than a model's, which lowers BLEU and ROUGE.
     """
     tokens = {key: [tokens_of(text) for text in captions] for key, captions in references.items()}
     frequencies = DocumentFrequencies.of(tokens.values())
@@ -105,19 +107,19 @@ def _one_against_others(
 
 @dataclass(frozen=True)
 class BlindAnswers:
-    """Answers from a question's words: the most frequent answer to questions that begin with the same words.
+    """A blind baseline of VQA: the most frequent training answer to questions that begin with the same words.
 
-    The longest prefix with `at_least` training questions is used.
+    The longest prefix that at least `at_least` training questions share is used.
     """
 
     at_least: int
     overall: str
     by_kind: Mapping[str, str]
-    by_words: Mapping[Words, tuple[str, int]]  # by prefix: most frequent answer, number of questions
+    by_words: Mapping[Words, tuple[str, int]]  # {prefix: (most frequent answer, number of questions)}
 
     @classmethod
     def of(cls, questions: Iterable[Question], at_least: int | None = None) -> BlindAnswers:
-        """Fit to training questions. `at_least` defaults to the best of CAUTION in two-fold cross-validation."""
+        """Fit to training questions. By default, two-fold cross-validation chooses `at_least` from CAUTION."""
         known = [question for question in questions if question.answers]
         if not known:
             raise DataError("no training question has answers, so there is no blind baseline")
@@ -148,27 +150,27 @@ class BlindAnswers:
         return self.overall
 
     def answers(self, questions: Iterable[Question]) -> dict[str, str]:
-        """Answer each question from its words, by key."""
+        """Return the answer to each question, by the question's key."""
         return {question.key: self.answer(question) for question in questions}
 
     def majority(self, questions: Iterable[Question]) -> dict[str, str]:
-        """Give the most frequent answer to every question, by key."""
+        """Return the most frequent training answer for every question, by the question's key."""
         return {question.key: self.overall for question in questions}
 
     def majority_by_kind(self, questions: Iterable[Question]) -> dict[str, str]:
-        """Give the most frequent answer of each kind of question, by key. The kind is an annotation."""
+        """Return {question's key: the most frequent training answer to its kind of question, such as "yes/no"}."""
         return {question.key: self.by_kind.get(question.kind, self.overall) for question in questions}
 
 
 def learnt_answers(training: Sequence[Question], questions: Sequence[Question]) -> dict[str, str]:
-    """Return the answers of a bigram classifier that has learnt the training questions, by key."""
+    """Train a bigram classifier on `training` and return its answers to `questions`, by the question's key."""
     texts = [grams_of(question.text) for question in training]
     learnt = BigramClassifier.of(texts, [soft_targets(question.answers) for question in training])
     return dict(zip([q.key for q in questions], learnt.answers(q.text for q in questions), strict=True))
 
 
 def text_probabilities(training: Sequence[Question], questions: Sequence[Question]) -> dict[str, dict[str, float]]:
-    """Return a bigram classifier's probability of each answer, by the keys of the questions."""
+    """Train a bigram classifier on `training` and return {key: {answer: probability}} for `questions`."""
     targets = [soft_targets(question.answers) for question in training]
     learnt = BigramClassifier.of([grams_of(question.text) for question in training], targets)
     texts = [grams_of(question.text) for question in questions]
@@ -177,7 +179,10 @@ def text_probabilities(training: Sequence[Question], questions: Sequence[Questio
 
 
 def stronger(rule: float, learnt: float, about: str) -> tuple[bool, str]:
-    """Return whether the bigram classifier has the higher score (0 to 1) of two blind baselines, and a note on both."""
+    """Compare two blind baselines by score (0 to 1).
+
+    Return True if the bigram classifier (`learnt`) is better, and a note.
+    """
     scores = f"{100 * rule:.1f} and {100 * learnt:.1f}"
     return learnt > rule, f"blind: words only, the better of {about}, and {ABOUT}: {scores}"
 
@@ -194,7 +199,7 @@ def _best(worth: Mapping[str, float]) -> str:
 
 
 def _caution(questions: Sequence[Question]) -> int:
-    """Choose `at_least` by two-fold cross-validation."""
+    """Choose `BlindAnswers.at_least` from CAUTION by two-fold cross-validation."""
     right: dict[int, float] = dict.fromkeys(CAUTION, 0.0)
     for learnt, tried in ((questions[::2], questions[1::2]), (questions[1::2], questions[::2])):
         fitted, wanted = BlindAnswers._fit(learnt, 1), [soft_targets(question.answers) for question in tried]
@@ -206,13 +211,13 @@ def _caution(questions: Sequence[Question]) -> int:
 
 @dataclass(frozen=True)
 class BlindChoice:
-    """Naive Bayes over words: choose the text whose words occur more often in right texts than in wrong ones."""
+    """Naive Bayes over words: choose the candidate text whose words are most typical of right texts in training."""
 
-    odds: Mapping[str, float]  # log odds of each word
+    odds: Mapping[str, float]  # {word: log ratio of its frequencies in right and in wrong texts}
 
     @classmethod
     def of(cls, groups: Iterable[tuple[Sequence[str], int]]) -> BlindChoice:
-        """Fit to groups of texts, each with the index of the right text. Raises DataError if there are none."""
+        """Fit to pairs (candidate texts, index of the right one). Raises DataError if there are none."""
         right: Counter[str] = Counter()
         wrong: Counter[str] = Counter()
         for texts, number in groups:
@@ -231,11 +236,12 @@ class BlindChoice:
 
 
 def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
-    """Score a person's answers against the other people's, overall and by kind.
+    """Return the human VQA accuracy, 0 to 1, by kind of question and for "all" questions.
 
-    None if a question has fewer than two answers.
+    Return None if a question has fewer than two answers.
 
-    A person scores min(1, equal answers of others / 3), like a model if one of ten people is left out.
+    Each person is scored against the others. An answer scores min(1, n / 3) if n of the nine other people gave it. This
+    is how VQA scores a model.
     """
     by_kind: dict[str, list[float]] = {"all": []}
     for question in questions:
@@ -243,7 +249,7 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
         if people < 2:
             return None
         counts = Counter(map(normalise_answer, question.answers))
-        enough = (people - 1) / 3  # three of nine others, or the same share of fewer
+        enough = (people - 1) / 3  # 3 of 9 other people; with fewer people, a third of the others
         agreed = sum(count * min(1.0, (count - 1) / enough) for count in counts.values()) / people
         by_kind["all"].append(agreed)
         by_kind.setdefault(question.kind, []).append(agreed)
@@ -251,12 +257,12 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
 
 
 def labelled(record: Record) -> list[Choices]:
-    """Return the questions of a record whose right answer is known."""
+    """Return the multiple-choice questions of a record whose right answer is known."""
     return [choices for choices in record.choices if choices.answer >= 0]
 
 
 def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-    """Return the blind baseline: `BlindChoice` fitted to training records, or chance without them."""
+    """Return VCR's blind baseline: the better of `BlindChoice` and a bigram classifier, or chance without training."""
     scored = [choices for record in records for choices in labelled(record)]
     if not scored:
         return Baselines()
@@ -284,7 +290,11 @@ Picker = Callable[[str, Sequence[str]], int]  # (question, candidates) -> index 
 
 
 def _pickers(learnt: Sequence[Choices]) -> list[tuple[Picker, Picker | None]]:
-    """Return two blind baselines, each of answers and of rationales (None: no training question has rationales)."""
+    """Fit two blind baselines: `BlindChoice`, then the bigram classifier.
+
+    Each is a pair of functions: the first picks answers, the second rationales. The second is None if no training
+    question has rationales.
+    """
     answers = [(c.question, c.answers, c.answer) for c in learnt]
     reasons = [(_answered(c), c.rationales, c.rationale) for c in learnt if c.rationale is not None]
     return [(make(answers), make(reasons) if reasons else None) for make in (_by_odds, _by_classifier)]
@@ -295,13 +305,13 @@ def _answered(choices: Choices) -> str:
 
 
 def _by_odds(groups: Sequence[tuple[str, Sequence[str], int]]) -> Picker:
-    """Learn which words occur in right candidates."""
+    """Fit a `BlindChoice`, which ignores the question."""
     learnt = BlindChoice.of((texts, number) for _, texts, number in groups)
     return lambda _, texts: learnt.pick(texts)
 
 
 def _by_classifier(groups: Sequence[tuple[str, Sequence[str], int]]) -> Picker:
-    """Learn from (question, candidate) pairs whether a candidate is right."""
+    """Train a bigram classifier to predict from a question and a candidate if the candidate is right."""
     texts = [grams_of(question, text) for question, candidates, _ in groups for text in candidates]
     rights = [at == number for _, candidates, number in groups for at in range(len(candidates))]
     learnt = BigramClassifier.of(texts, [{"right" if right else "wrong": 1.0} for right in rights])
@@ -314,13 +324,16 @@ def _blindly(choices: Choices, answers: Picker, rationales: Picker | None) -> tu
     answered = float(answers(choices.question, choices.answers) == choices.answer)
     if choices.rationale is None:
         return answered, 0.0, False
-    if rationales is None:  # no training questions have rationales
+    if rationales is None:  # no training question has rationales: score by chance
         return answered, 1 / len(choices.rationales), True
     return answered, float(rationales(_answered(choices), choices.rationales) == choices.rationale), True
 
 
 def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:
-    """Return the scores of rows (answer right, rationale right, has a rationale)."""
+    """Return Q->A, Q->AR and QA->R from 0 to 1.
+
+    A row is (answer is right, rationale is right, has rationales), 1 for right.
+    """
     answered = np.array([float(answer) for answer, _, _ in rows])
     reasoned = np.array([float(reason) if there else 1.0 for _, reason, there in rows])
     has_rationale = np.array([there for _, _, there in rows])

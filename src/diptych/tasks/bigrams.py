@@ -1,7 +1,7 @@
-"""A bigram classifier of texts: the strong blind baseline, which reads questions and never images.
+"""A bigram classifier of texts: the stronger blind baseline, which reads the question but not the image.
 
-The mean of the embeddings of a text's words and pairs of words, one hidden layer, a softmax over classes (fastText's
-bag of tricks, Joulin et al., arXiv 1607.01759, section 2, with a ReLU and dropout).
+The embeddings of a text's words and bigrams are averaged; ReLU, dropout and a linear layer give the class scores. This
+is fastText (Joulin et al., arXiv 1607.01759, section 2) with a ReLU and dropout.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from diptych.metrics.tokenise import tokens_of
 from diptych.runtime.errors import DataError
 
 HIDDEN, DROPOUT, BATCH, LR = 64, 0.5, 64, 1e-2
-MOST_GRAMS, MOST_CLASSES = 20_000, 3_000  # the most frequent ones
-EPOCHS, STEPS = 100, 2_000  # at most
-PATIENCE = 10  # epochs without a rise that end the training
-HELD_OUT = 10  # a tenth of the texts chooses the epoch
+MOST_GRAMS, MOST_CLASSES = 20_000, 3_000  # only the most frequent n-grams and classes are kept
+EPOCHS, STEPS = 100, 2_000  # training ends at whichever comes first
+PATIENCE = 10  # training stops after this many epochs without a better score
+HELD_OUT = 10  # every 10th text is held out to choose the best epoch
 SEED = 0
 ABOUT = f"a classifier of words and pairs of words (one hidden layer of {HIDDEN}, seed {SEED})"
 
 
 def grams_of(*texts: str) -> list[str]:
-    """Return each text's words and pairs of neighbours (with START and END), marked by the text's index.
+    """Return the unigrams and bigrams of each text, prefixed by the text's index, such as "0 a red".
 
-    With several texts, each word of the last one is also paired with the first word of the first.
+    For several texts, each word of the last text is also paired with the first word of the first text: "what / red".
     """
     grams: list[str] = []
     for place, text in enumerate(texts):
@@ -45,15 +45,14 @@ class BigramClassifier:
     """A classifier of texts, trained on soft targets in seconds on one thread."""
 
     classes: tuple[str, ...]
-    grams: Mapping[str, int]  # by gram, its row among the embeddings; 0 is for all others
+    grams: Mapping[str, int]  # {n-gram: row of its embedding}; row 0 is for unknown n-grams
     network: nn.Sequential
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[str]], targets: Sequence[Mapping[str, float]]) -> BigramClassifier:
-        """Fit to the grams of texts, each with the worth of its classes (0 to 1).
+        """Fit to texts, each given as n-grams (see `grams_of`) with its soft targets: {class: 0 to 1}.
 
-        The same texts give the same classifier. The random state of torch is left as it was. Raises DataError if no
-        text has a class.
+        Training is deterministic and does not change torch's random state. Raises DataError if no text has a class.
         """
         worth: Counter[str] = Counter()
         for target in targets:
@@ -121,11 +120,11 @@ class BigramClassifier:
             return list(chain.from_iterable(parts))
 
     def answers(self, texts: Iterable[str]) -> list[str]:
-        """Return the likeliest class of each text."""
+        """Return the most probable class of each text."""
         return [self.classes[number] for number in self._best([grams_of(text) for text in texts])]
 
     def scores(self, texts: Sequence[Sequence[str]], name: str) -> Float[Tensor, "N"]:
-        """Return the log-probability of one class for each text, given as grams."""
+        """Return the log-probability of the class `name` for each text. Texts are given as n-grams (see `grams_of`)."""
         self.network.eval()
         with torch.no_grad():
             return self._logits(texts).log_softmax(-1)[:, self.classes.index(name)]

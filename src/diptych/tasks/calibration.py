@@ -1,4 +1,4 @@
-"""Temperature scaling of probabilities of answers (Guo et al., On Calibration of Modern Neural Networks, 2017, 4.2)."""
+"""Temperature scaling of answer probabilities (Guo et al., On Calibration of Modern Neural Networks, 2017, 4.2)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy
 
-FEWEST = 100  # answered questions of val: fewer fix no temperature
+FEWEST = 100  # with fewer answered validation questions, no temperature is fitted
 BINS = 15
-TEMPERATURES = torch.logspace(-1, 1, 201).tolist()  # 0.1 to 10; the middle one is 1
+TEMPERATURES = torch.logspace(-1, 1, 201).tolist()  # candidates from 0.1 to 10; the middle one is 1
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted temperature, and the calibration error without and with it, times 100, on the questions of the fit."""
+    """A fitted temperature.
+
+    The calibration errors before and after scaling (times 100) are measured on the same questions.
+    """
 
     temperature: float
     before: float
@@ -31,16 +34,16 @@ class Calibration:
 
 
 def calibration_error(probabilities: Float[Tensor, "N"], right: Float[Tensor, "N"]) -> float:
-    """Return the expected calibration error, 0 to 1: the mean distance of confidence and accuracy in 15 equal bins."""
+    """Return the expected calibration error, 0 to 1: the mean of |confidence - accuracy| over 15 equal bins."""
     bins = (probabilities * BINS).long().clamp(max=BINS - 1)
     gaps = torch.zeros(BINS).index_add_(0, bins, (probabilities - right).float())
     return float(gaps.abs().sum() / len(right))
 
 
 def fit_temperature(probable: Callable[[float], Float[Tensor, "N"]], right: Float[Tensor, "N"]) -> Calibration:
-    """Choose the temperature whose probabilities of the given answers have the lowest cross-entropy.
+    """Choose the temperature that minimises the cross-entropy of answer probabilities with the answers' accuracies.
 
-    `probable` returns the probabilities at a temperature. `right` is the accuracy of each answer, 0 to 1.
+    `probable(temperature)` returns the probability of each predicted answer. `right` is its accuracy, 0 to 1.
     """
     costs = [float(binary_cross_entropy(probable(t).clamp(0, 1).float(), right.float())) for t in TEMPERATURES]
     best = TEMPERATURES[costs.index(min(costs))]

@@ -1,4 +1,4 @@
-"""Image captioning: generate a sentence about an image. Pre-training reads the same samples."""
+"""Image captioning: generate a sentence about an image. Pre-training uses the same samples (`Pretraining` below)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,10 @@ class Captioning:
 
     tokens: Tokens
     decoding: DecodingOptions
-    max_words: int = 20  # longer captions are cut, as the papers do
-    split_words: bool = False  # score words as BERT splits them (t - shirt), as the papers' code does
-    # Captions that were left out, by key: all their words are out of vocabulary, so they would train to write [UNK].
+    max_words: int = 20  # longer captions are cut, as in the papers
+    split_words: bool = False  # score the words as BERT's tokeniser splits them (t - shirt), as the papers' code does
+    # Captions that were left out, by key. All their words are out of vocabulary, so the model would learn to write
+    # [UNK].
     unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     name = "caption"
@@ -53,7 +54,7 @@ class Captioning:
         samples = []
         for position, caption in enumerate(record.captions):
             key, text = f"{record.key}#{position}", encode(self.tokens, caption, self.max_words)
-            if len(text) == 1:  # empty captions are reported by `diptych check`
+            if len(text) == 1:  # an empty caption is only [SEP]; `diptych check` reports it
                 continue
             if self.tokens.knows(text[:-1].tolist()):
                 samples.append(Sample(key, record.key, None, text))
@@ -84,7 +85,7 @@ class Captioning:
 def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequence[Sequence[str]] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of captions.
 
-    `training`: the captions of each training image; without them there is no blind baseline.
+    `training`: the captions of each training image. If it is empty, there is no blind baseline.
     """
     blind, ceiling, notes = {}, caption_ceiling(references) or {}, []
     if training:
@@ -110,7 +111,7 @@ def score_captions(
     baselines: Baselines | None = None,
     coverage: float = 1.0,
 ) -> Scores:
-    """Score captions by BLEU-1 to 4, ROUGE-L and CIDEr, with 95% intervals and the baselines."""
+    """Score captions by BLEU-1 to 4, ROUGE-L and CIDEr, with 95% confidence intervals and the given baselines."""
     baselines = baselines or Baselines()
     items = caption_items({key: predictions[key] for key in references}, references)
     scores = [baselines.score(name, _interval(name, items)) for name in items.scores()]
@@ -133,13 +134,13 @@ def _interval(name: str, items: CaptionItems) -> Interval:
 def extra_caption_scores(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> list[Score]:
-    """Return METEOR and SPICE, times 100; both need Java."""
+    """Return the scores in `names` (METEOR, SPICE), times 100. Both need Java."""
     values = java_scores({key: predictions[key] for key in references}, references, names)
     return [Score(name, 100 * value) for name, value in values.items()]
 
 
 def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> Score:
-    """Return the paired difference in CIDEr, second minus first, by bootstrap over images."""
+    """Return the difference in CIDEr, second minus first, with a paired bootstrap interval over images."""
     ours, theirs = (
         rows_by_picture(caption_items({key: captions[key] for key in references}, references).cider)
         for captions in (second, first)
@@ -153,7 +154,7 @@ def references_of(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 
 
 def greedily(task: Task, records: list[Record]) -> tuple[Task, list[Record]]:
-    """Validate with greedy captions, as all the papers do; beam search is for tests."""
+    """Return the task with greedy decoding for validation, as in the papers; beam search is for final scores."""
     assert isinstance(task, Captioning)
     options = task.decoding
     greedy = derive(options, beams=1, captions=options.captions if options.sample else None)
@@ -173,7 +174,7 @@ class CaptionObjectives(Objectives):
 
 
 class CaptionRequest(interface.TaskRequest):
-    """Options of decoding; None: as the model's recipe sets it."""
+    """The options of a caption request. If a decoding option is None, the model's recipe sets it."""
 
     captions: Annotated[
         int, interface.Form("How many captions", more=True, option="num_captions"), Field(ge=1, le=16)
@@ -198,7 +199,7 @@ class CaptionRequest(interface.TaskRequest):
     explain: bool = Field(default=False, description="Also return the regions, with the influence of each on words.")
 
 
-OWN = {"model", "explain", "captions", "sample", "seed"}  # fields of a request that are not `DecodingOptions`
+OWN = {"model", "explain", "captions", "sample", "seed"}  # fields of a request that are not in `DecodingOptions`
 
 
 class OtherCaption(interface.Message):
@@ -217,7 +218,7 @@ class WrittenCaption(interface.TaskAnswer):
 def write(
     model: interface.TaskModel, records: Sequence[Record], decoding: DecodingOptions
 ) -> list[interface.GroundedText]:
-    """Caption each record, in one batch; with several beams also return the other finished captions.
+    """Caption all records in one batch. With several beams, the other finished captions are in `others`.
 
     Raises ServingError if the model cannot generate text.
     """
@@ -258,7 +259,7 @@ def _prediction(
 
 
 def _weigh(model: interface.TaskModel, record: Record, words: list[list[int]]) -> Float[Tensor, "W R"]:
-    """Return the influence of regions on words: the sum over the pieces of a word, as log-probabilities add up."""
+    """Return the influence of each region on each word. A word's influence is the sum over its word pieces."""
     assert record.regions is not None
     pieces = torch.tensor([piece for word in words for piece in word], dtype=torch.long)
     weights = weigh_words(model.model, record.regions, pieces)
@@ -269,7 +270,10 @@ def _weigh(model: interface.TaskModel, record: Record, words: list[list[int]]) -
 def _answer(
     model: interface.TaskModel, requests: Sequence[tuple[Record, CaptionRequest]]
 ) -> list[interface.GroundedText]:
-    """Caption all records with the options of the first request: a batch has equal ones (`TaskInterface.alike`)."""
+    """Caption all records in one batch.
+
+    `TaskInterface.alike` ensures that all requests of a batch have equal options.
+    """
     return write(model, [record for record, _ in requests], _decoding(model, requests[0][1]))
 
 
@@ -366,7 +370,10 @@ class Pretraining(Captioning):
 
 
 def pretraining_texts(record: Record) -> tuple[str, ...]:
-    """Return a record's captions; without any, each question that people answered, with its usual answer."""
+    """Return a record's captions.
+
+    If it has none, return each answered question joined with its most frequent answer.
+    """
     answered = (question for question in record.questions if question.answers)
     usual = ((one.text, Counter(one.answers).most_common(1)[0][0]) for one in answered)
     return record.captions or tuple(f"{question} {answer}" for question, answer in usual)

@@ -1,6 +1,6 @@
-"""Tasks that classify an image with a text by labels of the data: `classifier` makes their `TaskSpec`.
+"""Classification of pairs of an image and a text. `classifier` makes a `TaskSpec`; the data define the labels.
 
-Items are in `Record.more` under the task's name, each a text and its label as the only answer.
+The texts are in `Record.more` under the task's name. The only answer of a text is its label.
 """
 
 from collections import Counter
@@ -27,15 +27,15 @@ from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 from diptych.tasks.verdicts import Judged, Verdicts, VerdictTask
 
-SHOWN = 5  # likeliest labels that an answer lists
+SHOWN = 5  # number of labels in an answer, the most probable first
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of classified items. Its intervals, blind baseline and gain are made from `of` by resampling."""
+    """A score of classified items, such as AUROC, computed by `of`. Confidence intervals resample the items."""
 
     name: str
-    # (probabilities (items, classes), number of the right class of each item) -> 0 to 1, or NaN for no score
+    # (probabilities (items, classes), right class of each item) -> 0 to 1, or NaN if the score is undefined
     of: Callable[[NDArray[np.float64], NDArray[np.int64]], float]
 
 
@@ -43,7 +43,7 @@ ACCURACY, AUROC = Metric("accuracy", accuracy), Metric("AUROC", class_auroc)
 
 
 class LabelObjectives(Objectives):
-    """Fine-tuning of a classifier by labels of the data."""
+    """Fine-tuning of a classifier whose labels are those of the training data."""
 
     kind: Literal["labels"] = "labels"
     """Kind of objectives."""
@@ -56,7 +56,7 @@ class LabelObjectives(Objectives):
 
 @dataclass(frozen=True)
 class Labels(Verdicts):
-    """Scoring and baselines of a classifier. A prediction's result is the probability of each label."""
+    """Scoring and baselines of a classifier. A prediction holds the probability of each label."""
 
     metrics: tuple[Metric, ...] = (ACCURACY, AUROC)
 
@@ -72,7 +72,7 @@ class Labels(Verdicts):
     def items(
         self, predicted: Mapping[str, Any], records: Iterable[Record]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
-        """Return probabilities (items, classes), the right classes, and images of all items with a known label."""
+        """Return probabilities (items, classes), right classes and image keys of all items with a known label."""
         known = self.known(records)
         if not known:
             raise DataError(f"no record has {self.noun} with labels to score; choose another split with --split")
@@ -83,7 +83,7 @@ class Labels(Verdicts):
         return chances, right, [picture for picture, _ in known]
 
     def values(self, predicted: Mapping[str, Any], records: Sequence[Record]) -> dict[str, float]:
-        """Return each score that the records have, from 0 to 1."""
+        """Return each score from 0 to 1, without undefined ones (such as AUROC if all items have one label)."""
         chances, right, _ = self.items(predicted, records)
         values = {metric.name: metric.of(chances, right) for metric in self.metrics}
         return {name: value for name, value in values.items() if not np.isnan(value)}
@@ -106,7 +106,7 @@ class Labels(Verdicts):
         return Scores(self.task, scores, len(set(pictures)), len(right), notes=(drawn, *left, *baselines.notes))
 
     def gain(self, first: Mapping[str, Any], second: Mapping[str, Any], records: Sequence[Record]) -> Score:
-        """Return the paired difference in the first metric, second minus first."""
+        """Return the difference in the first metric, second minus first, with a paired bootstrap interval."""
         (theirs, right, pictures), (ours, same, _) = (self.items(one, records) for one in (first, second))
         metric = self.metrics[0]
 
@@ -116,7 +116,7 @@ class Labels(Verdicts):
         return score_of(metric.name, resampled_interval(difference, pictures))
 
     def baselines(self, records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-        """Return the blind baseline of the texts, with the probabilities of a bigram classifier."""
+        """Return the blind baseline: for each score the better of a rule on first words and a bigram classifier."""
         made = super().baselines(records, training)
         if made.predicted is None:
             return made
@@ -141,7 +141,7 @@ class Labels(Verdicts):
 
 @dataclass(frozen=True)
 class LabelTask(VerdictTask):
-    """Classify each text with its image by the model's list of labels."""
+    """Classify each pair of a text and its image into the labels in `names`."""
 
     names: tuple[str, ...] = ()
 
@@ -171,7 +171,10 @@ def _judged(task: str, record: Record) -> Iterator[Judged]:
 
 
 def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-    """Collect the labels that `at_least` items have, in order; at most the `most` frequent ones."""
+    """Collect the labels of at least `at_least` items, sorted.
+
+    If there are more than `most`, keep the most frequent.
+    """
     counts = Counter(one.label for record in records for one in _judged(task, record) if one.label)
     frequent = sorted(sorted(label for label, n in counts.items() if n >= at_least), key=lambda one: -counts[one])
     if len(names := sorted(frequent[:most])) < 2:
@@ -234,12 +237,12 @@ def classifier(
     name: str, *, title: str, learns: str, verb: str, help: str, does: str, noun: str = "texts",
     metrics: tuple[Metric, ...] = (ACCURACY, AUROC), batch: int = 64, max_words: int = 24,
 ) -> TaskSpec:  # fmt: skip
-    """Make the task that classifies an image with a text by the labels of the training data.
+    """Make a task that classifies pairs of an image and a text. The training data define the labels.
 
-    - name: of the task, of its items in `Record.more`, and of its head.
-    - title, learns, noun: of a report; "a model that learns to ..."; what is scored, in the plural.
-    - verb, help, does: of the command line, the service and its page; "It ..." on a model's card.
-    - metrics: the main one first, by which validation chooses weights.
+    - name: name of the task, of its model head and of its key in `Record.more`.
+    - title: heading in a report. learns: completes "a model that learns to ...". noun: what is scored, in the plural.
+    - verb, help: name and help text of the command and web page. does: completes "It ..." on a model card.
+    - metrics: scores; validation chooses weights by the first one.
     """
     labels = Labels(name, noun, "probabilities", {}, partial(_judged, name), metrics)
     return TaskSpec(

@@ -1,4 +1,4 @@
-"""Classification of an image with a text, such as a meme, by labels of the data (Hateful Memes, arXiv 2005.04790)."""
+"""Classification of pairs of an image and a text, such as memes (Hateful Memes, arXiv 2005.04790)."""
 
 from diptych.core.labels import CLASSIFY as NAME
 from diptych.runtime.verbs import TASK_VERBS

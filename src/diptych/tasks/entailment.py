@@ -1,4 +1,4 @@
-"""Visual entailment: classify a sentence as entailed by an image, contradicted or neutral (SNLI-VE)."""
+"""Visual entailment (SNLI-VE): decide if an image entails a sentence, contradicts it, or does neither (neutral)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ def _judged(record: Record) -> Iterator[Judged]:
 
 
 class EntailmentObjectives(Objectives):
-    """Fine-tuning for sentences that an image entails, contradicts or leaves open."""
+    """Fine-tuning for visual entailment: cross-entropy over entailment, contradiction and neutral."""
 
     kind: Literal["entailment"] = "entailment"
     """Kind of objectives."""

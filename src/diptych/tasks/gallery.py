@@ -1,7 +1,7 @@
-"""A gallery of images and captions, with a table of the scores of all pairs.
+"""A gallery of images and captions, with a table of the match scores of all pairs.
 
-The table has one row per image and one column per caption. It may be a file, so a killed job resumes with the pairs
-that were scored. Images are read one at a time, so a gallery may be larger than memory.
+The table has one row per image and one column per caption. It may be stored in a file; a killed job then resumes and
+keeps the scored pairs. Images are read one at a time, so a gallery may be larger than memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from diptych.metrics.retrieval import same_images, same_texts
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-# papers: the right results of a query are its own, as the papers score; content: captions of the same words, and images
-# of the same content with their captions, too.
+# papers: only the image or captions paired with a query in the data are right, as the papers score. content: copies,
+# such as a caption with the same words or an identical image, are right as well.
 Equals = Literal["papers", "content"]
 Table = NDArray[np.float32]
-Cells = Sequence[NDArray[np.int64]]  # for each image, the columns of the captions to score it with
+Cells = Sequence[NDArray[np.int64]]  # per image, the column numbers of the captions to score
 TABLE, DESCRIPTION = "scores.npy", "scores.json"
-EMPTY = np.float32(0)  # so that a new table file is sparse and takes no room on the disk
+EMPTY = np.float32(0)  # not scored yet; zeros keep a new table file sparse on the disk
 LEAST = np.float32(1e-30)  # stored in place of a score of exactly 0
 FLUSH_EVERY = 100  # batches
 
@@ -39,27 +39,28 @@ class GalleryCaption:
 
     key: str
     text: str
-    picture: int  # row of its image
-    id: str = ""  # name that the data set gave it
+    picture: int  # number of its image, which is a row of the table
+    id: str = ""  # the data set's id of the caption, if any
 
 
 @dataclass(frozen=True)
 class RetrievalGallery:
-    """Images with captions, in a fixed order. `record` reads the record of a row when its regions are needed."""
+    """Images with captions, in a fixed order. `record(row)` reads one image's record with its regions."""
 
     record: Callable[[int], Record]
     keys: tuple[str, ...]
     captions: tuple[GalleryCaption, ...]
     equals: Equals = "content"
-    contents: tuple[Hashable, ...] = ()  # of each image, equal for copies under other keys; (): all differ
+    contents: tuple[Hashable, ...] = ()  # a content hash per image, to find copies; (): all images differ
 
     @classmethod
     def of(
         cls, worded: Sequence[Record], read: Callable[[int], Record] | None = None, equals: Equals = "content"
     ) -> RetrievalGallery:
-        """Build a gallery of the records that have captions; the others cannot be queried and are left out.
+        """Build a gallery of the records that have captions. The others are left out.
 
-        `read`: reads one of the records with its regions, if `worded` have none. Raises DataError for an empty gallery.
+        `read(index)` returns record `index` of `worded` with its regions; needed if `worded` have none. Raises
+        DataError for an empty gallery.
         """
         read = read or worded.__getitem__
         kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]
@@ -82,22 +83,22 @@ class RetrievalGallery:
 
     @cached_property
     def same(self) -> NDArray[np.int64]:
-        """A group number for each caption; captions with the same words share it."""
+        """A group number for each caption. Captions with the same words have the same number."""
         return same_texts([caption.text for caption in self.captions])
 
     @cached_property
     def images(self) -> NDArray[np.int64]:
-        """A group number for each row; images with the same content share it."""
+        """A group number for each image. Images with the same content have the same number."""
         return same_images(self.contents or self.keys)
 
     def right_captions(self, row: int, equals: Equals) -> NDArray[np.bool_]:
-        """Return which captions are right for an image."""
+        """Return a mask over all captions: True if the caption is right for the image `row`."""
         if equals == "papers":
             return np.equal(self.owners, row)
         return np.isin(self.same, self.same[self.images[self.owners] == self.images[row]])
 
     def right_pictures(self, column: int, equals: Equals) -> NDArray[np.bool_]:
-        """Return which images are right for a caption."""
+        """Return a mask over all images: True if the image is right for the caption `column`."""
         if equals == "papers":
             return np.isin(np.arange(len(self.keys)), self.owners[column])
         return np.isin(self.images, self.images[self.owners[self.same == self.same[column]]])
@@ -115,10 +116,10 @@ class RetrievalGallery:
 
 
 def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str) -> Table:
-    """Open the score table in `folder`, or create one; without a folder it is in memory.
+    """Open the score table in `folder`, or create it. If `folder` is None, the table is in memory.
 
-    `fingerprint` identifies the model. Raises RecipeError for a table of another model or gallery, and DataError for
-    a damaged one.
+    `fingerprint` identifies the model. Raises RecipeError if the table is of another model or gallery, and DataError if
+    it is damaged.
     """
     if folder is None:
         return np.zeros(gallery.shape, dtype=np.float32)
@@ -128,7 +129,7 @@ def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str)
             described = parse_json(text_of(folder / DESCRIPTION))
             table: Table = np.load(folder / TABLE, mmap_mode="r+", allow_pickle=False)
             if not isinstance(described, dict) or table.dtype != np.float32:
-                raise ValueError("no scores of pairs")
+                raise ValueError("expected a table of float32 scores")
         except (OSError, ValueError) as error:
             raise DataError(f"the scores in {folder} are damaged ({error}); delete that folder") from error
         if described != wanted or table.shape != gallery.shape:
@@ -150,7 +151,7 @@ def put(
     columns: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> None:
-    """Write scores into the table. Raises DataError for a score that is not finite."""
+    """Write the scores of the cells (rows, columns) into the table. Raises DataError for a score that is not finite."""
     broken = np.flatnonzero(~np.isfinite(scores))
     if len(broken):
         caption = gallery.captions[columns[broken[0]]]
@@ -163,17 +164,20 @@ def put(
 
 
 def missing_cells(table: Table, cells: Cells) -> list[NDArray[np.int64]]:
-    """Return the cells that have no score yet."""
+    """Return the given cells that have no score yet."""
     return [columns[table[row, columns] == EMPTY] for row, columns in enumerate(cells)]
 
 
 def joined(*several: Cells) -> list[NDArray[np.int64]]:
-    """Return the union of several sets of cells."""
+    """Return for each image the union of its columns in all given sets of cells."""
     return [np.unique(np.concatenate(columns)) for columns in zip(*several, strict=True)]
 
 
 def pairs(cells: Cells, order: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield (row, column) image by image, captions sorted by `order` (their lengths) to limit padding."""
+    """Yield (row, column) image by image.
+
+    Each image's captions are sorted by `order[column]`, their length, to reduce padding.
+    """
     for row, columns in enumerate(cells):
         for column in columns[np.argsort(order[columns], kind="stable")]:
             yield row, int(column)

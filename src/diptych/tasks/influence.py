@@ -1,10 +1,9 @@
-"""Measure how much each region influences a word: how much less likely the word becomes without the region.
+"""Measure the influence of each region on a word: how much the word's log-probability falls without the region.
 
-Attention weights were the alternative. They show what a layer read, not what the word needed (Jain & Wallace 2019,
-arXiv 1902.10186): averaged over heads and layers they are never negative, and they add up to one even if no region
-mattered. They also ignore the residual path. Removing a region measures the model itself in log-probabilities, the
-unit that it decides in. If several regions show one thing, removing one of them changes little. Regions that cover each
-other are therefore removed together, and each gets the weight of all.
+Attention weights are not used: they show what a layer read, not what the word depends on (Jain & Wallace 2019, arXiv
+1902.10186). Averaged attention weights are never negative, sum to one even if no region mattered, and ignore the
+residual path. If several regions show the same object, removing only one of them changes little. Overlapping regions
+are therefore removed together, and each gets the influence of the whole group.
 """
 
 from collections.abc import Callable
@@ -20,15 +19,15 @@ from diptych.core import Batch, Objective, Regions, Sample, collate
 from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_queries import MaskedQueries
 
-BATCH = 32  # copies of the image, each without one group of regions, in one pass
-COVERS = 0.5  # IoU from which two regions count as one thing
+BATCH = 32  # copies of the image per forward pass; each lacks one group of regions
+COVERS = 0.5  # regions with at least this IoU count as the same object
 
 
 def covering(regions: Regions) -> list[list[int]]:
-    """Group regions that cover each other; return row indices, the best region of each group first.
+    """Group overlapping regions. Return the row indices of each group, its best region first.
 
-    A group is the best region that is in no group yet, and those that overlap it with an IoU of COVERS or more.
-    Regions are ordered best first. A region that no other covers is a group by itself.
+    Regions are ordered best first. The best ungrouped region starts a group with all ungrouped regions that have an IoU
+    of COVERS or more with it.
     """
     left = torch.ones(len(regions), dtype=torch.bool)
     groups = []
@@ -43,10 +42,10 @@ def covering(regions: Regions) -> list[list[int]]:
 
 @torch.inference_mode()
 def weigh_words(model: Any, regions: Regions, text: Int[Tensor, "T"]) -> Float[Tensor, "T R"]:
-    """Return the nats of log-probability that each token loses without each region and those that cover it.
+    """Return how much each token's log-probability (nats) falls if a region and its overlapping regions are removed.
 
-    Each token is conditioned on those before it. A negative value means that the region made the token less likely.
-    One [MASK] query per token, or a decoder that reads the earlier tokens, scores all tokens in one pass.
+    A token is conditioned on the earlier tokens. A negative value means that the region made the token less likely. All
+    tokens are scored in one pass: by a decoder, or with one [MASK] query per token.
     """
 
     def logs(batch: Batch) -> Tensor:
@@ -70,9 +69,9 @@ def weigh_answer(
     answer: int,
     log_probabilities: Callable[[Any, Batch], Tensor],
 ) -> Float[Tensor, "1 R"]:
-    """Like `weigh_words`, for the answer with index `answer`.
+    """Return the same as `weigh_words`, for the answer with index `answer` instead of tokens.
 
-    `log_probabilities(model, batch)` has all answers, B A.
+    `log_probabilities(model, batch)` returns the log-probabilities of all answers, (B, A).
     """
 
     def logs(batch: Batch) -> Tensor:

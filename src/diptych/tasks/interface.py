@@ -1,4 +1,4 @@
-"""The user interface of a task: JSON requests and responses, and its texts on the command line, page and model card."""
+"""The user interface of a task: its JSON messages, and its texts for the command line, web page and model card."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from diptych.runtime.errors import ServingError
 from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # an error names one wrong item
-PixelBox = tuple[int, int, int, int]  # COCO's left, top, width, height
+Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # fail_fast: an error names only one text
+PixelBox = tuple[int, int, int, int]  # (left, top, width, height), as in COCO
 
 
 class Message(BaseModel):
@@ -32,21 +32,25 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     def line(self) -> str:
-        """Return the message as one line of JSON, without the fields that are None."""
+        """Return the message as one line of JSON. Fields that are None are omitted."""
         return json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False)
 
 
 class TaskRequest(Message):
-    """Base class of a task's request about one image. A task adds its fields, each with a `Form`.
+    """Base class of a task's request about one image. A subclass adds the task's fields, each annotated with a `Form`.
 
-    A field `seed` seeds the sampling. A field `explain` requests the `explanation` of the answer.
+    If a subclass has a field `seed`, it seeds the sampling. If it has `explain`, True adds an `explanation` to the
+    answer.
     """
 
     model: str | None = Field(default=None, description="A name from /v1/models; default: the first that can.")
 
 
 class TaskAnswer(Message):
-    """Base class of a task's answer about one image. Some tasks add `shown` (a file) and `explanation`."""
+    """Base class of a task's answer about one image.
+
+    Some tasks add `shown` (path of a drawn image) and `explanation`.
+    """
 
     picture: str = Field(description="The image's name, as it was given.")
     precision: Precision | None = Field(default=None, description="Precision in which the model computed the answer.")
@@ -56,7 +60,7 @@ class TaskAnswer(Message):
 
 
 class Region(Message):
-    """One region of an explanation."""
+    """A region in an `Explanation`."""
 
     box: PixelBox
     label: str | None = Field(description="Class that the detector predicts.")
@@ -64,7 +68,10 @@ class Region(Message):
 
 
 class Explanation(Message):
-    """Influence of regions on words. `weights[word][region]`: nats of log-probability lost without the region."""
+    """Influence of regions on words.
+
+    `weights[word][region]` is how much the word's log-probability (nats) falls without the region.
+    """
 
     width: int
     height: int
@@ -85,52 +92,54 @@ class ShareTable(Message):
 
 
 class PageView(Message):
-    """An answer as the page shows it, from top to bottom. `summary` is its line in the list of earlier answers."""
+    """An answer as the web page shows it, from top to bottom. `summary` is its line in the page's history."""
 
     summary: str
-    words: str | None = None  # text whose words and regions highlight each other, if there is an explanation
+    words: str | None = None  # a text; with an explanation, its words and the regions highlight each other
     explanation: Explanation | None = None
-    box: PixelBox | None = None  # drawn on the image
+    box: PixelBox | None = None  # a box that is drawn on the image
     verdicts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
     tables: tuple[ShareTable, ...] = ()
-    sheet: tuple[tuple[str, float], ...] = ()  # ids and scores of retrieved images
-    answer: dict[str, Any] = {}  # the message that the view shows
+    sheet: tuple[tuple[str, float], ...] = ()  # (id, score) of retrieved images
+    answer: dict[str, Any] = {}  # the task's JSON message that this view was built from
 
 
 @dataclass(frozen=True)
 class Form:
-    """The input of a request's field: a form field on the page, an argument or option on the command line."""
+    """How users enter a field of a request: in a form of the web page, or as a command-line argument or option."""
 
-    label: str = ""  # on the page; empty: the page omits the field
-    hint: str = ""  # an example, on the page
-    more: bool = False  # on the page, in the folded part below the other fields
+    label: str = ""  # label on the page; empty: not on the page
+    hint: str = ""  # example value, shown on the page
+    more: bool = False  # True: on the page in the folded section of further options
     argument: str = ""  # name of the command-line argument; empty: the field is an option
-    each: bool = False  # the argument repeats; each value becomes a request
-    option: str = ""  # name of the option, if it differs from the field's
-    help: str = ""  # on the command line; default: the field's description
+    each: bool = False  # True: the argument can be repeated; each value becomes a request
+    option: str = ""  # name of the command-line option; default: the field's name
+    help: str = ""  # help text on the command line; default: the field's description
 
 
 @dataclass(frozen=True)
 class TaskModel:
-    """An open model, with what a task needs to predict with it."""
+    """A loaded model, with everything that a task needs to predict with it."""
 
     model: Any
     system: str
     tokens: Tokens
-    decoding: DecodingOptions  # from the model's recipe
-    class_names: tuple[str, ...]  # classes of its detector
-    build: Callable[[], Task]  # the task, configured by its recipe; raises ServingError if the model has not learnt it
+    decoding: DecodingOptions  # default decoding options, from the model's recipe
+    class_names: tuple[str, ...]  # names of its detector's classes
+    build: Callable[[], Task]  # makes the task; raises ServingError if the model has not learnt it
 
     def ask(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """Return the task's prediction for each query of each record, in order."""
+        """Return the task's predictions for the records, in order: one per query, such as a question."""
         return predict_records(self.build(), self.model, records)
 
     def with_objects(self, record: Record, texts: Sequence[str]) -> Record:
-        """Return the record with the objects that tags such as [0] refer to: its own, or else one per region.
+        """Return the record with objects for tags such as [0] in `texts`.
 
-        Raises ServingError if a text has a tag without an object.
+        A record without objects gets one object per region.
+
+        Raises ServingError if a tag's number is too large.
         """
         named = replace(record, objects=record.objects or self._detected(record))
         for text in texts:
@@ -142,7 +151,7 @@ class TaskModel:
         return named
 
     def _detected(self, record: Record) -> tuple[Object, ...]:
-        """Return the regions of a record as objects of their predicted classes."""
+        """Convert the record's regions to objects, named by their predicted class."""
         assert record.regions is not None
         boxes, classes = record.regions.boxes.tolist(), record.regions.classes
         known = classes.argmax(1).tolist() if classes is not None and self.class_names else [None] * len(boxes)
@@ -150,22 +159,22 @@ class TaskModel:
         return tuple(Object(kind, (x1, y1, x2, y2)) for kind, (x1, y1, x2, y2) in zip(kinds, boxes, strict=True))
 
     def precision(self, samples: int) -> Precision:
-        """Return the precision in which a batch of this size is computed."""
+        """Return the precision of a batch with `samples` samples, such as fp32 or bf16."""
         return precision_of(self.model, samples)
 
 
 @dataclass(frozen=True)
 class GroundedText:
-    """A caption or an answer, with the regions that it was predicted from."""
+    """A predicted caption or answer, with the record it was predicted from."""
 
     text: str
     score: float  # log-probability of a caption; probability of an answer
-    precision: Precision  # of the computation
+    precision: Precision  # such as bf16
     record: Record
-    words: tuple[str, ...]  # of a caption; an answer counts as one word
+    words: tuple[str, ...]  # words of a caption; an answer is a single item
     weigh: Callable[[], Tensor] = field(repr=False, compare=False)
-    others: tuple[tuple[str, float], ...] = ()  # less likely captions or answers, with scores
-    class_names: tuple[str, ...] = ()  # classes of the detector
+    others: tuple[tuple[str, float], ...] = ()  # less probable captions or answers, with their scores
+    class_names: tuple[str, ...] = ()  # names of the detector's classes
 
     @property
     def regions(self) -> Regions:
@@ -174,9 +183,9 @@ class GroundedText:
 
     @cached_property
     def weights(self) -> Float[Tensor, "W R"]:
-        """The influence of each region on each word: nats of log-probability that the word loses without the region.
+        """The influence of regions on words: how much a word's log-probability (nats) falls without a region.
 
-        Regions that cover each other are removed together and have the same weight.
+        Overlapping regions are removed together and get the same weight.
         """
         return self.weigh()
 
@@ -193,41 +202,44 @@ class GroundedText:
 
 @dataclass(frozen=True)
 class InterfaceWords:
-    """Texts about a task on a model card and on the page."""
+    """Texts about a task for model cards and the web page."""
 
-    does: str  # on a card, after "It": "answers questions about an image"
-    example: str  # on a card, a line of Python that uses the opened `model`
-    tab: str = ""  # on the page; default: the verb
-    pipeline: str | None = None  # the task's name on the hub
-    limit: Callable[[Task], str] | None = None  # on a card, a sentence on what the model cannot do
+    does: str  # on a model card, completes "It ...": "answers questions about an image"
+    example: str  # on a model card: a line of Python that uses a loaded `model`
+    tab: str = ""  # name of its tab on the page; default: the verb
+    pipeline: str | None = None  # `pipeline_tag` on the Hugging Face Hub, such as "image-to-text"
+    limit: Callable[[Task], str] | None = None  # on a model card: a sentence about a limitation
 
 
 @dataclass(frozen=True)
 class TaskInterface:
-    """A task's user interface. `diptych VERB`, `POST /v1/VERB`, the page's form and part of the card derive from it."""
+    """A task's user interface.
+
+    It defines `diptych VERB`, `POST /v1/VERB`, a form of the web page and lines of the model card.
+    """
 
     verb: str
-    help: str  # a sentence
+    help: str  # one sentence: the command's help text
     words: InterfaceWords
     request: type[TaskRequest]
-    response: type[Message]  # a TaskAnswer, unless the task searches a gallery of images
-    # Predict answers to requests about records with regions, in one batch. None: serving searches its gallery.
+    response: type[Message]  # a subclass of TaskAnswer; otherwise the task searches a gallery
+    # Answers requests, each with its record, in one batch. None: the service searches its gallery instead.
     answer: Callable[[TaskModel, Sequence[tuple[Record, Any]]], Sequence[Any]] | None = None
-    # Raise RecipeError for a request that a model cannot follow, before an image is opened.
+    # Called before images are opened; raises RecipeError for a request that the model cannot fulfil.
     check: Callable[[TaskModel, Any], object] | None = None
-    # Build the message from an answer, its request and the image's name. None: answers already are messages.
+    # Builds the message from an answer, its request and the image's name. None: the answers are messages already.
     message: Callable[[Any, Any, str], TaskAnswer] | None = None
-    lines: Callable[[Any, bool], Sequence[str]] | None = None  # of a message, on a terminal; True for a single request
-    view: Callable[[Any, Any], PageView] | None = None  # of a request and its message; default: `lines` as verdicts
-    # True if the model offers this task. The second argument is its recipe's task; None: an imported checkpoint.
-    # Default: offered if the model has learnt the task.
+    lines: Callable[[Any, bool], Sequence[str]] | None = None  # (message, True if it is the only one) -> lines to print
+    view: Callable[[Any, Any], PageView] | None = None  # (request, message) -> view; default: shows `lines`
+    # (model, task of its recipe) -> True if the model offers this task. The recipe's task is None for an imported
+    # model. Default: True if the model has a recipe and has learnt the task.
     offered: Callable[[Any, str | None], bool] | None = None
-    alike: Callable[[Any], object] = lambda _: None  # requests with equal keys share a batch
-    programs: Literal["captions", "answers"] | None = None  # program that `diptych export` writes
+    alike: Callable[[Any], object] = lambda _: None  # returns a key; only requests with equal keys share a batch
+    programs: Literal["captions", "answers"] | None = None  # the program that `diptych export` writes for this task
 
     @property
     def pictured(self) -> bool:
-        """True if a request is about one image, and not about a gallery."""
+        """True if a request is about one image; False if it searches a gallery."""
         return issubclass(self.response, TaskAnswer)
 
     @property
@@ -237,17 +249,17 @@ class TaskInterface:
 
     @property
     def forms(self) -> dict[str, Form]:
-        """The form of each of the request's fields that has one."""
+        """The `Form` of each field of the request, by the field's name. Fields without a `Form` are left out."""
         fields = self.request.model_fields.items()
         return {name: form for name, field in fields for form in field.metadata if isinstance(form, Form)}
 
     @property
     def list_fields(self) -> frozenset[str]:
-        """Names of the request's fields that hold several texts."""
+        """The names of the request's fields that hold a list of texts."""
         return frozenset(name for name, one in self.request.model_fields.items() if get_origin(one.annotation) is tuple)
 
     def form(self) -> dict[str, Any]:
-        """Describe the form as JSON for the page."""
+        """Return a JSON description of the form, which the web page renders."""
         return {
             "task": self.verb,
             "name": self.words.tab or self.verb.capitalize(),
@@ -274,7 +286,7 @@ class TaskInterface:
         }
 
     def build_message(self, answer: Any, request: TaskRequest, picture: str) -> TaskAnswer:
-        """Convert an answer to the service's response; `picture` is the image's name."""
+        """Convert an answer to a JSON message. `picture` is the image's name."""
         return derive(answer, picture=picture) if self.message is None else self.message(answer, request, picture)
 
     def build_view(self, request: TaskRequest, message: Any) -> PageView:
@@ -294,7 +306,10 @@ def seed_sampling(request: TaskRequest) -> None:
 
 
 def require_text(what: str, text: str, example: str) -> None:
-    """Raise ServingError if a text is empty."""
+    """Raise ServingError if `text` is empty.
+
+    `what` names it in the message, such as "a question"; `example` shows a valid text.
+    """
     if not text.strip():
         raise ServingError(f"{what} is empty; write it in words, such as {example!r}")
 
@@ -311,7 +326,10 @@ def _region(regions: Regions, row: int, class_names: Sequence[str]) -> Region:
 
 
 def pixel_box(box: Sequence[float], size: tuple[int, int]) -> PixelBox:
-    """Convert corners (x1, y1, x2, y2, fractions) to COCO's left, top, width, height in an image of `size` pixels."""
+    """Convert (x1, y1, x2, y2) from 0 to 1 to (left, top, width, height) in pixels.
+
+    `size`: width and height of the image.
+    """
     (x1, y1, x2, y2), (width, height) = box, size
     left, top = round(x1 * width), round(y1 * height)
     return left, top, round(x2 * width) - left, round(y2 * height) - top

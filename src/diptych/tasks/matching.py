@@ -1,4 +1,4 @@
-"""Image-text retrieval by pairs: rank images for a text, and texts for an image.
+"""Image-text retrieval that scores pairs: rank images for a text, and texts for an image.
 
 The model reads an image and a text together, and its head "match" scores the pair. A gallery takes one forward pass per
 pair. Models that embed images and texts separately use `two_towers`.
@@ -33,18 +33,18 @@ from diptych.tasks.gallery import (
 )
 from diptych.tasks.run import encode
 
-FIRST = 10  # best results that a prediction lists
+FIRST = 10  # number of results in a prediction, best first
 AT = (1, 5, 10)
 MAX_WORDS = 20  # tokens per caption
 
 
 @dataclass(frozen=True)
 class CaptionTask:
-    """Samples of both kinds of retrieval: an image with each of its captions that is not empty."""
+    """Base class of the two retrieval tasks. Its samples are pairs of an image and one of its captions."""
 
     tokens: Tokens
     max_words: int = MAX_WORDS
-    # Captions that are not trained on, by key: all their words are out of vocabulary.
+    # Captions that are left out of training, by key, because all their words are out of vocabulary.
     unknown: dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
 
     name = "retrieval"
@@ -59,7 +59,7 @@ class CaptionTask:
         return known
 
     def pairs(self, record: Record) -> list[Sample]:
-        """Return the pairs of the image and each of its captions."""
+        """Return one sample per non-empty caption of the record."""
         return [
             Sample(f"{record.key}#{number}", record.key, record.regions, encode(self.tokens, caption, self.max_words))
             for number, caption in enumerate(record.captions)
@@ -69,7 +69,7 @@ class CaptionTask:
 
 @dataclass(frozen=True)
 class Retrieval(CaptionTask):
-    """One training sample per caption; `rank` scores all pairs of a gallery."""
+    """Retrieval with a model that reads image and text together. `rank` scores all pairs of a gallery."""
 
     max_regions: int | None = None
 
@@ -82,14 +82,14 @@ class Retrieval(CaptionTask):
         return [{"key": key, "score": score} for key, score in zip(batch.keys, scores, strict=True)]
 
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """Score all captions with all images of the records: for small galleries, such as in validation."""
+        """Score every caption with every image of the records. Use it for small galleries, such as in validation."""
         gallery = RetrievalGallery.of(records)
         table = open_table(gallery, None, "")
         self.fill(model, gallery, table, everything(gallery))
         return rankings(gallery, table)
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """Return R@1, R@5 and R@10 in both directions, times 100, and `recall`, the mean of the six."""
+        """Return R@1, R@5 and R@10 (times 100) of image and text retrieval, and their mean as `recall`."""
         figures = {
             f"{name} R@{k}": 100 * float(np.mean([p["rank"] < k for p in predictions if p["asks"] == asks]))
             for asks, name in RECALLS.items()
@@ -106,7 +106,10 @@ class Retrieval(CaptionTask):
         batch_size: int = 64,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        """Score these cells of the table, except those that have a score. `progress` gets the number of new pairs."""
+        """Score the given cells of the table that have no score yet.
+
+        `progress` is called after each batch with its number of pairs.
+        """
         left = missing_cells(table, cells)
         if progress is not None:
             progress(sum(map(len, cells)) - sum(map(len, left)))
@@ -139,7 +142,7 @@ class Retrieval(CaptionTask):
 
 
 def everything(gallery: RetrievalGallery) -> list[NDArray[np.int64]]:
-    """Return all cells of a gallery."""
+    """Return all cells: for each image the numbers of all captions."""
     captions = np.arange(len(gallery.captions))
     return [captions] * len(gallery.keys)
 
@@ -157,7 +160,7 @@ def match_scores(model: Any, batch: Batch) -> Float[Tensor, "B"]:
 
 
 def can_match(model: Any) -> bool:
-    """Return True if a model has the head "match"."""
+    """Return True if a model has a head "match", which scores pairs."""
     return "match" in model.heads
 
 
@@ -168,9 +171,10 @@ def rankings(
     captions: Sequence[int] | None = None,
     among: tuple[Cells, Cells] | None = None,
 ) -> list[dict[str, Any]]:
-    """Rank the gallery for each query (all, or those given); `rank` is that of the first right result, from 0.
+    """Rank the gallery for each query. In the results, `rank` is the position of the first right result, from 0.
 
-    `among`: for each image the captions, and for each caption the images, that a shortlist has kept.
+    `pictures` and `captions` number the queries (None: all). `among`, from a shortlist: for each image the captions,
+    and for each caption the images, that are ranked.
     """
     results = []
     for row in range(len(gallery.keys)) if pictures is None else pictures:
@@ -195,7 +199,10 @@ def rankings(
 def _ranks(
     gallery: RetrievalGallery, scores: NDArray[np.float64], right: Callable[[Equals], NDArray[np.bool_]]
 ) -> dict[str, int]:
-    """Return the rank of the first right result, and its rank by the other rule for equal texts if this differs."""
+    """Return the `rank` of the first right result.
+
+    If the other rule for copies (`Equals`) gives another rank, add it as `other_rank`.
+    """
     others: dict[Equals, Equals] = {"papers": "content", "content": "papers"}
     rank, other = (rank_of(scores, right(equals)) for equals in (gallery.equals, others[gallery.equals]))
     return {"rank": rank} | ({"other_rank": other} if other != rank else {})

@@ -1,4 +1,4 @@
-"""Statement verification: decide whether a statement about an image is true (NLVR and the like)."""
+"""Statement verification, as in NLVR: decide if a statement about an image is true."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ def _judged(record: Record) -> Iterator[Judged]:
     return (Judged(one.key, one.text, one.true) for one in record.statements)
 
 
-# `judged` is not a lambda: it is pickled for the loading processes.
+# `judged` is a named function because loader processes pickle it, which fails for a lambda.
 _VERDICTS = Verdicts(task="nlvr", noun="statements", key="true", classes={False: "no", True: "yes"}, judged=_judged)
 
 
 class NlvrObjectives(Objectives):
-    """Fine-tuning for statements that are true or false."""
+    """Fine-tuning for statement verification: cross-entropy over false and true."""
 
     kind: Literal["nlvr"] = "nlvr"
     """Kind of objectives."""
@@ -48,15 +48,15 @@ class Verified(interface.TaskAnswer):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Predicted truth of a statement about an image."""
+    """The prediction for a statement: true or false."""
 
     true: bool
-    score: float  # probability of the verdict
+    score: float  # probability of the predicted class
     precision: Precision
 
 
 def verify(model: interface.TaskModel, requests: Sequence[tuple[Record, VerifyRequest]]) -> list[Verdict]:
-    """Verify each statement about its record, in one batch."""
+    """Decide for each request if its statement about the record is true, in one batch."""
     stated = []
     for number, (record, request) in enumerate(requests):
         interface.require_text("a statement", request.statement, "there are two dogs")

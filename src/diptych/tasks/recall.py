@@ -1,4 +1,4 @@
-"""Recall of retrieval with confidence intervals, and chance as the baseline."""
+"""Recall of image-text retrieval, with confidence intervals. The baseline is a random order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,9 +21,10 @@ def recall_scores(
     folds: int = 1,
     directions: Iterable[str] = RECALLS,
 ) -> Scores:
-    """Score predictions of `rankings` by R@1, R@5 and R@10 in each direction.
+    """Compute R@1, R@5 and R@10 for predictions of `rankings`, in each direction ("captions" or "pictures").
 
-    The gallery is divided into `folds` of one size. Raises DataError for a direction without queries.
+    `folds` is the number of equal parts of the gallery that were ranked separately. Raises DataError if a direction has
+    no queries.
     """
     scores: list[Score] = []
     captions_at = {caption.key: column for column, caption in enumerate(gallery.captions)}
@@ -56,10 +57,10 @@ def equal_notes(
     equals: Equals,
     figures: Sequence[tuple[str, ArrayLike, ArrayLike]],
 ) -> list[str]:
-    """Report captions with the same words and equal images, and the recalls by either rule if they differ.
+    """Return a note on copies (captions with the same words, identical images) and their effect on recall.
 
-    `same` and `images`: a group number for each caption and image, which copies share. `figures`: the name of each
-    direction, its ranks, and its ranks by the other rule.
+    `same`: a group number per caption. `images`: a group number per image; copies have the same number. `figures`: per
+    direction its name, its ranks, and its ranks by the other rule for copies (`Equals`).
     """
     copies, equal = (len(of) - len(set(of.tolist())) for of in (same, images))
     if not copies and not equal:
@@ -81,9 +82,11 @@ def equal_notes(
 
 
 def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequence[int], of: int) -> Iterator[Score]:
-    """Yield R@1, R@5 and R@10 of queries. `pictures`: the image of each query, for the bootstrap.
+    """Yield R@1, R@5 and R@10 with bootstrap intervals.
 
-    The blind baseline is chance, with `right` right results among `of` (one number per query, or one for all).
+    `pictures` has the image of each query, which the bootstrap resamples.
+
+    The blind baseline is a random order of `of` results. `right` has each query's number of right results.
     """
     for at in AT:
         hits = (np.asarray(ranks) < at).astype(np.float64)
@@ -92,7 +95,7 @@ def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequ
 
 
 def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: int, of: int) -> list[str]:
-    """Report the pairs that the shortlist saved, and its loss of recall on queries with an `exact_rank`."""
+    """Return notes on a shortlist: the number of scored pairs, and the lost recall on queries with an `exact_rank`."""
     notes = [f"through a shortlist of {most} a query: {pairs:,} pairs scored of {of:,} ({100 * pairs / of:.1f}%)"]
     for asks in RECALLS:
         both = [p for p in predictions if p["asks"] == asks and "exact_rank" in p]

@@ -1,4 +1,4 @@
-"""Referring expressions: ground an expression in the region that it refers to (RefCOCO+)."""
+"""Referring expressions, as in RefCOCO+: find the region that a phrase describes, such as "the left dog"."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,14 +24,14 @@ from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import Heads, Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
-FOUND = 0.5  # IoU with the true box from which a box is right
+FOUND = 0.5  # a box is right if its IoU with the true box is at least this
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 Box = Sequence[float]
 
 
 @dataclass(frozen=True)
 class Referring:
-    """Choose the image's best region for an expression. Regions are detected ones or the objects' own boxes."""
+    """Choose the region of the image that fits an expression best. Regions are detected or annotated boxes."""
 
     tokens: Tokens
     max_words: int = 20
@@ -49,7 +49,7 @@ class Referring:
         return samples
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        """Return the box and probability of the best region, or no box if the image has no region."""
+        """Return the box and probability of the best region. The box is None if the image has no region."""
         states = model(replace(batch, request=StateRequest(regions=batch.regions_present)))
         scores = model.heads["region_score"](states.regions).float().reshape(batch.regions_present.shape)
         finite(scores.masked_fill(~batch.regions_present, 0), batch)
@@ -65,13 +65,13 @@ class Referring:
         return predictions
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """Return the share of expressions whose box has an IoU of 0.5 or more with the true one, times 100."""
+        """Return the percentage of expressions whose predicted box has an IoU of 0.5 or more with the true box."""
         right, _ = box_hits({prediction["key"]: prediction["box"] for prediction in predictions}, records)
         return {"accuracy": 100 * float(right.mean())}
 
 
 def box_hits(predicted: dict[str, Box | None], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
-    """Return 1 (right) or 0 for each expression of the records, and the keys of their images."""
+    """Return 1.0 (right) or 0.0 (wrong) for each expression, and the key of its image."""
     right, pictures = [], []
     for record, expression in expressions_of(records):
         box = predicted[expression.key]
@@ -83,27 +83,30 @@ def box_hits(predicted: dict[str, Box | None], records: Sequence[Record]) -> tup
 
 
 def expressions_of(records: Sequence[Record]) -> Iterator[tuple[Record, Expression]]:
-    """Yield each expression with its record."""
+    """Yield each expression of the records as (record, expression)."""
     return ((record, expression) for record in records for expression in record.expressions)
 
 
 def can_be_found(expression: Expression, regions: Regions | None) -> bool:
-    """Return True if any region has an IoU of FOUND or more with the true box."""
+    """Return True if any region has an IoU of at least FOUND with the expression's true box."""
     return regions is not None and bool((regions.overlaps(expression.box) >= FOUND).any())
 
 
 def score_referring(
     predicted: Mapping[str, Box | None], records: Sequence[Record], baselines: Baselines | None = None
 ) -> Scores:
-    """Score boxes by accuracy at IoU 0.5. `predicted`: by key of the expression, corners as fractions."""
+    """Compute the accuracy at IoU 0.5.
+
+    `predicted`: {key of the expression: box (x1, y1, x2, y2) from 0 to 1, or None}.
+    """
     return share_scores("referring", {"accuracy": box_hits(dict(predicted), records)}, "expressions", baselines)
 
 
 def referring_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of records with regions.
 
-    The blind baseline ignores the words: it takes the largest or the most confident region, whichever does better in
-    training.
+    The blind baseline ignores the words. It takes the largest or the most confident region, whichever scores higher on
+    the training records.
     """
     scored = [(expression, record.regions) for record, expression in expressions_of(records)]
     if not scored:
@@ -146,7 +149,7 @@ def _share(box: Box, regions: Regions | None) -> float:
 
 
 def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
-    """Report expressions that no region fits."""
+    """Yield a warning about expressions whose true box no region matches; they are left out."""
     expressions = list(expressions_of(records.sampled()))
     lost = [expression.key for record, expression in expressions if not can_be_found(expression, record.regions)]
     if lost:
@@ -154,7 +157,7 @@ def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
 
 
 def _start_from_classes(_: Task, heads: nn.ModuleDict, start: Heads) -> None:
-    """Initialise the region scores from the region classifier, as VL-BERT's fine-tuning on RefCOCO+ does."""
+    """Initialise the head "region_score" from the head "region_class", as in VL-BERT's fine-tuning on RefCOCO+."""
     if "region_score" not in start.heads and "region_class" in start.heads:
         ours, theirs = heads["region_score"], start.heads["region_class"]
         if isinstance(ours, RegionScoreHead) and isinstance(theirs, nn.Sequential):
@@ -162,7 +165,7 @@ def _start_from_classes(_: Task, heads: nn.ModuleDict, start: Heads) -> None:
 
 
 class ReferringObjectives(SeenClasses):
-    """Fine-tuning for referring expressions."""
+    """Fine-tuning for referring expressions: each region is scored by how well the expression fits it."""
 
     kind: Literal["referring"] = "referring"
     """Kind of objectives."""
@@ -188,7 +191,7 @@ class Grounded(interface.TaskAnswer):
 
 @dataclass(frozen=True)
 class FoundRegion:
-    """A grounded region: its corners as fractions, and its probability."""
+    """The region found for an expression: its corners (x1, y1, x2, y2, from 0 to 1) and its probability."""
 
     box: tuple[float, float, float, float]
     score: float
@@ -197,12 +200,12 @@ class FoundRegion:
     precision: Precision
 
     def pixels(self, width: int, height: int) -> interface.PixelBox:
-        """Return COCO's left, top, width, height in an image of this size in pixels."""
+        """Return the box as (left, top, width, height) in pixels. `width` and `height` are the image's."""
         return interface.pixel_box(self.box, (width, height))
 
 
 def ground(model: interface.TaskModel, requests: Sequence[tuple[Record, GroundRequest]]) -> list[FoundRegion]:
-    """Ground each expression in its record, in one batch. Raises ServingError for a record without regions."""
+    """Find the region for each request's expression, in one batch. Raises ServingError for a record without regions."""
     records = []
     for number, (record, request) in enumerate(requests):
         interface.require_text("an expression", request.expression, "the dog left of the bench")

@@ -1,4 +1,4 @@
-"""Image-text retrieval in both directions: by scoring pairs (`matching`) or by vectors (`two_towers`)."""
+"""Image-text retrieval in both directions, by scoring pairs (`matching`) or by vectors (`two_towers`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from diptych.tasks.spec import Predicted, Small, TaskOptions, TaskScoring, TaskS
 from diptych.tasks.two_towers import TwoTowerRetrieval, TwoTowers, score_vectors
 
 FORMS: tuple[Literal["binary", "choice", "triplet"], ...] = ("binary", "choice", "triplet")
-VALIDATION_GALLERY = 64  # images with one caption each: 4,096 pairs, which a small model scores in seconds
+VALIDATION_GALLERY = 64  # 64 images with one caption each: 4,096 pairs, which a small model scores in seconds
 
 
 def _build(given: TaskOptions) -> Task:
@@ -37,7 +37,7 @@ def _small_gallery(task: Task, records: list[Record]) -> tuple[Task, list[Record
 
 
 def _score(predicted: Predicted, records: Sequence[Record], _: Baselines | None) -> Scores:
-    """Score recall; the baseline is chance, which follows from the size of the gallery."""
+    """Compute recall with its baseline, a random order of the gallery. Given baselines are ignored."""
     predictions: list[Mapping[str, Any]] = list(predicted.values())
     if any("vector" in prediction for prediction in predictions):
         return score_vectors(predictions, records)
@@ -45,7 +45,7 @@ def _score(predicted: Predicted, records: Sequence[Record], _: Baselines | None)
 
 
 class RetrievalObjectives(Objectives):
-    """Weights of the three losses of ImageBERT's section 4.4; 0: off. In Table 4, binary alone is best."""
+    """The three retrieval losses of ImageBERT (section 4.4). In its Table 4, the binary loss alone is best."""
 
     kind: Literal["retrieval"] = "retrieval"
     """Kind of objectives."""
@@ -102,7 +102,7 @@ class SearchHit(interface.TaskAnswer):
 
 
 class SearchHits(interface.Message):
-    """Retrieved images, best first. A service's `picture` is an id for /v1/pictures/{id}, never a path."""
+    """Retrieved images, best first. In the service, `picture` of a hit is an id for /v1/pictures/{id}, not a path."""
 
     query: str
     hits: tuple[SearchHit, ...]
@@ -111,7 +111,7 @@ class SearchHits(interface.Message):
 
 
 def has_towers(model: Any) -> bool:
-    """Return True if a model has learnt to embed images and texts in one space."""
+    """Return True if a model has learnt to embed images and texts in a shared space."""
     return isinstance(model, TwoTowers) and "similarity" in getattr(model, "heads", ())
 
 
@@ -139,7 +139,7 @@ RETRIEVAL = TaskSpec(
     training=TaskTraining(
         watched="image retrieval R@1",
         objectives=(RetrievalObjectives,),
-        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # each pair adds mismatched ones
+        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # 16 pairs; each adds mismatched pairs
         validation=_small_gallery,
     ),
     scoring=TaskScoring(
@@ -147,7 +147,7 @@ RETRIEVAL = TaskSpec(
         key="rank",
         shown=("image retrieval R@1", "image retrieval R@10", "text retrieval R@1", "text retrieval R@10"),
         score=_score,
-        # By their number: an image and its captions may share a key.
+        # Predictions are numbered, because an image and a caption may have the same key.
         collect=lambda predictions: {str(number): prediction for number, prediction in enumerate(predictions)},
         gallery=True,
     ),

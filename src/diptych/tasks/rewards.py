@@ -1,4 +1,4 @@
-"""Rewards of self-critical training: CIDEr-D of captions against those of people."""
+"""Rewards of self-critical training: the CIDEr-D of sampled captions against human captions."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,30 +17,30 @@ from diptych.metrics.tokenise import tokens_of
 from diptych.objectives.self_critical import Caption
 from diptych.runtime.files import sha256_of_json
 
-FREQUENCIES = "frequencies.json"  # in the folder of the run
-END = "."  # marks the end of a caption: no word of `tokens_of` is a full stop
+FREQUENCIES = "frequencies.json"  # file in the run's folder
+END = "."  # marks the end of a caption; `tokens_of` never returns a full stop
 
 
 def human_captions(record: Record) -> tuple[str, ...]:
-    """Return a record's captions by people that have a letter or digit."""
+    """Return a record's human captions that have at least one letter or digit."""
     by_model = {caption.text for caption in record.generated}
     return tuple(c for c in record.captions if c not in by_model and any(letter.isalnum() for letter in c))
 
 
 @dataclass(frozen=True)
 class CorpusCider:
-    """CIDEr-D against all references of an image, with document frequencies of all training images.
+    """CIDEr-D against all reference captions of an image. Document frequencies are counted over all training images.
 
     The frequencies are cached in the run's folder.
     """
 
     tokens: Tokens
-    references: Mapping[str, Sequence[str]]  # references of all training images, by key
+    references: Mapping[str, Sequence[str]]  # {image: reference captions} of the training set
     counts_end: bool
     cache: Path
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
-        scores: dict[tuple[str, tuple[int, ...]], float] = {}  # samples of an image are often equal
+        scores: dict[tuple[str, tuple[int, ...]], float] = {}  # cache: an image's sampled captions are often equal
         rows = []
         for picture, of_picture in zip(batch.pictures, captions, strict=True):
             for caption in of_picture:
@@ -75,9 +75,9 @@ class CorpusCider:
 
 @dataclass(frozen=True)
 class BatchCider:
-    """CIDEr-D as in Unified VLP's code (scst_utils.py): one reference per sample, as word pieces with [SEP].
+    """CIDEr-D as in Unified VLP's code (scst_utils.py). Each sample has one reference, its word pieces and [SEP].
 
-    Document frequencies are those of the batch. Each image counts twice, for its sampled and its greedy caption.
+    Document frequencies are counted over the batch. Each image counts twice: for its sampled and its greedy caption.
     """
 
     tokens: Tokens

@@ -16,7 +16,7 @@ from diptych.runtime.errors import DataError
 
 @runtime_checkable
 class RanksGallery(Protocol):
-    """A task that ranks a gallery: the model scores each (query, image) pair."""
+    """A task whose model scores pairs of a query and an image to rank a gallery."""
 
     def rank(self, model: nn.Module, records: Sequence[Record]) -> list[dict[str, Any]]: ...
 
@@ -30,8 +30,8 @@ def predict_records(
 ) -> list[dict[str, Any]]:
     """Return one prediction for each query of each record, in order.
 
-    `records` have regions; `with_pixels` adds pixels. Retrieval scores all pairs of the records, and a prediction lists
-    the results of a query.
+    `records` must have regions; `with_pixels` adds pixels to a record. For retrieval by pairs, all pairs of the records
+    are scored, and each prediction lists the results of one query.
     """
     if isinstance(task, RanksGallery):
         return task.rank(model, list(records) if with_pixels is None else [with_pixels(record) for record in records])
@@ -55,16 +55,16 @@ def _batches(task: Task, records: Iterable[Record], size: int) -> Iterator[list[
 
 
 def encode(tokens: Tokens, text: str, max_words: int) -> Int[Tensor, "T"]:
-    """Return the token ids of a text, cut at `max_words`, and [SEP]."""
+    """Return the token ids of a text, cut at `max_words` tokens, followed by [SEP]."""
     return torch.tensor([*tokens.encode(text)[:max_words], tokens.vocabulary.sep])
 
 
 def finite(scores: Tensor, batch: Batch) -> None:
-    """Raise DataError if a sample's scores have a NaN, as they do if its features have one."""
+    """Raise DataError if a sample's scores are not finite. The usual cause is a NaN in its features."""
     bad = ~scores.isfinite().flatten(1).all(1) if scores.dim() > 1 else ~scores.isfinite()
     if bad.any():
         raise DataError(
-            "the model's scores are not finite, so the image's features are not; `diptych check` lists such records: "
-            "extract them again",
+            "the model's scores are not finite, because the image's features are not; `diptych check` lists such "
+            "records: extract them again",
             key=batch.pictures[int(bad.nonzero()[0, 0])],
         )

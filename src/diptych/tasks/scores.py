@@ -1,4 +1,4 @@
-"""Scores with confidence intervals, baselines and ceilings. All are times 100, as papers print them."""
+"""Scores with confidence intervals, baselines and ceilings. All are times 100, as in papers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from diptych.runtime.errors import nearest
 
 @dataclass(frozen=True, repr=False)
 class Score:
-    """One score. `low` and `high` bound its 95% confidence interval, by bootstrap over images."""
+    """One score, such as CIDEr.
+
+    `low` and `high` are the ends of its 95% confidence interval (bootstrap over images).
+    """
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
-    blind: float | None = None  # score without the image
-    ceiling: float | None = None  # score of one person against the others
-    notes: tuple[str, ...] = ()  # for a comparison: how many of the images each model was trained on
+    blind: float | None = None  # score of the baseline that does not see the image
+    ceiling: float | None = None  # human score: one person against the others
+    notes: tuple[str, ...] = ()  # in a comparison: how many images each model was trained on
 
     def __repr__(self) -> str:
         interval = "" if self.low is None else f" ({self.low:.1f} to {self.high:.1f})"
@@ -56,24 +59,24 @@ class Score:
 
 @dataclass(frozen=True, repr=False)
 class Scores:
-    """All scores of one system on one set of images."""
+    """All scores of one model on one set of images."""
 
-    task: str  # a name in TASKS
+    task: str  # name of the task, such as "vqa"
     scores: tuple[Score, ...]
     pictures: int
-    items: int  # number of captions, answers or the like
-    coverage: float = 1.0  # share of the queries with a prediction; only these are scored
+    items: int  # number of scored items, such as questions
+    coverage: float = 1.0  # share of the queries that have a prediction; the others are not scored
     notes: tuple[str, ...] = ()  # how baselines and ceilings were computed
-    trained_on: Leakage | None = None  # how many of the images the model was trained on; None: not a model's scores
+    trained_on: Leakage | None = None  # overlap with the model's training images; None: not a model's scores
 
     @property
     def few(self) -> bool:
-        """True if so few items were scored that the scores are unreliable."""
+        """True if too few items were scored for reliable scores."""
         return self.items < FEWEST
 
     @property
     def warning(self) -> str:
-        """A warning if too few items were scored, else an empty text."""
+        """A warning if too few items were scored, else ""."""
         return f"only {self.items} scored: too few for a reliable score" if self.few else ""
 
     def __repr__(self) -> str:
@@ -105,7 +108,10 @@ class Scores:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Scores:
-        """Read what `to_json` returned. Raises ValueError, TypeError, KeyError or AttributeError for anything else."""
+        """Build from the result of `to_json`.
+
+        Raises ValueError, TypeError, KeyError or AttributeError for invalid data.
+        """
         scores = [{"name": name, **score} for name, score in saved["scores"].items()]
         for score in scores:
             score["low"], score["high"] = score.pop("interval", (None, None))
@@ -114,20 +120,20 @@ class Scores:
 
 @dataclass(frozen=True)
 class Baselines:
-    """Baselines and ceilings on one set of images, by name of the score, 0 to 1 (CIDEr 0 to 10)."""
+    """Baselines and ceilings on one set of images: {name of the score: value from 0 to 1, or 0 to 10 for CIDEr}."""
 
     blind: Mapping[str, float] = field(default_factory=dict)
     ceiling: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    predicted: Mapping[str, Any] | None = None  # by the blind baseline, by key: for the paired gain over it
+    predicted: Mapping[str, Any] | None = None  # the blind baseline's prediction for each query, for paired comparisons
 
     def score(self, name: str, interval: Interval, key: str | None = None) -> Score:
-        """Build the score `name`, with the baseline and ceiling stored under `key` (default: under `name`)."""
+        """Build the score `name` with its baseline and ceiling, which are stored under `key` (default: `name`)."""
         return score_of(name, interval, self.blind.get(key or name), self.ceiling.get(key or name))
 
 
 def score_of(name: str, interval: Interval, blind: float | None = None, ceiling: float | None = None) -> Score:
-    """Build a score from values of 0 to 1 (CIDEr 0 to 10), which are multiplied by 100."""
+    """Build a score from values between 0 and 1 (CIDEr: 0 to 10). They are multiplied by 100."""
     blind, ceiling = (None if bound is None else 100 * bound for bound in (blind, ceiling))
     return Score(name, 100 * interval.value, 100 * interval.low, 100 * interval.high, blind, ceiling)
 
@@ -135,7 +141,10 @@ def score_of(name: str, interval: Interval, blind: float | None = None, ceiling:
 def share_scores(
     task: str, hits: Mapping[str, tuple[ArrayLike, list[str]]], noun: str, baselines: Baselines | None
 ) -> Scores:
-    """Score accuracies. `hits`: by name of the score, 1 (right) or 0 for each query, and the key of its image."""
+    """Build the scores of accuracies.
+
+    `hits`: {name of the score: (1 (right) or 0 for each query, key of its image)}.
+    """
     baselines = baselines or Baselines()
     scores = tuple(
         baselines.score(name, bootstrap_interval(rows_by_picture(right, pictures)))

@@ -1,4 +1,4 @@
-"""Self-critical training (SCST): sampled captions that beat a baseline's reward become likelier."""
+"""Self-critical training (SCST): raise the probability of sampled captions whose reward exceeds a baseline's."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class SelfCriticalObjectives(Objectives):
     """Captions drawn for each picture."""
     beams: PositiveInt = 5
     """Beams of baseline=beam."""
-    # paper: with document frequencies of the training corpus.
-    # official (Unified VLP): the reference as word pieces, with frequencies of the batch.
+    # paper: document frequencies are counted over the training set.
+    # official (Unified VLP's code): references are word pieces, and document frequencies are counted over the batch.
     references: Literal["paper", "official"] = "paper"
     """paper: all references of a picture; official: the sample's own alone."""
     counts_end: bool = True
@@ -53,11 +53,14 @@ class SelfCriticalObjectives(Objectives):
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return a schedule that shows which capabilities the model needs. It cannot train, as it has no references."""
+        """Return a schedule that shows what the model must provide.
+
+        It cannot train, because it has no reference captions.
+        """
         return self.rewarded(vocabulary, _Unread(), DecodingOptions().max_words)
 
     def rewarded(self, vocabulary: Vocabulary, reward: Reward, max_words: int) -> Schedule:
-        """Return the schedule that trains with a reward; sampled captions have `max_words` words at most."""
+        """Return the schedule that trains with `reward`. Sampled captions have at most `max_words` tokens."""
         beams = {"greedy": 1, "beam": self.beams, "mean": None}[self.baseline]
         sampling = DecodingOptions(sample=True, captions=self.samples, max_words=max_words)
         update = SelfCritical(
@@ -83,7 +86,7 @@ def _decoder(options: DecodingOptions) -> Draw:
 
 
 class _Unread:
-    """A placeholder for a reward; raises AssertionError if it is used."""
+    """A placeholder for the reward. Calling it raises AssertionError."""
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
         raise AssertionError("the schedule was made without references, so it cannot be trained")

@@ -1,7 +1,8 @@
-"""A cheap first ranking of a large gallery, which chooses the pairs that a model scores.
+"""A cheap first ranking of a large gallery. Only the best pairs of this ranking are scored by a model.
 
-Closed-form ridge regression predicts the words of an image's captions from its regions. Predicted words are compared
-with the words of each caption. It is fitted to training images and does not depend on the model.
+Ridge regression predicts the caption words of an image from its regions. The score of an image and a caption is the dot
+product of predicted words and the caption's words. The regression is fitted to training images and does not depend on
+the model.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import RetrievalGallery
 
 Matrix = NDArray[np.float64]
-MOST = 5000  # training images: a gigabyte at most with the papers' features
-PENALTY = 0.1  # ridge penalty, times the number of images; inputs have a standard deviation of 1
+MOST = 5000  # maximum number of training images; needs at most 1 GB with the papers' features
+PENALTY = 0.1  # ridge penalty per training image; inputs have a standard deviation of 1
 
 
 @dataclass(frozen=True)
 class Shortlister:
-    """A fitted ridge regression from regions to words."""
+    """A fitted ridge regression from region features to caption words."""
 
     tokens: Tokens
     columns: dict[int, int]  # token id -> column
     rarity: NDArray[np.float64]  # inverse document frequency of each word, in nats
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
-    weights: Matrix  # from features and a bias to words
+    weights: Matrix  # (features + 1, words); the last row is the bias
 
     @classmethod
     def of(cls, records: Iterable[Record], tokens: Tokens) -> Shortlister:
-        """Fit to records with regions and captions. Raises DataError if there are none."""
+        """Fit to records with regions and captions. Raises DataError if there are no such records."""
         inputs, sentences = [], []
         for record in records:
             if record.regions is not None and len(record.regions) and record.captions:
@@ -58,7 +59,10 @@ class Shortlister:
         return cls(tokens, columns, rarity, mean, deviation, weights)
 
     def of_pictures(self, records: Iterable[Record]) -> Matrix:
-        """Return unit vectors (images, words). Images without regions get the mean features."""
+        """Return the predicted words of each image as unit vectors (images, words).
+
+        An image without regions gets the mean features.
+        """
         rows = []
         for record in records:
             empty = record.regions is None or not len(record.regions)
@@ -66,19 +70,23 @@ class Shortlister:
         return _unit(_standard(np.stack(rows), self.mean, self.deviation) @ self.weights)
 
     def of_captions(self, captions: Sequence[str]) -> Matrix:
-        """Return vectors (captions, words) of length 1, or 0 if no word is known."""
+        """Return the words of each caption as unit vectors (captions, words).
+
+        A caption without known words is a zero vector.
+        """
         bags = [_bag(set(self.tokens.encode(text)), self.columns, self.rarity) for text in captions]
         return _unit(np.stack(bags))
 
     def choose(self, gallery: RetrievalGallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        """Return for each image the `most` best captions, and for each caption the `most` best images, in no order."""
+        """Return the best captions for each image and the best images for each caption, at most `most` each, not
+        sorted."""
         pictures = self.of_pictures(map(gallery.record, range(len(gallery.keys))))
         captions = self.of_captions([caption.text for caption in gallery.captions])
         return shortlist(pictures, captions, most)
 
 
 def _features(record: Record) -> NDArray[np.float64]:
-    """Return the mean features, mean and maximum class probabilities over regions, and the whole image's features."""
+    """Concatenate mean and maximum class probabilities, mean features, and the whole image's features."""
     regions = record.regions
     assert regions is not None
     parts = [] if regions.classes is None else [regions.classes.mean(0), regions.classes.amax(0)]
@@ -105,7 +113,8 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return for each image the `most` captions with the greatest dot product, and for each caption the images."""
+    """Return the captions with the largest dot product for each image, and the images for each caption, at most
+    `most`."""
     return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
 
 

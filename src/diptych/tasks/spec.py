@@ -1,4 +1,4 @@
-"""`TaskSpec`: how a task is trained, scored and used. `diptych.tasks.TASKS` has one for each task."""
+"""`TaskSpec` defines how a task is trained, scored and used. `diptych.tasks.TASKS` lists all of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,31 +18,31 @@ from diptych.tasks.calibration import Calibration
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
-LIKELIHOOD = "likelihood"  # likelihood of the objectives' targets, which validation uses if the task predicts nothing
-SAMPLED = 1000  # records that notes are counted over; more would delay a large run
+LIKELIHOOD = "likelihood"  # validation score of pre-training: the likelihood of the targets
+SAMPLED = 1000  # warnings are counted over at most this many records, so that large runs start fast
 Prediction = Mapping[str, Any]
-Predict = Callable[[Task], Sequence[Prediction]]  # a model's predictions for certain records
-Predicted = Mapping[str, Any]  # by the key of the query
+Predict = Callable[[Task], Sequence[Prediction]]  # task -> a model's predictions for a fixed set of records
+Predicted = Mapping[str, Any]  # {key of the query: result}
 
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Settings of a recipe, and contents of a model folder, that a task is built from."""
+    """What a task is built from: settings of the recipe, and the tokeniser and answers of the model folder."""
 
     tokens: Tokens
-    answers: Answers | None = None  # answers that the model can predict
+    answers: Answers | None = None  # the answers that the model can predict
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     max_words: int = 20
     split_words: bool = False
     max_regions: int | None = None
-    answer_slot: bool = False  # a [MASK] follows the question, and the answer is predicted there
+    answer_slot: bool = False  # True: the answer is predicted at a [MASK] after the question
     answer_form: AnswerForm = "binary"
-    reads_pairs: bool = False  # retrieval: one model reads image and text together, unlike two towers
+    reads_pairs: bool = False  # for retrieval; True: the model reads image and text together; False: it has two towers
 
 
 @dataclass(frozen=True)
 class Heads:
-    """What new heads are initialised from: the model that a run starts from."""
+    """The heads and answers of the model that fine-tuning starts from. New heads may be initialised from them."""
 
     heads: nn.ModuleDict
     answers: Answers | None
@@ -50,20 +50,22 @@ class Heads:
 
 @dataclass(frozen=True)
 class Small:
-    """The task's own settings in the recipes SYSTEM/small/TASK. The rest is the system's small recipe of pre-training.
+    """The task's settings in the recipes SYSTEM/small/TASK.
 
-    Every system whose model provides what the objectives need has such a recipe.
+    All other settings come from the system's recipe SYSTEM/small/pretrain.
+
+    Every system whose model supports the objectives has such a recipe.
     """
 
     objectives: Objectives
     batch: int = 64
     max_words: int = 20
-    about: str = ""  # what a user should know about the recipe
+    about: str = ""  # a remark for users of the recipe
 
 
 @dataclass(frozen=True)
 class TrainingRecords:
-    """The training records of a run, for `TaskTraining.notes`."""
+    """The training records of a run, as `TaskTraining.notes` gets them."""
 
     store: Store
     numbers: Sequence[int]
@@ -79,77 +81,77 @@ class TrainingRecords:
 
     @property
     def scope(self) -> str:
-        """`sample_scope` of a count over `sampled`."""
+        """A suffix for counts over `sampled()`; see `sample_scope`."""
         return sample_scope(len(self.numbers))
 
 
 @runtime_checkable
 class LeavesOut(Protocol):
-    """A task that skips captions with only out-of-vocabulary words."""
+    """A task that leaves out captions whose words are all out of vocabulary."""
 
-    unknown: dict[str, str]  # by key
+    unknown: dict[str, str]  # {key: left-out caption}
 
 
 @dataclass(frozen=True)
 class TaskTraining:
-    """How a task is trained: the score of validation, and what a run prepares."""
+    """How a task is trained and validated."""
 
-    watched: str  # score by which validation chooses weights; higher is better
-    objectives: tuple[type[Objectives], ...] = ()  # settings that train it, besides those of the systems
-    small: Small | None = None  # small recipe, shared by the systems that can learn the task
-    # Collect the answers of training records, given a minimum count and a maximum number of answers.
+    watched: str  # validation score that chooses the best weights; higher is better
+    objectives: tuple[type[Objectives], ...] = ()  # its kinds of objectives, in addition to those of systems
+    small: Small | None = None  # settings of the recipes SYSTEM/small/TASK
+    # (training records, minimum count, maximum number of answers) -> the answers that the model can predict
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
-    begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None  # initialise new heads
+    begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None  # initialises new heads
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
-        None  # task and records of validation
+        None  # (task, records) -> task and records of validation
     )
-    notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # warnings before the run
-    # Fit the temperature of answers, given what predicts and the records of validation.
+    notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # yields warnings before a run
+    # Fits the answers' temperature to predictions for validation records.
     calibrate: Callable[[Task, Predict, Sequence[Record]], Calibration | None] | None = None
-    separators: int = 1  # number of [SEP]s in the text
-    cuts_texts: bool = True  # each text is cut separately, at data.max_words
+    separators: int = 1  # number of [SEP] tokens in a text
+    cuts_texts: bool = True  # True: each text is cut at data.max_words
 
 
 @dataclass(frozen=True)
 class TaskScoring:
-    """How predictions are scored, compared and shown in a report."""
+    """How predictions of a task are scored, compared and reported."""
 
-    noun: str  # what is scored, in the plural
-    key: str  # field of a prediction that holds its result
-    shown: tuple[str, ...]  # scores that a report draws, the main one first
-    score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # with intervals and baselines
-    # Baselines and ceilings of records, given training records.
+    noun: str  # name of the scored items, in the plural, such as "questions"
+    key: str  # the field of a prediction that is scored, such as "answer"
+    shown: tuple[str, ...]  # scores in a report's chart, the main one first
+    score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # (predictions, records, baselines)
+    # (records to score, training records) -> baselines and ceilings
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # training records read with regions, for baselines that use regions
-    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # second minus first
-    # Further scores by name, times 100: METEOR, SPICE.
+    baseline_regions: int = 0  # number of training records that a baseline needs with regions
+    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # difference: second minus first
+    # Computes optional scores, by name, times 100: METEOR and SPICE.
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
-    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # default: `key` of each prediction
-    gallery: bool = False  # each query ranks all images (--queries, --shortlist, --pairs)
-    # The queries and predictions as questions and answers, for a report page.
+    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # default: {key of the query: the field `key`}
+    gallery: bool = False  # True: queries rank a gallery, so --queries, --shortlist and --pairs apply
+    # Convert queries and predictions to questions and answers, which a report page shows.
     questions: Callable[[Record], Iterable[Question]] | None = None
     answered: Callable[[Predicted], dict[str, str]] | None = None
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task. Fields with a default are for what only some tasks have."""
+    """The definition of a task. Fields with a default are needed by only some tasks."""
 
-    name: str  # diptych finetune NAME
+    name: str  # as in `diptych finetune NAME`
     title: str  # heading in a report
-    learns: str  # a verb: "a model that learns to ..."
-    field: str  # of `Record.words`: what the task learns from
-    head: str  # head of the model that predicts
+    learns: str  # completes "a model that learns to ..."
+    field: str  # key of `Record.words()` with its annotations, such as "captions"
+    head: str  # name of the model's head that predicts
     build: Callable[[TaskOptions], Task]
     training: TaskTraining
     scoring: TaskScoring
-    interface: TaskInterface | None = None  # None: the task is trained and scored only
-    learnt: Callable[[Any], bool] | None = None  # True if a model has learnt the task; default: if it has the head
-    also: tuple[str, ...] = ()  # fields that it learns from in records without `field`
+    interface: TaskInterface | None = None  # None: the task can be trained and scored, but has no command
+    learnt: Callable[[Any], bool] | None = None  # model -> True if it has learnt the task; default: has `head`
+    also: tuple[str, ...] = ()  # keys that replace `field` in records without it
 
     @property
     def pretrains(self) -> bool:
-        """True if validation measures the likelihood of the objectives' targets, as the task predicts nothing."""
+        """True for pre-training, whose validation score is the likelihood of the objectives' targets."""
         return self.training.watched == LIKELIHOOD
 
     @property
@@ -159,21 +161,24 @@ class TaskSpec:
         return self.interface
 
     def has_learnt(self, model: Any) -> bool:
-        """Return True if a model has learnt the task."""
+        """Return True if `model` has learnt the task."""
         return self.head in model.heads if self.learnt is None else self.learnt(model)
 
     def may_read(self, answers: Answers | None) -> bool:
-        """Return False if the task predicts labels, and the model's list of labels belongs to another task."""
+        """Return False if `answers` (a model's list of labels) belongs to another task than this one."""
         return self.training.answers is None or answers is None or answers.task == self.name
 
     def offered_by(self, model: Any, trained_for: str | None) -> bool:
-        """Return True if a model offers the task. `trained_for`: task of its recipe; None: an imported checkpoint."""
+        """Return True if `model` offers the task's command.
+
+        `trained_for`: the task of its recipe, None for an imported model.
+        """
         if self.required_interface.offered is not None:
             return self.required_interface.offered(model, trained_for)
         return trained_for is not None and self.has_learnt(model)
 
     def check_offered(self, model: Any, trained_for: str | None, where: object) -> None:
-        """Raise ServingError if the task's interface does not offer a model that was trained for another task."""
+        """Raise ServingError if `model` was trained for another task and cannot do this one. `where` is its folder."""
         if self.required_interface.offered is not None and not self.offered_by(model, trained_for):
             trained = "no task" if trained_for is None else trained_for
             raise ServingError(
@@ -182,23 +187,23 @@ class TaskSpec:
             )
 
     def by_key(self, predictions: Iterable[Prediction]) -> Predicted:
-        """Return the predictions' results by the keys of their queries. Raises DataError for a repeated key."""
+        """Return {key of the query: result} of predictions. Raises DataError for a duplicate key."""
         if self.scoring.collect is not None:
             return self.scoring.collect(predictions)
         made: dict[str, Any] = {}
         for one in predictions:
             if one["key"] in made:
                 shared = f"two {self.scoring.noun} of the split have this id, so one result would count for both"
-                raise DataError(f"{shared}; give each its own (`question_id`) and extract again", key=one["key"])
+                raise DataError(f"{shared}; give each its own id (`question_id`) and extract again", key=one["key"])
             made[one["key"]] = one[self.scoring.key]
         return made
 
     def texts(self, record: Record) -> list[str]:
-        """Return the texts of a record that the task reads."""
+        """Return the texts that the task reads from a record, such as its questions."""
         return [entry if isinstance(entry, str) else entry.text for entry in self._entries(record)]
 
     def learns_from(self, record: Record) -> bool:
-        """Return True if a record has what the task learns from; questions count if people answered them."""
+        """Return True if a record has annotations that the task learns from. Unanswered questions do not count."""
         return any(one.answers if isinstance(one, Question) else one for one in self._entries(record))
 
     def _entries(self, record: Record) -> Sequence[Any]:
@@ -207,5 +212,5 @@ class TaskSpec:
 
 
 def sample_scope(records: int) -> str:
-    """Return a suffix for a count: empty, or a note that only the first SAMPLED records were counted."""
+    """Return a suffix for a count: "", or " (of the first 1,000 pictures)" if there are more than SAMPLED records."""
     return "" if records <= SAMPLED else f" (of the first {SAMPLED:,} pictures)"

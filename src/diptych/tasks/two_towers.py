@@ -1,7 +1,7 @@
-"""Retrieval by vectors: images and texts are encoded separately, so a gallery is encoded once.
+"""Retrieval by vectors. Images and texts are encoded separately, so each image of a gallery is encoded only once.
 
-The model needs two towers (`TwoTowers`). TDEN's are its object and sentence encoders under its ISM head. The results
-can also be the shortlist of a model that reads image and text together.
+The model must implement `TwoTowers`, as TDEN does. The best results can also be rescored by a model that reads image
+and text together (`choose`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
-SENTENCES = 256  # per batch, for a shortlist
-PICTURE = "picture"  # key of the predictions that are vectors of images
+SENTENCES = 256  # texts per batch
+PICTURE = "picture"  # the "key" of a prediction that is an image's vector
 
 
 @runtime_checkable
 class TwoTowers(Protocol):
-    """A model that embeds images and texts separately as unit vectors; their dot product is the match score."""
+    """A model that embeds images and texts separately as unit vectors.
+
+    The dot product of two vectors is their match score.
+    """
 
     def embed_pictures(self, batch: Batch) -> Tensor: ...  # (B, S)
 
@@ -48,7 +51,7 @@ class TwoTowers(Protocol):
 
 @dataclass(frozen=True)
 class TowerHit:
-    """A search result: key of the image or text, and cosine similarity."""
+    """A search result: the key of an image or text, and its cosine similarity to the query."""
 
     key: str
     score: float  # from -1 to 1
@@ -56,7 +59,7 @@ class TowerHit:
 
 @dataclass(frozen=True)
 class TowerGallery:
-    """Vectors of images, to be searched by text, or of texts, to be searched by image."""
+    """The vectors of a gallery: of images, which are searched by text, or of texts, which are searched by image."""
 
     keys: tuple[str, ...]
     vectors: Float[Tensor, "N S"]
@@ -70,7 +73,10 @@ class TowerGallery:
         return cls(tuple(each["key"] for each in predicted), torch.tensor([each["vector"] for each in predicted]))
 
     def search(self, queries: Float[Tensor, "Q S"], count: int = 10) -> list[list[TowerHit]]:
-        """Return the `count` nearest entries for each query, nearest first. Raises DataError for an empty gallery."""
+        """Return the `count` nearest entries for each query vector, nearest first.
+
+        Raises DataError for an empty gallery.
+        """
         if not self.keys:
             raise DataError("the gallery is empty, so it cannot be searched; pass images that can be read")
         count = min(count, len(self.keys))
@@ -92,13 +98,13 @@ class TowerGallery:
             raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode it again") from error
         if vectors is None or len(vectors) != len(keys):
             raise CheckpointError(
-                f"{folder} has {len(keys)} keys for another number of vectors; encode the gallery again"
+                f"{folder / KEYS} has {len(keys)} keys, expected one per vector of {VECTORS}; encode the gallery again"
             )
         return cls(keys, vectors)
 
 
 def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_words: int = 30) -> Float[Tensor, "Q S"]:
-    """Embed texts. Words beyond `max_words` are cut."""
+    """Embed texts as unit vectors. Each text is cut at `max_words` tokens."""
     samples = [Sample("", "", None, encode(tokens, text, max_words)) for text in sentences]
     batch = collate(samples).to(next(model.parameters()).device)
     with predicting(model, len(samples)):
@@ -109,8 +115,7 @@ def embed_sentences(model: Any, tokens: Tokens, sentences: Sequence[str], max_wo
 def choose(
     model: Any, tokens: Tokens, records: Iterable[Record], captions: Sequence[str], most: int, max_words: int = 30
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return a shortlist for a model that reads pairs: for each image the `most` best captions, for each caption the
-    `most` best images, in no order."""
+    """Return the best captions for each image and the best images for each caption, at most `most` each, not sorted."""
     pictures = TowerGallery.of_pictures(model, records).vectors.double().numpy()
     parts = (captions[at : at + SENTENCES] for at in range(0, len(captions), SENTENCES))
     texts = torch.cat([embed_sentences(model, tokens, part, max_words) for part in parts]).double().numpy()
@@ -118,7 +123,7 @@ def choose(
 
 
 def towers_of(model: Any) -> Any:
-    """Return the model if it has two towers. Raises RecipeError otherwise."""
+    """Return `model` if it has two towers. Raises RecipeError otherwise."""
     if not isinstance(model, TwoTowers):
         raise RecipeError(
             f"{type(model).__name__} cannot encode images and texts separately; search with a two-tower model"
@@ -128,19 +133,19 @@ def towers_of(model: Any) -> Any:
 
 @dataclass(frozen=True)
 class TwoTowerRetrieval(CaptionTask):
-    """Retrieval by vectors in both directions: TDEN's caption-based image retrieval."""
+    """Retrieval by vectors in both directions, such as TDEN's caption-based image retrieval."""
 
     max_words: int = 30
 
     def queries(self, record: Record) -> list[Sample]:
-        """Return the image by itself, then each caption by itself."""
+        """Return one sample for the image without text, then one for each caption without the image."""
         return [
             Sample(PICTURE, record.key, record.regions, torch.zeros(0, dtype=torch.long)),
             *(Sample(s.key, record.key, None, s.text) for s in self.pairs(record) if len(s.text) > 1),
         ]
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        """Return the vector of each image and each caption."""
+        """Return the vector of each sample, which is an image or a caption."""
         towers, pictures = towers_of(model), [key == PICTURE for key in batch.keys]
         of_pictures = towers.embed_pictures(batch).tolist() if any(pictures) else batch.keys
         of_texts = towers.embed_texts(batch).tolist() if not all(pictures) else batch.keys
@@ -151,13 +156,13 @@ class TwoTowerRetrieval(CaptionTask):
         ]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """Return R@1, 5 and 10 in both directions, times 100, over the images that have captions."""
+        """Return R@1, R@5 and R@10 (times 100) of image and text retrieval. Images without captions are left out."""
         ranks, *_ = _ranks(predictions, records)
         return {name: 100 * value for name, value in recalls(ranks).items()}
 
 
 def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Record] = ()) -> Scores:
-    """Score vectors by R@1, 5 and 10 in both directions, with 95% intervals and chance as the baseline."""
+    """Compute R@1, R@5 and R@10 of image and text retrieval, with 95% intervals. The baseline is a random order."""
     ranks, papers, owners, texts, contents = _ranks(predictions, records)
     same, images, pictures = same_texts(texts), same_images(contents), len(contents)
     pairs = {(image, text) for image, text in zip(images[owners].tolist(), same.tolist(), strict=True)}
@@ -183,7 +188,7 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
 def _ranks(
     predictions: Sequence[Mapping[str, Any]], records: Sequence[Record]
 ) -> tuple[RetrievalRanks, RetrievalRanks, list[int], list[str], list[Hashable]]:
-    """Return the ranks, those by the papers' rule for copies, each caption's image and text, and images' contents.
+    """Return (ranks if copies are right, ranks if they are wrong, image of each caption, captions, image contents).
 
     Raises DataError if there are no captions.
     """
@@ -194,7 +199,7 @@ def _ranks(
     pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
     place = {each["picture"]: number for number, each in enumerate(pictures)}
     owners = [place[each["picture"]] for each in texts]
-    # In NumPy: validation runs under autocast, where torch's products are bf16, which NumPy lacks.
+    # Computed in NumPy: validation runs under autocast, where torch would multiply in bf16.
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
     words = {f"{one.key}#{number}": text for one in records for number, text in enumerate(one.captions)}
     captions = [words.get(each["key"], each["key"]) for each in texts]
@@ -206,7 +211,7 @@ def _ranks(
 
 @dataclass(frozen=True)
 class _Pictures:
-    """A task that encodes the images of a gallery."""
+    """A task that only encodes images."""
 
     progress: Callable[[int], object] | None = None
 

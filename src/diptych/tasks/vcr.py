@@ -36,31 +36,34 @@ from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining, Train
 Part = Literal["answer", "rationale"]
 PARTS: tuple[Part, ...] = ("answer", "rationale")
 PERSON = "person"
-# Gender-neutral names replace VCR's person 1, person 2, as in R2C and VL-BERT.
+# Gender-neutral names replace tags of people, as in R2C and VL-BERT.
 NAMES = ("Casey", "Riley", "Jessie", "Jackie", "Avery", "Jaime", "Peyton", "Kerry", "Jody", "Kendall", "Skyler",
          "Frankie", "Pat")  # fmt: skip
-TaggedTokens = list[tuple[int, int | None]]  # tokens, each with the number of the object that its word names
+TaggedTokens = list[tuple[int, int | None]]  # (token id, number of the object that it names, if any)
 
 
 @dataclass(frozen=True)
 class Vcr:
-    """Q->A and QA->R with one model: it scores the four candidate texts of a question against each other.
+    """Choose answers (Q->A) and rationales (QA->R) with one model, which scores the four candidates of a question.
 
-    Inputs are `question [SEP] answer [SEP]` and `question right-answer [SEP] rationale [SEP]`, as in VL-BERT's code.
-    A tag `[k]` becomes the name of its object, and its words point at the object's region.
+    Inputs are `question [SEP] answer [SEP]` and `question right-answer [SEP] rationale [SEP]`, as in VL-BERT's code. A
+    tag `[k]` is replaced by the name of object k. The tokens of the name refer to the object's region.
     """
 
     tokens: Tokens
-    max_words: int = 48  # of both texts; the longer one is cut first
+    max_words: int = 48  # tokens of both texts together; see `cut`
 
     name = "vcr"
 
     def samples(self, record: Record) -> list[Sample]:
-        """Return a sample per question and part; the objective splits it into one sample per candidate."""
+        """Return two samples per question: one with its candidate answers, one with its candidate rationales.
+
+        The objective splits it into candidates.
+        """
         return [sample for sample in self._samples(record) if sample.truth["right"] is not None]
 
     def queries(self, record: Record) -> list[Sample]:
-        """Return a sample per candidate. The four candidates of a question and part share a `group`."""
+        """Return a sample per candidate. The candidate answers of a question share a `group`, as do its rationales."""
         return [one for sample in self._samples(record) for one in split_candidates(sample)]
 
     def _samples(self, record: Record) -> Iterator[Sample]:
@@ -68,7 +71,10 @@ class Vcr:
         return (sample for sample in samples if sample is not None)
 
     def _sample(self, record: Record, choices: Choices, part: Part) -> Sample | None:
-        """Return None if there are no rationales, or the right answer is unknown (VCR's test set)."""
+        """Build the sample of a question's answers or rationales.
+
+        Return None for rationales if the question has none, or if its right answer is unknown (VCR's test set).
+        """
         answered = f"{choices.question} {choices.answers[choices.answer]}" if choices.answer >= 0 else None
         if part == "rationale" and (answered is None or not choices.rationales):
             return None
@@ -80,18 +86,21 @@ class Vcr:
     def build_sample(
         self, record: Record, key: str, first: str, texts: Sequence[str], right: int | None = None
     ) -> Sample:
-        """Build one sample whose candidates are `texts`, each after `first`. `right`: index of the right one."""
+        """Build a sample with one candidate per text of `texts`, each after the text `first`.
+
+        `right`: index of the right text.
+        """
         candidates = [self.candidate(first, text, record.objects) for text in texts]
         return Sample(
             key=key,
             picture=record.key,
             regions=record.regions,
-            text=max((candidate.text for candidate in candidates), key=len),  # the longest: the loader sorts by length
+            text=max((candidate.text for candidate in candidates), key=len),  # longest: the loader sorts by length
             truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
         )
 
     def candidate(self, first: str, second: str, objects: Sequence[Object]) -> Candidate:
-        """Tokenise one pair of texts, with the objects that their words name."""
+        """Tokenise `first [SEP] second [SEP]` and link the tokens of object names to their objects."""
         sep = (self.tokens.vocabulary.sep, None)
         one, two = cut(self._words(first, objects), self._words(second, objects), self.max_words)
         words = [*one, sep, *two, sep]
@@ -104,13 +113,13 @@ class Vcr:
         for piece in split_at_tags(text):
             if isinstance(piece, int) and piece < len(objects):
                 words += [(token, piece) for token in self.tokens.encode(names[piece])]
-            else:  # a tag without an object is kept as text; `diptych check` lists it
+            else:  # a tag without an object stays text; `diptych check` lists it
                 plain = piece if isinstance(piece, str) else f"[{piece}]"
                 words += [(token, None) for token in self.tokens.encode(plain)]
         return words
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        """Return a score per candidate. `chosen` takes the best of each group."""
+        """Return a score per candidate. `chosen` then picks the best candidate of each group."""
         scores = model.heads["choice"](model(batch.for_head("choice"))).float().reshape(len(batch))
         finite(scores, batch)
         rows = zip(batch.keys, batch.groups, batch.truths, scores.tolist(), strict=True)
@@ -119,14 +128,14 @@ class Vcr:
         ]
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """Return the accuracy of Q->A, QA->R and both (Q->AR), times 100."""
+        """Return the accuracy (times 100) of answers (Q->A), rationales (QA->R), and both together (Q->AR)."""
         return {name: 100 * float(right.mean()) for name, (right, _) in hits(chosen(predictions), records).items()}
 
 
 def cut(first: TaggedTokens, second: TaggedTokens, most: int) -> tuple[TaggedTokens, TaggedTokens]:
-    """Cut the longer text at its end, word by word, until both have `most` words together, as in VL-BERT's code.
+    """Cut the longer text at its end until both texts together have at most `most` tokens, as in VL-BERT's code.
 
-    If both are equally long, the second one is cut.
+    If both are equally long, the second text loses a token.
     """
     spare = len(first) + len(second) - most
     if spare <= 0:
@@ -138,7 +147,7 @@ def cut(first: TaggedTokens, second: TaggedTokens, most: int) -> tuple[TaggedTok
 
 
 def names_of(objects: Sequence[Object]) -> list[str]:
-    """Return the name of each object: its kind, or for people the next of NAMES."""
+    """Return a name for each object: its kind, such as "dog", or for people the next name of NAMES."""
     people = [number for number, thing in enumerate(objects) if thing.kind == PERSON]
     return [
         NAMES[people.index(number) % len(NAMES)] if thing.kind == PERSON else thing.kind
@@ -147,7 +156,7 @@ def names_of(objects: Sequence[Object]) -> list[str]:
 
 
 def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the index of the best candidate of each group; on ties, the first."""
+    """Return {group: index of its best candidate}. On a tie, it is the first candidate."""
     best: dict[str, tuple[float, int]] = {}
     for prediction in predictions:
         score, choice = prediction["score"], prediction["choice"]
@@ -157,9 +166,9 @@ def chosen(predictions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tuple[NDArray[np.float64], list[str]]]:
-    """Return, by name of the score, 1 (right) or 0 for each question, and the keys of their images.
+    """Return {name of the score: (1.0 (right) or 0.0 for each question, keys of their images)}.
 
-    For a question without rationales, Q->AR counts only the answer. Raises DataError if no question is labelled.
+    For a question without rationales, Q->AR counts only the answer. Raises DataError if no right answer is known.
     """
     rows: dict[str, tuple[list[float], list[str]]] = {"Q->A": ([], []), "QA->R": ([], []), "Q->AR": ([], [])}
 
@@ -176,12 +185,12 @@ def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tupl
             add("QA->R", reasoned, picture)
         add("Q->AR", answered and reasoned, picture)
     if not rows["Q->A"][0]:
-        raise DataError("no record has questions with choices and a known right one; choose another split with --split")
+        raise DataError("no record has a question with choices and a known answer; choose another --split")
     return {name: (np.array(right), pictures) for name, (right, pictures) in rows.items() if right}
 
 
 def score_vcr(predicted: Mapping[str, int], records: Sequence[Record], baselines: Baselines | None = None) -> Scores:
-    """Score choices by Q->A, QA->R and Q->AR. `predicted`: index chosen for `KEY/answer` and `KEY/rationale`."""
+    """Compute Q->A, QA->R and Q->AR. `predicted` maps `KEY/answer` and `KEY/rationale` to the chosen index."""
     rows = hits(dict(predicted), records)
     if "QA->R" not in rows:
         rows.pop("Q->AR")
@@ -189,7 +198,7 @@ def score_vcr(predicted: Mapping[str, int], records: Sequence[Record], baselines
 
 
 def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
-    """Report objects that questions name but no region shows."""
+    """Yield a warning about objects that questions refer to, but that no region covers."""
     named = [(record, c.key, k) for record in records.sampled() for c in record.choices for k in c.named]
     lost = [key for record, key, k in named if not _shown(record, k)]
     if lost:
@@ -203,7 +212,10 @@ def _shown(record: Record, thing: int) -> bool:
 
 
 class VcrObjectives(SeenClasses):
-    """Fine-tuning for VCR. VL-BERT's paper masks and classifies regions; its code classifies all regions, unmasked."""
+    """Fine-tuning for VCR.
+
+    `region_classes` adds region classification: of masked regions (VL-BERT's paper) or of all regions (its code).
+    """
 
     without_classes = "region_classes=none"
     kind: Literal["vcr"] = "vcr"
@@ -224,7 +236,10 @@ class VcrObjectives(SeenClasses):
     """Share of the masked regions whose feature is hidden; the others keep it."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return the schedule. ChooseText comes first: it splits the candidates, so each is masked by itself."""
+        """Return the schedule.
+
+        ChooseText must be first: it splits the candidates, so that each candidate is masked separately.
+        """
         hidden = MaskedLanguage(
             vocabulary, rate=self.rate, scheme=SCHEMES[self.masking], attention=((BIDIRECTIONAL, 1.0),), hides_end=False
         )
@@ -267,7 +282,7 @@ class Choice(interface.TaskAnswer):
 
 @dataclass(frozen=True)
 class ChoiceScores:
-    """The indices of the best answer and of the best rationale for it, and the probabilities of all."""
+    """The index of the best answer, the index of the best rationale for it, and the probabilities of all candidates."""
 
     answer: int
     answers: tuple[float, ...]
@@ -282,7 +297,8 @@ def _choose(model: interface.TaskModel, record: Record, request: ChooseRequest) 
         interface.require_text("a question, answer or rationale", text, "what is [0] doing?")
     if len(answers) < 2 or len(rationales) == 1:
         raise ServingError(
-            f"{counted(answers, 'answers')} and {counted(rationales, 'rationales')} are too few; pass two or more"
+            f"found {counted(answers, 'answers')} and {counted(rationales, 'rationales')}; pass at least two "
+            "answers, and either none or at least two rationales"
         )
     record = model.with_objects(record, (question, *answers, *rationales))
     of_answers = _shares(model, record, Choices("0", question, answers, -1), "answer")
@@ -331,11 +347,12 @@ VCR = TaskSpec(
     training=TaskTraining(
         watched="Q->AR",
         objectives=(VcrObjectives,),
-        # Texts are long, and a question is read four times. In batches of 16 VCR stays at chance (experiments/LOG.md).
+        # 48 tokens, as a text is a question and an answer. With a batch of 16, VCR stays at chance
+        # (experiments/LOG.md).
         small=Small(VcrObjectives(), max_words=48),
         notes=_without_region,
         separators=2,
-        cuts_texts=False,  # `cut` shortens both texts together
+        cuts_texts=False,  # False: `cut` shortens both texts together
     ),
     scoring=TaskScoring(
         noun="questions",

@@ -1,4 +1,4 @@
-"""Tasks that classify sentences about an image, such as true or false, entailed or not."""
+"""Tasks that classify sentences about an image, such as whether a statement is true."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from diptych.tasks.spec import TaskOptions, TaskScoring
 
 @dataclass(frozen=True)
 class Judged:
-    """A sentence about an image, and its class; None: unknown."""
+    """A sentence about an image and its class. `label` is None if the class is unknown."""
 
     key: str
     text: str
@@ -32,12 +32,12 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The settings, scoring and baselines of a sentence classification task, for its `TaskSpec`."""
+    """The settings, scoring and baselines of a task that classifies sentences. Its `TaskSpec` is made from them."""
 
-    task: str  # name of the task and of its head
-    noun: str  # what is classified, in the plural
-    key: str  # field of a prediction that holds the class
-    classes: Mapping[Any, str]  # in the order of the head's scores, each with its word; empty: labels of the data
+    task: str  # name of the task and of its model head
+    noun: str  # name of the sentences, in the plural, such as "statements"
+    key: str  # the field of a prediction that holds its class
+    classes: Mapping[Any, str]  # {class: its word}, in the order of the head; empty: labels of the data
     judged: Callable[[Record], Iterable[Judged]]
 
     @property
@@ -57,15 +57,15 @@ class Verdicts:
         return VerdictTask(self, given.tokens, given.max_words)
 
     def word(self, label: Any) -> str:
-        """Return the word of a class; a label of the data is itself the word."""
+        """Return the word for a class, such as "yes" for True. A label from the data is its own word."""
         return self.classes[label] if self.classes else str(label)
 
     def known(self, records: Iterable[Record]) -> list[tuple[str, Judged]]:
-        """Return all sentences whose class is known, each with the key of its image."""
+        """Return (key of the image, sentence) for all sentences whose class is known."""
         return [(record.key, one) for record in records for one in self.judged(record) if one.label is not None]
 
     def hits(self, predicted: Mapping[str, Any], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
-        """Return 1 (right) or 0 for each labelled sentence of the records, and the keys of their images."""
+        """Return 1.0 (right) or 0.0 for each sentence with a known class, and the keys of their images."""
         known = self.known(records)
         if not known:
             raise DataError(f"no record has {self.noun} to score; choose another split with --split")
@@ -78,7 +78,7 @@ class Verdicts:
         return share_scores(self.task, {"accuracy": self.hits(predicted, records)}, self.noun, baselines)
 
     def baselines(self, records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
-        """Return the blind baseline: the better of a rule on first words and a bigram classifier."""
+        """Return the blind baseline: the better of `BlindAnswers` (a rule on first words) and a bigram classifier."""
         scored, learnt = ([one for _, one in self.known(some)] for some in (records, training))
         codes = self.codes((*scored, *learnt))
         chance = 1 / max(1, len(codes))
@@ -105,7 +105,7 @@ class Verdicts:
         return Baselines({"accuracy": right[better]}, {}, notes, predicted)
 
     def gain(self, first: Mapping[str, Any], second: Mapping[str, Any], records: Sequence[Record]) -> Score:
-        """Return the paired difference in accuracy, second minus first, by bootstrap over images."""
+        """Return the difference in accuracy, second minus first, with a paired bootstrap interval over images."""
         ours, theirs = (rows_by_picture(*self.hits(predicted, records)) for predicted in (second, first))
         return score_of("accuracy", paired_interval(ours, theirs))
 
@@ -116,17 +116,20 @@ class Verdicts:
         return {f"{key}/{self.task}": self.word(label) for key, label in predicted.items()}
 
     def codes(self, judged: Iterable[Judged]) -> dict[Any, str]:
-        """Return a word in normal form for each class: the class's word, or a number for labels of the data."""
+        """Return a word for each class that the baselines can use as an answer.
+
+        Labels of the data become "label0", "label1" ...
+        """
         return dict(self.classes) or {name: f"label{at}" for at, name in enumerate(sorted({j.label for j in judged}))}
 
     def as_question(self, one: Judged, answer: str) -> Question:
-        """Return a sentence as a question that ten people answered with this word."""
+        """Convert a sentence to a question that ten people answered with `answer`, for blind baselines."""
         return Question(f"{one.key}/{self.task}", one.text, (answer,) * 10, self.task)
 
 
 @dataclass(frozen=True)
 class VerdictTask:
-    """Classify each sentence about an image; `verdicts` has the classes."""
+    """Classify sentences about images into the classes of `verdicts`."""
 
     verdicts: Verdicts
     tokens: Tokens
@@ -138,7 +141,7 @@ class VerdictTask:
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The classes in the order of the head's scores."""
+        """The classes, in the order of the head's outputs."""
         return tuple(self.verdicts.classes)
 
     def samples(self, record: Record) -> list[Sample]:
@@ -155,13 +158,13 @@ class VerdictTask:
         ]
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
-        """Return the most probable class of each sentence, with its probability."""
+        """Return the most probable class of each sentence, with its probability as "score"."""
         probability, best = self.probabilities(model, batch).max(-1)
         rows = zip(batch.keys, best.tolist(), probability.tolist(), strict=True)
         return [{"key": key, self.verdicts.key: self.classes[number], "score": score} for key, number, score in rows]
 
     def probabilities(self, model: Any, batch: Batch) -> Float[Tensor, "B K"]:
-        """Return the probability of each class for each sentence."""
+        """Return the class probabilities of each sentence."""
         scores: Tensor = model.heads[self.name](model(batch.for_head(self.name))).float()
         finite(scores, batch)
         return scores.softmax(-1)

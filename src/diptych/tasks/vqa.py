@@ -1,4 +1,4 @@
-"""Visual question answering as classification over frequent answers, as is usual for VQA v2."""
+"""Visual question answering as classification over frequent answers, which is usual for VQA v2."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,26 +33,26 @@ from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Heads, Predict, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
-LIKELIEST = 5  # answers that are reported
-FIRST_WORDS = 10  # kinds of question by their first two words, the most frequent, that are scored
+LIKELIEST = 5  # number of answers in a response
+FIRST_WORDS = 10  # scores are also computed for the 10 most frequent pairs of first words
 
 
 @dataclass(frozen=True)
 class Vqa:
-    """One class per answer; one sample per question."""
+    """Visual question answering: one class per answer of the model's list, one sample per question."""
 
     tokens: Tokens
     answers: Answers
     max_words: int = 20
-    slot: bool = False  # a [MASK] and another [SEP] follow the question; the answer is predicted at the [MASK]
-    form: AnswerForm = "binary"  # softmax: probabilities of all answers sum to 1
+    slot: bool = False  # True: the question is followed by [MASK] [SEP]; the answer is predicted at [MASK]
+    form: AnswerForm = "binary"  # binary: a sigmoid per answer; softmax: over all answers
 
     name = "vqa"
 
     def samples(self, record: Record) -> list[Sample]:
-        """Return the questions that people answered; under softmax only those with an answer that the model knows.
+        """Return a sample for each answered question. With softmax, at least one answer must be in the model's list.
 
-        Under binary cross-entropy, the other questions teach that no known answer is right, as in VL-BERT's code.
+        With binary cross-entropy, other questions are kept, with all targets 0, as in VL-BERT's code.
         """
         queries = zip(record.questions, self.queries(record), strict=True)
         return [sample for question, sample in queries if self.trains_on(question)]
@@ -78,7 +78,7 @@ class Vqa:
         ]
 
     def likeliest(self, model: Any, batch: Batch, most: int) -> list[list[tuple[str, float]]]:
-        """Return the `most` likeliest answers to each question with their probabilities, best first."""
+        """Return (answer, probability) of the most probable answers (at most `most`) to each question, best first."""
         logits = self._logits(model, batch)
         finite(logits[..., 1:], batch)
         probabilities = answer_probabilities(logits / self.answers.temperature, self.form == "softmax")
@@ -89,30 +89,30 @@ class Vqa:
         ]
 
     def log_probabilities(self, model: Any, batch: Batch) -> Float[Tensor, "B A"]:
-        """Return the log-probability of each answer, by sigmoid or softmax as the model was trained."""
+        """Return the log-probability of each answer: log-sigmoid or log-softmax, as in training."""
         logits = self._logits(model, batch)
         if logits.dim() == 2 and self.form == "binary":
-            return logsigmoid(logits)  # the log of a sigmoid underflows near 0
+            return logsigmoid(logits)  # log(sigmoid(x)) would underflow for very negative x
         if logits.dim() == 2:
             return logits.log_softmax(-1)
         return answer_probabilities(logits).log()
 
     def _logits(self, model: Any, batch: Batch) -> Float[Tensor, "B *two A"]:
-        """Return the logits, with -inf for the class of all other answers, which is never predicted."""
+        """Return the logits of all answers. Class 0 ("any other answer") gets -inf, so it is never predicted."""
         logits: Tensor = model.heads["answer"](model(batch.for_head("answer"))).float()
         if self.answers.names[0] == UNKNOWN:
             logits[..., 0] = -torch.inf
         return logits
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
-        """Return the official accuracy, times 100: of all questions, and by kind of answer."""
+        """Return the official VQA accuracy (times 100) over all questions, and for each kind of answer."""
         given = {p["key"]: p["answer"] for p in predictions}
         scores = vqa_scores(given, [question for _, question in _scorable(records)])
         return {"accuracy": 100 * scores.pop("all")} | {f"accuracy {kind}": 100 * s for kind, s in scores.items()}
 
 
 class _Logits(Vqa):
-    """Predicts the logits of all answers."""
+    """Like `Vqa`, but predicts the logits of all answers."""
 
     def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]:
         rows = self._logits(model, batch).cpu()
@@ -120,7 +120,7 @@ class _Logits(Vqa):
 
 
 def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibration | None:
-    """Fit the temperature of answers to the predictions for records; None for fewer than 100 questions."""
+    """Fit the temperature of answers on `records`. Return None if fewer than 100 questions are answered."""
     assert isinstance(task, Vqa)
     if len(questions := {one.key: one for one in answered_questions(records)}) < FEWEST:
         return None
@@ -140,7 +140,7 @@ def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibr
 def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of answers.
 
-    `training`: questions with answers; without them there is no blind baseline.
+    `training`: questions with answers. If it is empty, there is no blind baseline.
     """
     questions = answered_questions(records)
     blind, ceiling, notes, predicted = {}, answer_ceiling(questions) or {}, [], None
@@ -169,9 +169,9 @@ def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) 
 def score_vqa(
     predictions: Mapping[str, str], records: Sequence[Record], baselines: Baselines | None = None, coverage: float = 1.0
 ) -> Scores:
-    """Score answers by accuracy over all questions and by kind of answer, with `baselines` from `vqa_baselines`.
+    """Compute the VQA accuracy over all questions and for each kind of answer. `baselines` come from `vqa_baselines`.
 
-    Every question that people answered needs a prediction; the others are not scored.
+    Every question with reference answers needs a prediction. Other questions are not scored.
     """
     baselines = baselines or Baselines()
     pictures, questions = zip(*_scorable(records), strict=True)
@@ -201,7 +201,7 @@ def score_vqa(
 
 
 def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
-    """Return the paired difference in accuracy, second minus first, by bootstrap over images."""
+    """Return the difference in accuracy, second minus first, with a paired bootstrap interval over images."""
     pictures, questions = zip(*_scorable(records), strict=True)
     ours, theirs = (
         rows_by_picture([answer_accuracy(predicted[one.key], one.answers) for one in questions], pictures)
@@ -211,12 +211,12 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
 
 
 def answered_questions(records: Sequence[Record]) -> list[Question]:
-    """Return the questions that people have answered."""
+    """Return the questions that have reference answers."""
     return [question for record in records for question in record.questions if question.answers]
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
-    """Return each question that people answered, with the key of its image. Raises DataError if there is none."""
+    """Return (image, question) for each question with reference answers. Raises DataError if there is none."""
     scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
     if not scorable:
         raise DataError("no record has questions with answers to score; choose another split with --split")
@@ -230,7 +230,7 @@ def _build(given: TaskOptions) -> Vqa:
 
 
 def _start_from_words(task: Task, heads: nn.ModuleDict, start: Heads) -> None:
-    """Initialise the answers of one token with their rows of the word head, if the model has no answer head."""
+    """Initialise each one-token answer from that token's row of the head "word", if the start model has no answers."""
     assert isinstance(task, Vqa)
     if start.answers is None and "answer" in heads:
         head, word = heads["answer"], heads["word"]
@@ -240,7 +240,7 @@ def _start_from_words(task: Task, heads: nn.ModuleDict, start: Heads) -> None:
 
 
 def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
-    """Report questions without answers, and those with no answer in the model's list."""
+    """Yield warnings about questions without answers, and about questions whose answers are not in the model's list."""
     assert isinstance(task, Vqa)
     questions = [question for record in records.words() for question in record.questions]
     answered = [question for question in questions if question.answers]
@@ -257,7 +257,7 @@ def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
 
 
 class VqaObjectives(SeenClasses):
-    """Fine-tuning for questions: one class per answer."""
+    """Fine-tuning for visual question answering: one class per answer."""
 
     kind: Literal["vqa"] = "vqa"
     """Kind of objectives."""
@@ -297,7 +297,7 @@ class GivenAnswer(interface.TaskAnswer):
 
 
 def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskRequest]]) -> list[interface.GroundedText]:
-    """Answer the question about each record, in one batch, with the next likeliest answers."""
+    """Answer each request's question about its record, in one batch. The next most probable answers are in `others`."""
     task = model.build()
     assert isinstance(task, Vqa)
     samples: list[Sample] = []

@@ -1,4 +1,4 @@
-"""Training: one loop for every model, detectors included."""
+"""Training: the loop, optimizers and checkpoints of all models, including detectors."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ __all__ = ["Batches", "OptimizerConfig", "Result", "TrainingConfig", "Updates", 
 
 
 def __getattr__(name: str) -> Any:
-    """Import the loop only when it is used: recipes need only the settings."""
+    """Import the training loop lazily, because recipes need only the settings."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from diptych.training import step, trainer

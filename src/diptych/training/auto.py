@@ -1,4 +1,4 @@
-"""Resolution of `auto`: the micro-batch that fits into a GPU's memory, and the precision."""
+"""Resolve `micro_batch=auto` to a size that fits into a GPU's memory, and `precision=auto` to a precision."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,25 +14,31 @@ from diptych.runtime.errors import TrainingError
 from diptych.training.config import TrainingConfig
 from diptych.training.step import Stepper
 
-TRIED = ("cuda",)  # devices whose out-of-memory errors a run survives
-SHARE = 0.85  # share of memory that a trial may take, as later batches may be longer than the first
+TRIED = ("cuda",)  # types of devices on which sizes can be tried out: an out-of-memory error does not end the process
+SHARE = 0.85  # memory limit of a trial, below 1 because later batches may be longer
 
 
 def with_auto_micro_batch(stepper: Stepper) -> Stepper:
-    """Replace `micro_batch=auto` by the number that fits. Raises TrainingError if not even one sample fits."""
+    """Return a stepper in which `micro_batch=auto` is replaced by a size that fits.
+
+    Raises TrainingError if one sample does not fit.
+    """
     if stepper.training.micro_batch != "auto":
         return stepper
     if stepper.ranks.device.type not in TRIED:
         return _of_size(stepper, None)
 
     def fits(size: int) -> bool:
-        return stepper.ranks.sum([float(not _has_room(_of_size(stepper, size)))])[0] == 0  # on every rank
+        return stepper.ranks.sum([float(not _has_room(_of_size(stepper, size)))])[0] == 0  # it must fit on every rank
 
     return _of_size(stepper, largest(-(-stepper.training.batch // stepper.ranks.world), fits))
 
 
 def largest(size: int, fits: Callable[[int], bool]) -> int:
-    """The first of size, size / 2, size / 4, ... that fits. Raises TrainingError if none does."""
+    """Return the first of size, size / 2, size / 4, ... for which `fits` is true.
+
+    Raises TrainingError if there is none.
+    """
     while not fits(size):
         if size == 1:
             raise TrainingError(
@@ -69,6 +75,9 @@ def _limited(device: torch.device) -> Iterator[None]:
 
 
 def chosen_precision(training: TrainingConfig, module: nn.Module, device: torch.device) -> Precision:
-    """The precision of all steps. A module without a width (a detector) uses bf16 if the device supports it."""
+    """Return the precision of a run.
+
+    A module without a width, such as a detector, uses bf16 if the device supports it.
+    """
     width = getattr(getattr(module, "config", None), "width", inf)
     return choose_precision(training.precision, device, training.batch * width**2)

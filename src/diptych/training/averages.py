@@ -1,4 +1,4 @@
-"""The exponential moving average (EMA) of the weights, and copying of named tensors."""
+"""The exponential moving average (EMA) of weights, and functions for named tensors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from diptych.training.sharding import place
 class Ema:
     """An exponential moving average of a module's parameters.
 
-    After n steps the decay is at most (1 + n) / (10 + n). Else a short run would mostly average the initial weights.
+    After n steps the decay is at most (1 + n) / (10 + n). Otherwise the initial weights would dominate in short runs.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -23,13 +23,13 @@ class Ema:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Update the average after step `step`, counted from 1."""
+        """Update the average after a step. `step` counts from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Give the module the averaged weights inside the context."""
+        """Inside this context, the module has the averaged weights."""
         self._swap()
         try:
             yield
@@ -45,7 +45,7 @@ class Ema:
 
 
 def named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and saved buffers by name, each once: a tied weight has its first name."""
+    """Return {name: tensor} of all parameters and saved buffers. A tied weight occurs once, under its first name."""
     parameters = dict(module.named_parameters())
     every = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     saved = module.state_dict().keys()
@@ -55,7 +55,10 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], source: str) -> None:
-    """Copy values into the targets of the same names. Raises CheckpointError if names or shapes differ."""
+    """Copy each tensor of `values` into the target with the same name.
+
+    Raises CheckpointError if names or shapes differ. `source` names the values' origin in the error.
+    """
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
         whose = "the model lacks" if name in values else "it lacks"
         raise CheckpointError(f"{source} belongs to another model: {whose} {name!r}; {nearest(name, targets)}")

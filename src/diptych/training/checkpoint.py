@@ -1,4 +1,4 @@
-"""Checkpoints on disk: folders of safetensors and one JSON file, each complete or absent, without pickle.
+"""Checkpoints on disk: folders with safetensors files and a JSON file. A checkpoint is either complete or absent.
 
 RUN/checkpoints/step-00000100/   model.safetensors, optimizer.safetensors, ema.safetensors, state.json
 RUN/checkpoints/.saving-...      an interrupted save; removed at the next start
@@ -23,13 +23,13 @@ from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, sync, t
 from diptych.runtime.weight_files import write_weights
 
 STATE = "state.json"
-FORMAT = 2  # 1 had no check of state.json itself
+FORMAT = 2  # format 1 had no checksum of state.json
 _FILE = re.compile(r"[a-z]+\.safetensors")
 _UNFINISHED = ".saving-"
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint whose files are not as they were written."""
+    """Raised for a checkpoint with missing or changed files."""
 
     def __init__(self, path: Path, what: str) -> None:
         self.damage = f"{path} {what}"
@@ -39,11 +39,11 @@ class DamagedError(CheckpointError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in memory: groups of named tensors (one file each), and the other state."""
+    """A checkpoint in memory: groups of named tensors (one file per group), and other state."""
 
     step: int
     state: dict[str, Any]
-    tensors: dict[str, dict[str, Tensor]]  # "model", "optimizer", "ema"
+    tensors: dict[str, dict[str, Tensor]]  # group ("model", "optimizer", "ema") -> name -> tensor
 
 
 def folder_of(root: Path, step: int) -> Path:
@@ -51,19 +51,19 @@ def folder_of(root: Path, step: int) -> Path:
 
 
 def steps_in(root: Path) -> list[int]:
-    """The steps that have a folder, ascending."""
+    """Return the steps that have a checkpoint folder, in ascending order."""
     names = [path.name for path in root.iterdir()] if root.is_dir() else []
     return sorted(int(match[1]) for name in names if (match := re.fullmatch(r"step-(\d+)", name)))
 
 
 def remove_unfinished(root: Path) -> None:
-    """Remove what killed saves left."""
+    """Remove temporary files of interrupted saves."""
     for path in root.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path)
 
 
 def save(root: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint to a temporary folder, then rename it: readers see all of it or nothing."""
+    """Write a checkpoint atomically: into a temporary folder, which is then renamed."""
     target = folder_of(root, checkpoint.step)
     aside = root / f"{_UNFINISHED}{target.name}"
     root.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def save(root: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         _write(aside, checkpoint)
-        if target.exists():  # damaged: a run resumed from an earlier one has reached this step again
+        if target.exists():  # a damaged checkpoint, which the resumed run had skipped
             shutil.rmtree(target)
         aside.rename(target)
         sync(root)
@@ -79,7 +79,7 @@ def save(root: Path, checkpoint: Checkpoint) -> Path:
 
 
 def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write a file of weights, complete or absent."""
+    """Write a weights file atomically."""
     aside = path.with_name(_UNFINISHED + path.name)
     with _room_for(path.parent, "file of the final weights", [tensors], aside):
         write_weights(tensors, aside)
@@ -90,7 +90,10 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 @contextmanager
 def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], aside: Path) -> Iterator[None]:
-    """Turn a full disk into a TrainingError with figures; remove partial files after any error."""
+    """Convert a full disk to a TrainingError with the needed and free space.
+
+    After any error, remove `aside`, the temporary file or folder.
+    """
     try:
         yield
     except BaseException as error:
@@ -131,7 +134,7 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read and verify a checkpoint. Raises CheckpointError with the file, what is wrong, and what to do."""
+    """Read a checkpoint and verify its checksums. Raises CheckpointError with the damaged file and a remedy."""
     state = read_state(folder)
     files = state.pop("files")
     for name, known in files.items():
@@ -146,7 +149,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Read and verify the JSON state of a checkpoint. Raises CheckpointError."""
+    """Read the JSON state of a checkpoint and verify its checksum. Raises CheckpointError."""
     path = folder / STATE
     try:
         state = parse_json(text_of(path))
@@ -166,7 +169,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The latest undamaged checkpoint, None if there is none yet, and a warning for each damaged one skipped."""
+    """Return the latest undamaged checkpoint (None if no step was saved yet), and a warning for each damaged one."""
     warnings: list[str] = []
     for step in reversed(steps_in(root)):
         try:
@@ -179,9 +182,9 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def prune(root: Path, kept: Iterable[int]) -> None:
-    """Remove all checkpoints but those of the steps `kept`, each by one rename."""
+    """Remove all checkpoints except the checkpoints of the steps `kept`."""
     for step in set(steps_in(root)) - set(kept):
-        gone = root / f"{_UNFINISHED}gone-{step}"  # renamed first, so that a kill leaves no partial checkpoint
+        gone = root / f"{_UNFINISHED}gone-{step}"  # renamed first, so that a kill cannot leave a partial checkpoint
         folder_of(root, step).rename(gone)
         shutil.rmtree(gone)
 
@@ -189,10 +192,12 @@ def prune(root: Path, kept: Iterable[int]) -> None:
 def mean_of(
     root: Path, ranking: Sequence[int], most: int, group: str
 ) -> tuple[dict[str, Tensor], list[int], list[str]]:
-    """Average the weights of the best steps of a ranking, `most` of them, skipping damaged checkpoints.
+    """Average the weights of the best steps of `ranking` (at most `most` steps).
 
-    Returns the mean, the steps used, and a warning for each damaged one among the best. Integers (counters) are taken
-    from the best step.
+    Damaged checkpoints are replaced by the next ones in the ranking.
+
+    Return the mean, the steps used, and a warning for each damaged checkpoint. Integer tensors (counters) are not
+    averaged but taken from the best step.
     """
     total: dict[str, Tensor] = {}
     first: Mapping[str, Tensor] = {}
@@ -204,7 +209,7 @@ def mean_of(
         try:
             tensors = load(folder_of(root, step)).tensors[group]
         except DamagedError as error:
-            if place < most:  # the checkpoints of other steps may have been pruned
+            if place < most:  # further checkpoints may have been pruned, which needs no warning
                 warnings.append(f"the final weights are not of step {step}, one of the best: {error.damage}")
             continue
         used.append(step)
@@ -216,11 +221,11 @@ def mean_of(
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """True if the error is a full disk, or a file at the system's size limit."""
+    """Return True if the error means that the disk is full or a file reached the system's size limit."""
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if isinstance(error, OSError):
         return error.errno in full
-    # safetensors has an error of its own, with the system's text inside.
+    # safetensors raises its own error type, which quotes the system's message.
     return any(f"os error {number})" in str(error) for number in full)
 
 

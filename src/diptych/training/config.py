@@ -1,4 +1,4 @@
-"""Settings of the optimizer and of training: names and numbers only, so that a recipe can save them."""
+"""Settings of the optimizer and of training. They are plain values, so that a recipe can save them as JSON."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,7 +10,10 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class OptimizerConfig(BaseModel):
-    """The optimizer, its gradient clipping and its schedule. `lr` is the highest learning rate, after warm-up."""
+    """The optimizer, gradient clipping and learning rate schedule.
+
+    `lr` is the highest learning rate, reached after warm-up.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -67,7 +70,7 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value are mutually exclusive: pass one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("kind=muon needs muon_params: the prefixes of the names of the weights that it trains")
+            raise ValueError("kind=muon needs muon_params: name prefixes of the weights that Muon trains")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule needs either milestones or decay_every")
@@ -77,11 +80,11 @@ class OptimizerConfig(BaseModel):
 
 
 class TrainingConfig(BaseModel):
-    """Length, device, logging, checkpoints and validation of a run."""
+    """Settings of a run: length, device, logging, checkpoints and validation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    steps: Annotated[int, Field(gt=0, le=10**12)]  # with more, the date of the end cannot be represented
+    steps: Annotated[int, Field(gt=0, le=10**12)]  # with more steps, the end date of the progress bar overflows
     """Optimizer steps of the run."""
     epochs: PositiveFloat | None = None
     """Passes over the training samples, from which steps is computed before a run; null: steps is the length."""
@@ -134,10 +137,10 @@ class TrainingConfig(BaseModel):
             raise ValueError("patience and average_best need validation: set validate_every")
         if self.micro_batch == "auto" and self.distributed == "fsdp":
             raise ValueError(
-                "micro_batch=auto is tried by each process by itself, which fsdp does not allow: set a number"
+                "micro_batch=auto is measured by each process separately, which fsdp does not allow: set a number"
             )
         return self
 
     def accumulation(self, world: int) -> int:
-        """Number of micro-batches that each of `world` processes computes for one step."""
+        """Return the number of micro-batches per step and process, for `world` processes."""
         return -(-self.batch // (self.micro_batch * world)) if isinstance(self.micro_batch, int) else 1

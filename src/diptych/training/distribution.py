@@ -1,7 +1,7 @@
-"""One forward pass of an update as a module, and how processes share it (DDP, FSDP2).
+"""A forward pass of an update as a module, which DDP or FSDP2 can wrap.
 
-DDP and FSDP wrap `Pass`, not the model: its forward advances the update's generator by one. Wrapping the model fails if
-objectives call heads outside the model's forward, or if a step leaves heads unused.
+`Pass.forward` takes the next item of the update's generator of losses. DDP and FSDP wrap `Pass` instead of the model,
+because objectives call heads outside the model's forward, and a step may leave heads unused.
 """
 
 import warnings
@@ -18,37 +18,42 @@ from diptych.training.ranks import Ranks
 from diptych.training.sharding import is_sharded, plain
 
 COMPILER = "inductor"
-Reached = tuple[Tensor | None, Losses]  # the weighted sum for backward, and each objective's sum, detached
+Reached = tuple[Tensor | None, Losses]  # (weighted sum for backward, detached loss of each objective)
 
 
 class Pass(nn.Module):
-    """The next pass of an update. `scales` has the objectives with targets in this micro-batch."""
+    """A module that runs the next pass of an update.
+
+    `scales` has a factor for each objective with targets in this micro-batch.
+    """
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
         super().__init__()
         self.model, self.ranks, self.precision = model, ranks, precision
 
     def forward(self, passes: Iterator[Losses], scales: Mapping[str, float]) -> Reached | None:
-        with autocast(self.ranks.device, self.precision):  # forward only: backward uses the types of forward
+        with autocast(self.ranks.device, self.precision):  # backward uses the same precision as forward
             losses = next(passes, None)
         if losses is None:
             return None
-        # An objective without targets here is left out of the graph: its sum may be the mean of nothing.
+        # A loss without targets in this micro-batch may be NaN (a mean over nothing), so it is left out of the graph.
         terms = [loss * scales[name] for name, loss in losses.items() if name in scales]
         total = torch.stack([t.float() for t in terms]).sum() if terms else None
         return total, {name: loss.detach() for name, loss in losses.items()}
 
 
 class PassRunner:
-    """Runs passes in one process. Base class of DDP (`Replicated`) and FSDP2 (`Sharded`)."""
+    """Runs passes in a single process. The subclasses `Replicated` (DDP) and `Sharded` (FSDP2) use several."""
 
     def __init__(self, wrapped: nn.Module, pass_: Pass) -> None:
         self.wrapped, self.pass_ = wrapped, pass_
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
-        """Forward and backward of the next pass: each objective's sum, or None if the update has no more passes.
+        """Run forward and backward of the next pass.
 
-        `last` marks the last micro-batch of a step, after which gradients are reduced over ranks.
+        Return the loss of each objective, or None if the update has no more passes.
+
+        `last` is True for the last micro-batch of a step; gradients are then reduced over ranks.
         """
         reached: Reached | None = self.wrapped(passes, scales)
         if reached is None:
@@ -59,20 +64,20 @@ class PassRunner:
         return sums
 
     def settle(self) -> None:
-        """Called after the last backward of a pass, before the optimizer."""
+        """Finish the gradients of a pass. It is called after the last backward, before the optimizer's step."""
 
     def unsharded(self) -> AbstractContextManager[None]:
-        """A context in which the model itself can be called, as validation does."""
+        """Return a context in which the model can be called directly, such as in validation."""
         return nullcontext()
 
 
 class Replicated(PassRunner):
-    """DDP. Its flag for unused parameters also covers heads without targets on this rank."""
+    """DDP. `find_unused_parameters` is needed for heads that have no targets on a rank."""
 
     def __init__(self, joined: Pass) -> None:
-        # 1 x 1 convolutions in channels_last have other strides for the same memory layout.
+        # The warning is harmless: in channels_last, 1 x 1 convolutions have other strides for the same memory layout.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
-        # Gradients are views of the buckets that are reduced, which saves a copy.
+        # gradient_as_bucket_view saves a copy of the gradients.
         self.replicas = DistributedDataParallel(joined, find_unused_parameters=True, gradient_as_bucket_view=True)
         super().__init__(self.replicas, joined)
 
@@ -82,7 +87,11 @@ class Replicated(PassRunner):
 
 
 class Sharded(PassRunner):
-    """FSDP2. Members of a ModuleList (a transformer's layers) are sharded one by one, the rest together."""
+    """FSDP2.
+
+    Each member of a ModuleList, such as a transformer layer, is a group of its own. All other weights form the root
+    group.
+    """
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -90,25 +99,28 @@ class Sharded(PassRunner):
 
         self.ranks = ranks
         for tensor in model.state_dict().values():
-            distributed.broadcast(tensor, 0)  # else each rank would keep a shard of its own initial weights
+            distributed.broadcast(tensor, 0)  # all ranks must shard the same initial weights
         layers = {id(m): m for part in model.modules() if isinstance(part, nn.ModuleList) for m in part}
         mesh = init_device_mesh(ranks.device.type, (ranks.world,))
         for layer in layers.values():
             if any(True for _ in layer.parameters()):
                 fully_shard(layer, mesh=mesh)
         self.touching = _TouchingPass(model, ranks, precision)
-        self.root = fully_shard(self.touching, mesh=mesh)  # the same module, which now gathers its weights
+        self.root = fully_shard(self.touching, mesh=mesh)  # fully_shard changes the module and returns it
         super().__init__(self.touching, self.touching)
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
         self.root.set_requires_gradient_sync(last)
         sums = super().run(passes, scales, last)
         if sums is None:
-            self.root.reshard()  # no backward does it, and the weights may change before the next forward
+            self.root.reshard()  # without backward, FSDP does not reshard, and the next step would use outdated weights
         return sums
 
     def settle(self) -> None:
-        """Remove the zero gradients of parameters that no rank used, as DDP and one process have none."""
+        """Remove the zero gradients of parameters that no rank used.
+
+        DDP and a single process have no gradients there either.
+        """
         names = sorted(self.touching.touched | self.touching.used)
         used = self.ranks.sum([float(name in self.touching.used) for name in names])
         parameters = dict(self.touching.named_parameters())
@@ -128,7 +140,7 @@ class Sharded(PassRunner):
 
 
 class _JoinedPass(Pass):
-    """A pass that always has a tensor for backward, since every rank must join the reduction."""
+    """A pass whose loss always supports backward, because every rank must take part in the gradient reduction."""
 
     def forward(self, passes: Iterator[Losses], scales: Mapping[str, float]) -> Reached | None:
         reached = super().forward(passes, scales)
@@ -138,10 +150,10 @@ class _JoinedPass(Pass):
 
 
 class _TouchingPass(Pass):
-    """A pass in which every parameter of the root group has a gradient.
+    """A pass in which every parameter of the root group gets a gradient, possibly zero.
 
-    FSDP2 leaves parameters without a gradient out of the reduction. If ranks left out different ones, gradients of
-    different parameters would be added.
+    FSDP2 does not reduce parameters without a gradient. If ranks left out different parameters, it would add up
+    gradients of different parameters.
     """
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
@@ -157,7 +169,7 @@ class _TouchingPass(Pass):
         leaves = _leaves(total)
         for name, parameter in self.named_parameters():
             if is_sharded(parameter) or not parameter.requires_grad:
-                continue  # all of a layer with its own group runs, or nothing of it
+                continue  # layers with their own group are used as a whole or not at all
             if id(parameter) in leaves:
                 self.used.add(name)
             else:
@@ -168,12 +180,12 @@ class _TouchingPass(Pass):
 
 
 def _nothing_of(parameter: Tensor) -> Tensor:
-    """Zero with a gradient of zeros: the sum of no elements, as 0 times an infinite weight would be NaN."""
+    """Return a zero whose gradient is zero. It is an empty sum, because 0 * infinity would be NaN."""
     return parameter.flatten()[:0].sum().float()
 
 
 def _leaves(total: Tensor | None) -> set[int]:
-    """The ids of the parameters that backward would reach."""
+    """Return the ids of the parameters that get a gradient in `total.backward()`."""
     reached: set[int] = set()
     seen = set()
     waiting = [total.grad_fn] if total is not None and total.grad_fn is not None else []
@@ -189,7 +201,7 @@ def _leaves(total: Tensor | None) -> set[int]:
 
 
 def compile_layers(model: nn.Module) -> None:
-    """Compile each layer by itself: one program serves all layers of a stack, for all lengths."""
+    """Compile each layer separately. All layers of a stack then share one compiled program."""
     for part in model.modules():
         if isinstance(part, nn.ModuleList):
             for layer in part:
@@ -197,9 +209,9 @@ def compile_layers(model: nn.Module) -> None:
 
 
 def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str, compiled: bool = False) -> PassRunner:
-    """Prepare a model for one process, DDP (`kind="ddp"`) or FSDP2 ("fsdp")."""
+    """Prepare a model for a single process, DDP (`kind="ddp"`) or FSDP2 (`kind="fsdp"`)."""
     if ranks.device.type == "cuda" and precision == "bf16":
-        torch.set_float32_matmul_precision("high")  # TF32 for the products that bf16 leaves in fp32
+        torch.set_float32_matmul_precision("high")  # TF32 for matrix products that stay in fp32
     if compiled:
         compile_layers(model)
     if ranks.world == 1:
@@ -211,14 +223,14 @@ def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str, compil
 
 
 def sync_buffers(model: nn.Module, ranks: Ranks) -> None:
-    """Copy rank 0's buffers (running means of batch norms) to all ranks, as a resume from its checkpoint would."""
+    """Copy rank 0's buffers, such as batch norm statistics, to all ranks. A resumed run has these values too."""
     if ranks.world > 1:
         for buffer in model.buffers():
             distributed.broadcast(buffer, 0)
 
 
 def gather(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
-    """Gather whole tensors on rank 0's CPU; other ranks get nothing. Every rank must call it."""
+    """Gather complete tensors on the CPU of rank 0. Other ranks get an empty dict. Every rank must call it."""
     gathered = {}
     for name, tensor in tensors.items():
         full = plain(tensor.detach())

@@ -1,6 +1,6 @@
-"""Prefetch batches by threads or processes, and copy them to the device while it works.
+"""Prefetch batches in threads or processes, and copy them to the device while it computes.
 
-Each batch is a pure function of its place (step, micro-batch), so no state has to be saved.
+A batch depends only on its place (step, micro-batch), so checkpoints need no loader state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import process_context
 from diptych.training.config import TrainingConfig
 
-MOST = 8  # loading processes by default, at most
+MOST = 8  # maximum of the default number of loader processes
 Place = TypeVar("Place")
 Made = TypeVar("Made")
 
@@ -32,9 +32,11 @@ Made = TypeVar("Made")
 def prefetched(
     make: Callable[[Place], Made], places: Iterable[Place], threads: int, waiting: int
 ) -> Iterator[Iterator[Made]]:
-    """Iterate over `make(place)` of each place, in order, prefetched by threads; at most `waiting` are queued.
+    """Return a context with an iterator over `make(place)` of each place, in order.
 
-    With `threads=0` each is made when it is needed.
+    Threads prefetch at most `waiting` results.
+
+    With `threads=0`, nothing is prefetched.
     """
     if threads == 0:
         yield map(make, places)
@@ -59,9 +61,11 @@ def prefetched(
 def from_processes(
     make: Callable[[Place], Made], places: Iterable[Place], processes: int, waiting: int, pinned: bool
 ) -> Iterator[Iterator[Made]]:
-    """Like `prefetched`, in worker processes; `make` is sent to each once. Results come back in shared memory.
+    """Like `prefetched`, with worker processes.
 
-    `pinned`: results are copied to page-locked memory, from which a GPU can fetch.
+    `make` is sent to each process once. Results come back in shared memory.
+
+    `pinned`: results are copied to page-locked memory, which a GPU can read asynchronously.
     """
     loader: Iterator[Made | DiptychError] = iter(
         DataLoader(
@@ -88,7 +92,7 @@ def from_processes(
                     raise
                 raise TrainingError(
                     f"a process that makes batches has ended ({str(error).splitlines()[0]}), perhaps because memory "
-                    "(or shared memory, /dev/shm) ran out; training.loading_processes=0 makes batches in threads"
+                    "(or shared memory, /dev/shm) ran out; set training.loading_processes=0 to make batches in threads"
                 ) from error
             if isinstance(made, DiptychError):
                 raise made
@@ -105,7 +109,10 @@ def _begin(_: int) -> None:
 
 
 class _Made(Dataset[Any], Generic[Place, Made]):
-    """Calls `make`. Errors for the user are returned as results, so that they arrive unchanged."""
+    """A data set that calls `make`.
+
+    It returns a DiptychError instead of raising it, because DataLoader would change its message.
+    """
 
     def __init__(self, make: Callable[[Place], Made]) -> None:
         self.make = make
@@ -122,29 +129,30 @@ B_co = TypeVar("B_co", covariant=True)
 
 
 class Batches(Protocol[B_co]):
-    """The batches of a run: a pure function that is called from threads.
+    """The batches of a run. `at` must be deterministic and thread-safe.
 
-    The global batch of a step is cut into `parts` micro-batches. Each has samples, perhaps without targets; nothing is
-    learnt from one that is `.idle`. Optional on a batch: `.to(device)`, and a list `.keys` of its records.
+    `at` returns micro-batch `part` of the `parts` micro-batches of a step. It must have samples, but may have no
+    targets. Optional attributes of a batch: `.to(device)`, `.keys` (its records), and `.idle` (True: do not train on
+    it).
     """
 
     def at(self, step: int, part: int, parts: int) -> B_co: ...
 
 
 class Updates(Protocol):
-    """The update of each step: a pure function, so that all ranks and resumed runs agree."""
+    """The choice of the update for each step. `at` must be deterministic, so that all ranks and resumed runs agree."""
 
     def at(self, step: int) -> Update: ...
 
 
 @dataclass(frozen=True)
 class BatchPart:
-    """A micro-batch with the number of targets of each objective, 0 if nothing is learnt from it."""
+    """A micro-batch with the number of targets of each objective. All numbers are 0 for an idle batch."""
 
     batch: Any
     counts: Counts
-    left_out: dict[str, str]  # records that could not be read so far, and why
-    held: frozenset[str] = frozenset()  # for an idle batch: objectives that would have targets
+    left_out: dict[str, str]  # {record that could not be read: reason}, of the run so far
+    held: frozenset[str] = frozenset()  # objectives that would have targets if the batch were not idle
 
     @property
     def keys(self) -> list[str]:
@@ -152,9 +160,9 @@ class BatchPart:
         return list(keys) if isinstance(keys, list | tuple) else []
 
     def scaled(self, scales: Mapping[str, float]) -> Counts:
-        """The factor of each loss of this micro-batch. An idle one has 0 and still runs backward.
+        """Return the factor of each loss of this micro-batch. For an idle batch it is 0.
 
-        Every process has to take part in the reduction of gradients.
+        Backward is run for an idle batch too, because every process must take part in the gradient reduction.
         """
         return {name: 0.0 if name in self.held else scale for name, scale in scales.items()
                 if self.counts[name] or name in self.held}  # fmt: skip
@@ -165,7 +173,10 @@ class BatchPart:
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes the micro-batch of (step, part) in a loading thread or process. Targets are counted here, on the CPU."""
+    """Makes the micro-batch of (step, part), and counts its targets on the CPU.
+
+    It is called in loader threads or processes.
+    """
 
     updates: Updates
     batches: Batches[Any]
@@ -182,7 +193,7 @@ class Maker:
 
 
 def by_step(parts: Iterator[BatchPart], count: int, ahead: bool) -> Iterator[tuple[list[BatchPart], BatchPart | None]]:
-    """The `count` micro-batches of each step, and with `ahead` the first of the next step."""
+    """Yield for each step its `count` micro-batches, and the first of the next step (None without `ahead`)."""
     following: BatchPart | None = None
     while first := following or next(parts, None):
         mine = [first, *islice(parts, count - 1)]
@@ -191,7 +202,7 @@ def by_step(parts: Iterator[BatchPart], count: int, ahead: bool) -> Iterator[tup
 
 
 class Sender:
-    """Copies batches to a device, one micro-batch ahead of its work."""
+    """Copies micro-batches to a device. The next one is copied while the device computes."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -199,7 +210,7 @@ class Sender:
         self._under_way: dict[int, tuple[Any, torch.cuda.Event]] = {}
 
     def send(self, part: BatchPart | None) -> None:
-        """Start the copy of a micro-batch, while the device works."""
+        """Start to copy a micro-batch asynchronously."""
         if self._stream is None or part is None or id(part) in self._under_way:
             return
         with torch.cuda.stream(self._stream):
@@ -209,7 +220,7 @@ class Sender:
         self._under_way[id(part)] = batch, there
 
     def arrived(self, part: BatchPart) -> Any:
-        """The batch on the device; work that is queued from now on waits for the copy."""
+        """Return the batch on the device. Work that is queued after this call waits for the copy."""
         if self._stream is None:
             return _moved(part.batch, self.device)
         self.send(part)
@@ -217,7 +228,7 @@ class Sender:
         now = torch.cuda.current_stream(self.device)
         now.wait_event(there)
         for tensor in batch.tensors() if hasattr(batch, "tensors") else ():
-            tensor.record_stream(now)  # its memory is not reused before this stream has read it
+            tensor.record_stream(now)  # keeps the allocator from reusing its memory before this stream has read it
         return batch
 
 
@@ -228,17 +239,17 @@ def _moved(batch: Any, device: torch.device) -> Any:
 def prefetched_parts(
     make: Maker, places: Iterable[tuple[int, int]], at_once: int, training: TrainingConfig, device: torch.device
 ) -> AbstractContextManager[Iterator[BatchPart]]:
-    """Micro-batches prefetched by the run's threads or processes; `at_once` of them make a step."""
+    """Return a context with an iterator over prefetched micro-batches. A step needs `at_once` of them on this rank."""
     world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if processes := loading_processes(training.loading_processes, device, os.cpu_count() or 1, world):
-        unpinned = replace(make, pinned=False)  # memory pinned by a worker is not pinned in this process
+        unpinned = replace(make, pinned=False)  # memory that a worker pins is not pinned in this process
         return from_processes(unpinned, places, processes, 2 * processes + at_once, make.pinned)
     threads = training.loading_threads
     return prefetched(make, places, threads, threads + at_once)
 
 
 def loading_processes(setting: int | None, device: torch.device, cores: int, world: int) -> int:
-    """Number of loading processes per rank, if `world` ranks share `cores` cores."""
+    """Return the number of loader processes per rank. `setting` None: derived from `cores`, shared by `world` ranks."""
     if setting is not None:
         return setting
     return min(cores // (2 * world), MOST) if device.type == "cuda" else 0

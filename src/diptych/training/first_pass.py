@@ -1,6 +1,6 @@
-"""Checks of what a model and its objectives return, made when an update runs for the first time.
+"""Checks of the values that a model and its objectives return. They are made when an update runs for the first time.
 
-They read only shapes, which needs no wait for a GPU. Errors name the objective or the model, and its package.
+Only shapes are read, so a GPU need not be waited for. Errors name the objective or model and its package.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,20 +13,20 @@ from diptych.core import Batch, States, Update
 from diptych.runtime.errors import ProtocolError
 from diptych.runtime.plugins import titled
 
-FIRST_STEPS = 8  # steps of which one at least needs a target
+FIRST_STEPS = 8  # at least one of this many first steps must have targets
 
 
 def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:
-    """Raise ProtocolError for a loss that is not one number with a gradient. `counts`: targets of the micro-batch."""
+    """Raise ProtocolError if a loss is not a scalar with a gradient. `counts`: number of targets per objective."""
     if not isinstance(losses, Mapping):
-        raise ProtocolError(f"{titled(update)}.losses yielded {described(losses)}, expected a loss by objective")
+        raise ProtocolError(f"{titled(update)}.losses yielded {described(losses)}, expected a dict of losses")
     owners = {one.name: one for one in getattr(update, "objectives", ())}
     for name, loss in losses.items():
         who = f"{titled(owners[name])}.loss (objective {name})" if name in owners else f"{titled(update)} ({name})"
         if not isinstance(loss, Tensor) or loss.ndim:
             raise ProtocolError(f"{who} returned {described(loss)}, expected one number: a tensor of shape ()")
     learnt = {name: loss for name, loss in losses.items() if counts.get(name) and update.weights.get(name, 1)}
-    for name in learnt.keys() & owners:  # others are logged, such as the rewards of SelfCritical
+    for name in learnt.keys() & owners:  # other items are only logged, such as rewards
         if not learnt[name].requires_grad:
             raise ProtocolError(
                 f"{titled(owners[name])}.loss (objective {name}) returned a loss without a gradient, so nothing would "
@@ -37,9 +37,10 @@ def check_losses(update: Update, losses: object, counts: Mapping[str, float]) ->
 
 
 def raise_without_targets(update: Update, steps: int) -> None:
-    """Raise ProtocolError for a package's objectives without any target in the first steps.
+    """Raise ProtocolError because a plugin's objectives had no targets in the first `steps` steps.
 
-    Diptych's objectives have none if the data have none, such as expressions that no region matches.
+    It does nothing for Diptych's own objectives: there the data can be the cause, such as expressions that no region
+    matches.
     """
     objectives = [one for one in getattr(update, "objectives", ()) if not type(one).__module__.startswith("diptych.")]
     if not objectives:
@@ -53,7 +54,7 @@ def raise_without_targets(update: Update, steps: int) -> None:
 
 @contextmanager
 def checked_states(model: nn.Module) -> Iterator[None]:
-    """Check the states of each forward pass of a model in this context."""
+    """Inside this context, check the states that each forward pass of the model returns."""
     handle = model.register_forward_hook(_check_states)
     try:
         yield
@@ -62,7 +63,7 @@ def checked_states(model: nn.Module) -> Iterator[None]:
 
 
 def _check_states(model: nn.Module, given: tuple[Any, ...], states: object) -> None:
-    """Raise ProtocolError for states of other sizes than the batch; a hook of the model's forward."""
+    """Raise ProtocolError if the shapes of states do not match the batch. It is a forward hook of the model."""
     if not given or not isinstance(batch := given[0], Batch):
         return
     if not isinstance(states, States):
@@ -85,7 +86,7 @@ def _check_states(model: nn.Module, given: tuple[Any, ...], states: object) -> N
 
 
 def described(value: object) -> str:
-    """Describe a value in an error."""
+    """Describe a value for an error message, such as "a tensor of shape (2, 3)"."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     return "None" if value is None else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Logs of a run: RUN/metrics.jsonl for programs, a progress bar or sparse lines for people, TensorBoard."""
+"""Logs of a run: RUN/metrics.jsonl, a progress bar or printed lines, and TensorBoard."""
 
 import json
 import os
@@ -18,28 +18,31 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left, training_bar
 
 METRICS = "metrics.jsonl"
-SMOOTHED = 20  # logged steps whose mean losses are shown to people
-MOST_STEPS, MOST_VALUE = 10**12, 1e100  # greater numbers in a log are treated as damage
+SMOOTHED = 20  # the progress bar shows the mean losses of this many logged steps
+MOST_STEPS, MOST_VALUE = 10**12, 1e100  # larger numbers in a log are treated as damage
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """One logged step."""
+    """A line of the log: the numbers of a step."""
 
-    step: int  # steps done
-    # The last value of each since the previous line, as tasks may take turns. A second pass is called objective/2.
-    # Rewards and caption lengths are here too.
+    step: int  # number of steps done
+    # The last value of each loss since the previous line, because objectives may alternate. "objective/2" is a second
+    # pass. Rewards and caption lengths are included.
     losses: dict[str, float]
-    total: float  # weighted sum of this step's losses; the fields below describe this step too
+    total: float  # weighted sum of the losses of this step
     lr: float
     gradient_norm: float
     samples_per_second: float
     validation: dict[str, float] | None = None
-    examples: list[dict[str, Any]] | None = None  # some captions sampled in this step, with their rewards
+    examples: list[dict[str, Any]] | None = None  # captions sampled in this step, with their rewards
 
 
 class Log:
-    """The log of a run, written by one rank. `after`: the step resumed from; lines of later steps are dropped."""
+    """The log of a run, written by the first rank.
+
+    `after`: the step that the run resumes from; lines of later steps are removed.
+    """
 
     def __init__(self, folder: Path, after: int, steps: int, console: Console, tensorboard: bool = False) -> None:
         self.path, self.console, self.steps = folder / METRICS, console, steps
@@ -91,17 +94,17 @@ class Log:
         return f"  {time_left((self.steps - step) * (time.monotonic() - self.began) / (step - self.after))}"
 
     def say(self, text: str) -> None:
-        """Print a line for people."""
+        """Print a line on the console."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def sync(self) -> None:
-        """Flush to the disk, so that no checkpoint is ahead of its log, even after a power cut."""
+        """Flush the log to the disk. It is called before a checkpoint is saved, so that the log is never behind it."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
 
 def _sentence(line: LogLine, recent: Iterable[dict[str, float]]) -> str:
-    """Mean losses over the recent steps that have them, and the scores and speed of this step."""
+    """Format the mean losses of recent steps, and the validation scores and speed of this step."""
     known: dict[str, list[float]] = {}
     for losses in recent:
         for name, value in losses.items():
@@ -112,7 +115,7 @@ def _sentence(line: LogLine, recent: Iterable[dict[str, float]]) -> str:
 
 
 def _drop_lines(path: Path, after: int) -> Sequence[str]:
-    """Keep and return the complete lines of steps up to `after`; the file is replaced atomically."""
+    """Remove damaged lines and lines of steps after `after` from the file, atomically. Return the other lines."""
     if not path.exists():
         return ()
     kept = [text for text in _texts(path) if (line := read_line(text)) is not None and line["step"] <= after]
@@ -126,12 +129,12 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The logged steps of a file; empty if there is no file."""
+    """Return the logged steps of a file, without damaged lines. Return [] if there is no file."""
     return [line for text in _texts(path) if (line := read_line(text)) is not None] if path.is_file() else []
 
 
 def read_line(text: str) -> dict[str, Any] | None:
-    """A logged step with its numbers; None if the line is cut short or damaged."""
+    """Parse a log line to {field: number, or dict of numbers}. Return None if it is damaged."""
     try:
         line = parse_json(text)
     except ValueError:
@@ -152,12 +155,12 @@ def _texts(path: Path) -> list[str]:
 
 
 def flat_line(line: LogLine) -> dict[str, Any]:
-    """Return the numbers of a line by flat names: step, total, lr, losses/NAME, validation/NAME, ..."""
+    """Return the numbers of a line as a flat dict. Keys are step, total, lr, losses/NAME, validation/NAME, ..."""
     return flat_numbers({name: value for name, value in vars(line).items() if name != "examples"})
 
 
 def flat_numbers(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Like `flat_line`, for a line that `read_lines` returned."""
+    """Like `flat_line`, for a line of `read_lines`."""
     return {"step": line["step"], **dict(_flat({name: value for name, value in line.items() if value is not None}))}
 
 

@@ -1,8 +1,9 @@
-"""Muon: steps of weight matrices are orthogonalised, so that all directions move alike; the rest uses AdamW.
+"""Muon: an optimizer that orthogonalises the updates of weight matrices. Other parameters use AdamW.
 
-Keller Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024): Nesterov momentum, then five
-Newton-Schulz iterations that bring all singular values near 1. Scaled as in "Muon is scalable for LLM training" (arXiv
-2502.16982, Eq. 4), so that learning rates and decay are AdamW's. The Storybook detector needs half the steps with it.
+It follows Keller Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024). After Nesterov momentum,
+five Newton-Schulz iterations bring all singular values near 1. Updates are scaled as in "Muon is scalable for LLM
+training" (arXiv 2502.16982, Eq. 4), so that AdamW's learning rates and weight decay can be kept. With it, the Storybook
+detector needs half as many steps.
 """
 
 import math
@@ -15,17 +16,17 @@ from torch import Tensor, distributed
 
 from diptych.training.sharding import place, plain
 
-ORTHOGONAL = "muon_params"  # key of a parameter group: whether its steps are orthogonalised
+ORTHOGONAL = "muon_params"  # key of a parameter group; True: Muon, False: AdamW
 MOMENTUM = 0.95
 STEPS = 5
-AT_ONCE = 2**24  # most elements of matrices that are orthogonalised together
-A, B, C = 3.4445, -4.7750, 2.0315  # coefficients of the polynomial, chosen by Jordan to be steep at 0
+AT_ONCE = 2**24  # maximum number of elements that are orthogonalised in one batch
+A, B, C = 3.4445, -4.7750, 2.0315  # Jordan's coefficients of the polynomial
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon for groups with `muon_params` set, AdamW for the others.
+    """Muon for parameter groups with `muon_params` True, AdamW for the others.
 
-    Weights of convolutions are treated as matrices with a row per output channel.
+    The weights of a convolution are treated as a matrix with one row per output channel.
     """
 
     def __init__(
@@ -37,12 +38,12 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         assert closure is None
-        # Loading a state makes new objects, so they are shared anew each time.
+        # load_state_dict replaces these objects, so AdamW gets them anew in each step.
         self._adamw.param_groups = [group for group in self.param_groups if not group[ORTHOGONAL]]
         self._adamw.state = self.state
         self._adamw.step()
         turning = [(weight, group) for group in self.param_groups if group[ORTHOGONAL] for weight in group["params"]]
-        # Matrices of one shape are orthogonalised together.
+        # Matrices of the same shape are orthogonalised in a batch.
         shapes: dict[tuple[int, int], list[tuple[Tensor, dict[str, Any], Tensor]]] = {}
         for weight, group in turning:
             if weight.grad is not None:
@@ -57,7 +58,7 @@ class Muon(torch.optim.Optimizer):
                 weight.sub_(place(step, weight, everywhere=True), alpha=group["lr"] * 0.2 * columns**0.5)
 
     def _moved(self, weight: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient with Nesterov momentum."""
+        """Update the momentum and return the gradient with Nesterov momentum."""
         if not self.state[weight]:
             self.state[weight]["momentum"] = torch.zeros_like(weight)
         momentum: Tensor = self.state[weight]["momentum"].lerp_(gradient, 1 - MOMENTUM)
@@ -65,7 +66,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def shared(matrices: list[Tensor]) -> list[Tensor]:
-    """Orthogonalise matrices that all processes have: each process computes a share and broadcasts it."""
+    """Orthogonalise matrices that all processes have.
+
+    Each process computes some of them, and all gather the results.
+    """
     world = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
     if world == 1:
         return _by_batches(matrices)
@@ -80,7 +84,7 @@ def shared(matrices: list[Tensor]) -> list[Tensor]:
 
 
 def _by_batches(matrices: list[Tensor]) -> list[Tensor]:
-    """Orthogonalise a few matrices at once, which bounds the memory."""
+    """Orthogonalise matrices of the same shape in batches of limited size, to limit memory."""
     few = max(1, AT_ONCE // matrices[0].numel()) if matrices else 1
     parts = (torch.stack(matrices[first : first + few]) for first in range(0, len(matrices), few))
     return [turned for part in parts for turned in orthogonalised(part)]
@@ -89,8 +93,8 @@ def _by_batches(matrices: list[Tensor]) -> list[Tensor]:
 def orthogonalised(wide: Float[Tensor, "N r c"]) -> Float[Tensor, "N r c"]:
     """Approximate U V' of each matrix U S V', with singular values between 0.7 and 1.2. Needs r <= c.
 
-    Each iteration multiplies by a polynomial of the Gram matrix from the left. These small square factors commute. They
-    are multiplied first, and applied to the wide matrix once.
+    Each iteration multiplies from the left by a polynomial of the Gram matrix (r x r). These factors commute, so their
+    product is computed first and applied to the wide matrix once.
     """
     wide = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
     gram = wide @ wide.mT

@@ -13,15 +13,15 @@ from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
 from diptych.training.sharding import plain
 
-MULTIPLIER = "multiplier"  # key of a parameter group: its multiple of the learning rate
-LATE = 1e12  # step number at which 1 - beta ** step is 1 for every beta below 1 - 1e-10
+MULTIPLIER = "multiplier"  # key of a parameter group: factor of its learning rate
+LATE = 1e12  # at this step number, 1 - beta ** step rounds to 1
 
 
 class BertAdam(torch.optim.Optimizer):
-    """Adam as in BERT's code: no bias correction, eps outside the root, decoupled decay.
+    """Adam as in BERT's code: no bias correction, eps outside the square root, decoupled weight decay.
 
-    Without bias correction the first steps are larger than Adam's (about 3 times with betas .9 and .999), which is why
-    BERT needs its warm-up. It runs torch's fused AdamW at a step number (LATE) at which the correction is 1.
+    Without bias correction, the first steps are about 3 times as large as Adam's (betas .9 and .999), so BERT needs
+    warm-up. This class calls torch's fused AdamW with a step number (LATE) at which the correction is 1.
     """
 
     def __init__(
@@ -58,24 +58,25 @@ class BertAdam(torch.optim.Optimizer):
 
 
 def learning_rate(config: OptimizerConfig, step: int, steps: int, batch: int) -> float:
-    """The learning rate of step `step` (from 0) of `steps`, for a group with multiplier 1."""
+    """Return the learning rate of step `step` (from 0) of `steps`, for groups with multiplier 1."""
     return highest_rate(config, batch) * _factor(config, step, config.schedule_steps or steps)
 
 
 def highest_rate(config: OptimizerConfig, batch: int) -> float:
-    """The learning rate after the warm-up."""
+    """Return the learning rate at the end of warm-up."""
     return config.lr * batch if config.lr_times_batch else config.lr
 
 
 def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
-    """The share of the highest rate, 0 to 1.
+    """Return the factor of the highest learning rate, 0 to 1.
 
-    It is 0 at neither end, unless set so, as such a step would change nothing.
+    It is not 0 in the first step (unless `warmup_from_zero`) or the last step, because a step with rate 0 changes
+    nothing.
     """
     warmup = config.warmup_steps if config.warmup_steps is not None else round((config.warmup_share or 0) * steps)
     if step < warmup:
         return (step if config.warmup_from_zero else step + 1) / warmup
-    left = (steps - step) / max(steps - warmup, 1)  # 1 after warm-up, falls towards 0
+    left = (steps - step) / max(steps - warmup, 1)  # 1 at the end of warm-up, falls towards 0
     if config.schedule == "linear":
         return max(left, 0.0)
     if config.schedule == "cosine":
@@ -90,7 +91,10 @@ def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Group trainable parameters by (multiplier, weight decay, Muon or not). Raises RecipeError."""
+    """Group trainable parameters by (multiplier, weight decay, Muon or not).
+
+    Raises RecipeError if a prefix matches none.
+    """
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]
     turning = config.muon_params if config.kind == "muon" else ()
@@ -117,7 +121,7 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
 
 
 def _multiplier(name: str, groups: Mapping[str, float]) -> float:
-    """The multiplier of the longest prefix that matches the name."""
+    """Return the multiplier of the longest prefix in `groups` that matches the parameter's name; 1 if none does."""
     prefixes = [prefix for prefix in groups if name.startswith(prefix)]
     return groups[max(prefixes, key=len)] if prefixes else 1.0
 
@@ -139,8 +143,8 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.de
     if config.kind == "muon":
         return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
-        # Not fused: torch's (2.15) fused SGD supports neither sharded weights (FSDP) nor weights of which only some
-        # have a momentum, as others have had no gradient yet.
+        # Not fused: torch's (2.15) fused SGD does not support sharded weights (FSDP), nor groups in which some weights
+        # have no momentum yet.
         return torch.optim.SGD(groups, config.lr, momentum=config.momentum)
     kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
     return kind(groups, config.lr, betas=config.betas, eps=config.eps, fused=fused)
@@ -152,13 +156,13 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> Float[Tensor, ""]:
-    """Clip the gradients in place; return their global L2 norm before clipping, on their device."""
+    """Clip the gradients in place. Return their global L2 norm before clipping as a tensor on their device."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return torch.zeros(())
     norms = plain(torch.stack(torch._foreach_norm(gradients)))
     norm: Tensor = torch.linalg.vector_norm(norms)
-    # By hand, as clip_grads_with_norm_ wants parameters; the 1e-6 is torch's and BERT's.
+    # clip_grads_with_norm_ takes parameters, not gradients. The 1e-6 is as in torch and BERT.
     if config.clip is not None:
         torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0))
     elif config.clip_each is not None:

@@ -1,4 +1,4 @@
-"""The processes of a run. Under torchrun each process is one rank; without it there is one rank."""
+"""The processes (ranks) of a run. torchrun starts one process per rank; without it there is a single rank."""
 
 import hashlib
 import os
@@ -19,14 +19,14 @@ from diptych.runtime.processes import torchrun_processes
 
 
 def seed_part(*place: int) -> None:
-    """Seed torch by (seed, step, pass, micro-batch), so that dropout depends on these alone."""
+    """Seed torch from `place`: (seed, step, pass, micro-batch). Dropout then depends on nothing else."""
     digest = hashlib.blake2b("/".join(map(str, place)).encode(), digest_size=8).digest()
     torch.manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """One process (rank) of a run, and its communication with the others."""
+    """A rank of a run, with methods to communicate with the other ranks."""
 
     rank: int
     world: int
@@ -37,7 +37,7 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Sum host numbers over ranks. `join_ranks` sets up gloo for this, so it does not wait for a GPU."""
+        """Sum numbers over ranks, elementwise. It uses gloo if available and does not wait for a GPU."""
         if self.world == 1:
             return list(numbers)
         device = "cpu" if "gloo" in str(distributed.get_backend_config()) else self.device
@@ -46,7 +46,7 @@ class Ranks:
         return [float(number) for number in tensor.tolist()]
 
     def from_first(self, thing: Any) -> Any:
-        """Broadcast the object of rank 0 to every rank."""
+        """Return rank 0's `thing` on every rank."""
         if self.world == 1:
             return thing
         objects = [thing]
@@ -54,18 +54,18 @@ class Ranks:
         return objects[0]
 
     def lost(self, error: RuntimeError) -> bool:
-        """True if the error means that another process of the run has ended."""
+        """Return True if the error means that another process of the run has ended."""
         return self.world > 1 and (isinstance(error, distributed.DistBackendError) or "gloo" in str(error))
 
 
-_left: list[str] = []  # backends of the process groups that this process has joined or tried to join
+_left: list[str] = []  # backends of process groups that this process tried to join
 
 
 def leave(code: int) -> NoReturn:
-    """End this process; immediately if it was one of several.
+    """Exit with `code`. If this process was one of several ranks, exit without cleanup.
 
-    A normal exit ends gloo's threads in an undefined order. Now and then one aborts the process ("terminate called
-    without an active exception"), and torchrun would report a finished run as failed.
+    In a normal exit, gloo's threads end in an undefined order and sometimes abort the process ("terminate called
+    without an active exception"). torchrun would then report a finished run as failed.
     """
     if not _left:
         raise SystemExit(code)
@@ -76,7 +76,10 @@ def leave(code: int) -> NoReturn:
 
 @contextmanager
 def join_ranks(device: torch.device) -> Iterator[Ranks]:
-    """Join the ranks that torchrun started, or make a single one. An existing process group is used and kept."""
+    """Join the ranks that torchrun started, or make a single rank.
+
+    An existing process group is used and not destroyed.
+    """
     if distributed.is_available() and distributed.is_initialized():
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
         return
@@ -98,8 +101,8 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
 
 
 def _form(device: torch.device) -> None:
-    """Form the process group in a thread, as waiting inside torch blocks signals. Raises TrainingError."""
-    # gloo in addition to nccl: gathering CPU tensors and objects must not need a GPU.
+    """Create the process group in a thread, because torch blocks signals while it waits. Raises TrainingError."""
+    # gloo in addition to nccl, so that CPU tensors and objects are gathered without the GPU.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     formed: Future[None] = Future()
 

@@ -1,22 +1,22 @@
-"""Tensors that FSDP shards over processes."""
+"""Helpers for tensors that FSDP may shard over processes."""
 
 from torch import Tensor
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """True for a DTensor, detected by its method: importing the class takes two seconds, needless for one process."""
+    """Return True for a DTensor. It is recognised by a method, because importing the class takes two seconds."""
     return hasattr(tensor, "full_tensor")
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The whole of a tensor that may be sharded. Every process must call it."""
+    """Return the complete tensor if `tensor` is sharded, else `tensor`. Every process must call it."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def place(value: Tensor, like: Tensor, *, everywhere: bool = False) -> Tensor:
-    """Shard a whole tensor like `like`, on its device.
+    """Move a complete tensor to the device of `like`, and shard it if `like` is sharded.
 
-    `everywhere`: all processes have the tensor, so it is not sent.
+    `everywhere`: all processes have the tensor, so rank 0 need not send it.
     """
     value = value.to(like.device)
     if not is_sharded(like):

@@ -1,4 +1,4 @@
-"""One optimizer step: forward and backward of every micro-batch, then the optimizer."""
+"""An optimizer step: forward and backward of every micro-batch, then the update of the weights."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,26 +26,29 @@ from diptych.training.stopping import StopRequest
 class StepReport:
     """The numbers of one step, the same on every rank."""
 
-    losses: dict[str, float] = field(default_factory=dict)  # means per target; a second pass is called objective/2
+    losses: dict[str, float] = field(default_factory=dict)  # mean loss per target; "objective/2" is a second pass
     total: float = 0.0
     gradient_norm: float = 0.0
-    stop: bool = False  # some rank was signalled to stop
-    examples: list[dict[str, Any]] = field(default_factory=list)  # captions that this rank's model sampled, if any
+    stop: bool = False  # True: a rank received a signal to stop
+    examples: list[dict[str, Any]] = field(default_factory=list)  # captions that were sampled on this rank
 
 
 @dataclass
 class PendingPass:
-    """The numbers of a pass, which may still be on their way from a GPU."""
+    """The numbers of a pass, which may not have arrived from the GPU yet."""
 
     place: str
     names: list[str]
-    losses: list[str]  # the names with a loss in this pass
-    keys: list[list[str]]  # records of each micro-batch of this rank
-    numbers: Float[Tensor, "n"]  # sums over ranks by name; ranks that stop; gradient norm; own sums
-    there: torch.cuda.Event | None = None  # None: the numbers are there
+    losses: list[str]  # names of the objectives with a loss in this pass
+    keys: list[list[str]]  # keys of the records of each micro-batch of this rank
+    numbers: Float[Tensor, "n"]  # losses, ranks that stop, gradient norm; then this rank's losses
+    there: torch.cuda.Event | None = None  # None: the numbers have arrived
 
     def read(self) -> tuple[Counts, bool, float]:
-        """Sums, whether to stop, and the gradient norm. Raises TrainingError on all ranks if one is not finite."""
+        """Return the loss of each objective, True if the run should stop, and the gradient norm.
+
+        Raises TrainingError on all ranks if a number is not finite.
+        """
         if self.there is not None:
             self.there.synchronize()
         count = len(self.names)
@@ -55,7 +58,7 @@ class PendingPass:
             own = self.numbers[count + 2 :].view(len(self.keys), count).isfinite().all(1).tolist()
             bad = [keys for keys, whole in zip(self.keys, own, strict=True) if not whole]
             keys = ", ".join(key for part in bad for key in part)
-            where = f"; records: {keys}" if keys else "" if bad else "; in a part of another process"
+            where = f"; records: {keys}" if keys else "" if bad else "; in a micro-batch of another process"
             raise TrainingError(f"the loss of {', '.join(names)} is not finite ({self.place}{where})")
         if not math.isfinite(norm):
             raise TrainingError(f"the gradient is not finite though the loss is ({self.place})")
@@ -64,7 +67,7 @@ class PendingPass:
 
 @dataclass
 class PendingStep:
-    """The numbers of a step, read at once; on a GPU one step later, so that the GPU always has queued work."""
+    """The numbers of a step. On a GPU they are read one step later, so that the GPU always has queued work."""
 
     counts: Counts
     weights: Counts
@@ -72,7 +75,7 @@ class PendingStep:
     passes: list[PendingPass] = field(default_factory=list)
 
     def read(self) -> StepReport:
-        """Wait for the numbers. Raises TrainingError if one is not finite."""
+        """Wait for the numbers and return them. Raises TrainingError if a number is not finite."""
         report = StepReport(examples=self.examples)
         for turn, one in enumerate(self.passes):
             totals, report.stop, report.gradient_norm = one.read()
@@ -86,7 +89,7 @@ class PendingStep:
 
 @dataclass(frozen=True)
 class Stepper:
-    """Makes the optimizer steps of one rank."""
+    """Performs the optimizer steps of a rank."""
 
     module: nn.Module
     updates: Updates
@@ -98,13 +101,13 @@ class Stepper:
     ranks: Ranks
     stop: StopRequest
     sender: Sender
-    late: bool = False  # whether a step's numbers are read after the next step has been queued
-    targets: list[bool] = field(default_factory=list)  # whether the first steps had any
-    checked: list[Update] = field(default_factory=list)  # updates whose first pass was checked
+    late: bool = False  # True: a step's numbers are read after the next step was queued
+    targets: list[bool] = field(default_factory=list)  # for each of the first steps: True if it had targets
+    checked: list[Update] = field(default_factory=list)  # updates that were checked (see `first_pass`)
 
     @property
     def parts(self) -> int:
-        """Number of micro-batches in the global batch, over all ranks."""
+        """Number of micro-batches of a step, over all ranks."""
         return self.training.accumulation(self.ranks.world) * self.ranks.world
 
     @property
@@ -116,9 +119,12 @@ class Stepper:
         return Maker(self.updates, self.batches, self.parts, pinned=self.ranks.device.type == "cuda")
 
     def run(self, step: int, parts: list[BatchPart], rate: float, following: BatchPart | None = None) -> PendingStep:
-        """Make step `step`, counted from 0, while the micro-batch `following` it is copied to the device.
+        """Perform step `step` (from 0) on its micro-batches `parts`.
 
-        Messages and logs count from 1. Raises TrainingError before a weight changes, or when late numbers are read.
+        Meanwhile `following`, the first micro-batch of the next step, is copied to the device.
+
+        Messages and logs count steps from 1. Raises TrainingError for a loss or gradient that is not finite, before
+        weights change; with `late`, `PendingStep.read` raises it.
         """
         self.module.train()
         update = self.updates.at(step)
@@ -129,7 +135,7 @@ class Stepper:
             self.targets.append(any(counts.values()) or any(part.held for part in parts))
             if len(self.targets) == first and not any(self.targets):
                 raise_without_targets(update, first)
-        # Gradients are averaged over ranks, but the loss is a sum divided by the count over all of them: hence `world`.
+        # DDP averages gradients over ranks. The factor `world` makes this a sum, which is divided by the total count.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
         factors = [part.scaled(scales) for part in parts]
         passes = self._passes(update, parts, following)
@@ -145,7 +151,7 @@ class Stepper:
             pending.passes.append(self._sums(place, sums, parts, list(counts), norm))
             if not self.late:
                 pending.passes[-1].read()
-            if scales:  # else no rank has targets, and weight decay alone is not a step
+            if scales:  # without targets on any rank, weight decay alone must not change weights
                 self.optimizer.step()
                 if isinstance(self.module, Following):
                     self.module.after_step()
@@ -154,9 +160,11 @@ class Stepper:
         return pending
 
     def trial(self) -> None:
-        """Run one forward and backward pass, to see whether it fits into memory; nothing is changed by it.
+        """Run a forward and a backward pass to find out if a micro-batch fits into memory.
 
-        Two numbers per weight are allocated in addition, as an optimizer would.
+        Weights and buffers are not changed.
+
+        Two numbers per weight are allocated too, as an optimizer needs them.
         """
         part, update = self.maker((0, self.ranks.rank)), self.updates.at(0)
         state = [torch.empty_like(weight) for weight in self.module.parameters() for _ in range(2)]
@@ -174,7 +182,10 @@ class Stepper:
             del state
 
     def _passes(self, update: Update, parts: list[BatchPart], following: BatchPart | None) -> list[Iterator[Losses]]:
-        """The passes of each micro-batch. Starting one copies its batch to the device, then begins to copy the next."""
+        """Return a generator of losses for each micro-batch.
+
+        When a generator starts, it sends its micro-batch and the next one to the device.
+        """
 
         def of(part: BatchPart, after: BatchPart | None) -> Iterator[Losses]:
             self.sender.send(part)
@@ -184,7 +195,10 @@ class Stepper:
         return [of(part, after) for part, after in zip(parts, [*parts[1:], following], strict=True)]
 
     def _losses(self, update: Update, part: BatchPart) -> Iterator[Losses]:
-        """Yield the losses of a micro-batch; those of an update that runs for the first time are checked."""
+        """Yield the losses of a micro-batch, one item per pass.
+
+        They are checked if the update runs for the first time.
+        """
         passes = update.losses(self.module, self.sender.arrived(part))
         if any(one is update for one in self.checked):
             yield from passes
@@ -201,13 +215,13 @@ class Stepper:
     def _forward_backward(
         self, step: int, turn: int, passes: Sequence[Iterator[Losses]], parts: list[BatchPart], scales: list[Counts]
     ) -> list[Losses] | None:
-        """Run pass `turn` of every micro-batch with its scales; None if the update has no more passes."""
+        """Run pass `turn` of every micro-batch. Return the losses of each, or None if the update has no more passes."""
         done: list[Losses] = []
         for index, one in enumerate(passes):
             seed_part(self.training.seed, step, turn, self.mine[index])
             sums = self.distributed.run(one, scales[index], last=index == len(parts) - 1)
             if sums is None:
-                # The generators are finished outside the wrapper, as DDP would wait for a backward.
+                # The generators are finished outside of DDP, which would wait for a backward.
                 assert not done, "parts with different numbers of passes"
                 assert not any(next(p, None) for p in passes), "parts with different numbers of passes"
                 return None
@@ -217,7 +231,7 @@ class Stepper:
     def _sums(
         self, place: str, sums: list[Losses], parts: list[BatchPart], names: list[str], norm: Tensor
     ) -> PendingPass:
-        """Sum each objective over micro-batches and ranks, and the ranks that stop, in one reduction."""
+        """Sum each objective's loss over micro-batches and ranks, and count the ranks that stop, in one reduction."""
         if unknown := {name for losses in sums for name in losses} - set(names):
             raise TrainingError(f"the update has losses but no counts for {', '.join(sorted(unknown))}")
         device = self.ranks.device

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as requests to stop, which the loop obeys between two steps."""
+"""SIGTERM and Ctrl-C as requests to stop. The training loop stops after the current step."""
 
 import os
 import signal
@@ -8,13 +8,13 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-ONE = 5.0  # seconds in which SIGTERMs count once: batch systems send it to the whole group, and uv to its child again
+ONE = 5.0  # seconds in which several SIGTERMs count as one: batch systems and uv may both send it to a process
 
 
 class StopRequest:
-    """Signal handlers: `requested` is True once a signal has arrived.
+    """Handlers of SIGTERM and Ctrl-C. `requested` is True after a signal has arrived.
 
-    The next signal has its default effect, except a SIGTERM within ONE seconds, which counts as the same request.
+    A second signal has its default effect, except a SIGTERM within ONE seconds of the first, which is ignored.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python forbids handlers
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers only in it
             self._before = {s: signal.signal(s, self._note) for s in SIGNALS}
         return self
 

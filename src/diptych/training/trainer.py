@@ -1,9 +1,9 @@
-"""The training loop. It handles modules, updates and batches, and is independent of language and images.
+"""The training loop. It trains any module with updates and batches, and knows nothing about images or texts.
 
-Batches, updates and dropout of every micro-batch are pure functions of (seed, step, micro-batch). So there is no loader
-or generator state to save, and a resumed run equals an uninterrupted one. Random draws of a sample do not depend on its
-micro-batch. Without dropout, N processes equal one process. With dropout, they equal one that accumulates N
-micro-batches.
+The data, update and dropout of a micro-batch depend only on (seed, step, micro-batch). So checkpoints need no random
+state, and a resumed run gives the same result as an uninterrupted run. A sample's masking does not depend on its
+micro-batch. Without dropout, N processes give the same result as one process. With dropout, they give the same result
+as one process that accumulates N micro-batches.
 """
 
 import math
@@ -37,14 +37,14 @@ from diptych.training.stopping import StopRequest
 
 CHECKPOINTS = "checkpoints"
 WEIGHTS = "weights.safetensors"
-READ_LATE = ("cuda",)  # devices whose numbers are read a step later (`PendingStep`)
+READ_LATE = ("cuda",)  # types of devices whose numbers are read one step later (`PendingStep`)
 Validate = Callable[[nn.Module, int], dict[str, float]]
-OnLog = Callable[[dict[str, Any]], object]  # ends the run by returning False
+OnLog = Callable[[dict[str, Any]], object]  # called with each log line; if it returns False, the run ends
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The scores of one validation."""
+    """The scores of a validation, by name."""
 
     step: int
     scores: dict[str, float]
@@ -52,13 +52,14 @@ class Validation:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run. The final weights are the best, their mean, the EMA, or the last.
+    """The result of a run: the final weights and the validation scores.
 
-    The module and the file `weights` have them; with FSDP2 only the file, as the module stays sharded.
+    The final weights are the best step's, the mean of the best steps', the EMA, or the last step's. With FSDP2 they are
+    only in the file `weights`; otherwise they are also in the module.
     """
 
     weights: Path
-    step: int  # steps done
+    step: int  # number of steps done
     best_step: int | None
     best_score: float | None
     history: tuple[Validation, ...]
@@ -80,16 +81,16 @@ def train(
     begin: Callable[[], None] | None = None,
     on_log: OnLog | None = None,
 ) -> Result:
-    """Train `module` in place, resuming from the latest checkpoint in `folder` if there is one.
+    """Train `module` in place. If `folder` has checkpoints, resume from the latest.
 
-    `validate(module, step)` returns scores, of which `score` should rise. `fingerprint` (a recipe's hash) must be the
-    same at a resume. `begin` is called after all checks, before anything is written. `on_log` is called on the first
-    rank with each log line (`flat_line`), and ends the run by returning False, as `patience` does. The caller's threads
-    and random state are left as they were. Raises Stopped after SIGTERM or Ctrl-C, TrainingError, CheckpointError,
-    RecipeError.
+    `validate(module, step)` returns scores; training maximises the one named `score`. Resuming requires the same
+    `fingerprint`, such as a hash of the recipe. `begin` is called after all checks, before files are written. `on_log`
+    is called on the first rank with each log line (`flat_line`); if it returns False, the run ends. The caller's number
+    of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C, and TrainingError,
+    CheckpointError or RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
-        raise RecipeError("training.validate_every needs a validation and its score's name: pass all three or none")
+        raise RecipeError("training.validate_every, validate and score belong together: pass all three or none")
     with torch_unchanged(), join_ranks(choose_device(training.device)) as ranks:
         if training.threads is not None:
             torch.set_num_threads(training.threads)
@@ -105,7 +106,7 @@ def train(
 
 @dataclass
 class TrainerRun:
-    """One run of the loop on one rank."""
+    """The state and loop of a run on one rank."""
 
     module: nn.Module
     config: OptimizerConfig
@@ -116,19 +117,19 @@ class TrainerRun:
     fingerprint: str
     ranks: Ranks
     on_log: OnLog | None = None
-    step: int = 0  # steps done
-    saved: int = 0  # the step of the last checkpoint
+    step: int = 0  # number of steps done
+    saved: int = 0  # step of the last checkpoint
     history: list[Validation] = field(default_factory=list)
-    losses: dict[str, float] = field(default_factory=dict)  # the last of each since the previous log line
+    losses: dict[str, float] = field(default_factory=dict)  # last value of each loss since the previous log line
     unread: list[PendingStep] = field(default_factory=list)
-    ended: bool = False  # by on_log
+    ended: bool = False  # True: `on_log` ended the run
 
     def prepare(self, updates: Updates, batches: Batches[Any]) -> None:
-        """Prepare the optimizer, the distribution over processes, and micro-batches that fit. Raises RecipeError."""
+        """Prepare precision, distribution over processes, optimizer and micro-batch size. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
             raise RecipeError(f"training.batch={training.batch} cannot be divided into {parts} parts: raise it")
-        # The first rank chooses, as ranks on different processors could measure different results.
+        # Ranks on different processors could choose differently, so the first rank's choice is used.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
         self.optimizer = build_optimizer(self.module, self.config, ranks.device)
@@ -187,7 +188,7 @@ class TrainerRun:
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
-            for part in mine:  # this error may come from a loading process
+            for part in mine:  # collects unreadable records that loader processes found
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
                 self.unread.append(self.stepper.run(self.step, mine, rate, following))
@@ -218,7 +219,7 @@ class TrainerRun:
                 )
 
     def _read(self, all_of_it: bool) -> StepReport:
-        """Read finished steps; with `all_of_it` wait for the last one too, as logs and checkpoints need."""
+        """Read the numbers of finished steps, with `all_of_it` also of the current step. Return the last report."""
         report = StepReport()
         while len(self.unread) > (self.stepper.late and not all_of_it):
             report = self.unread.pop(0).read()
@@ -246,7 +247,7 @@ class TrainerRun:
         self.module.eval()
         averaged = self.ema.applied() if self.ema is not None else nullcontext()
         with averaged, self.distributed.unsharded(), autocast(self.ranks.device, self.precision):
-            # Every rank validates, as layers may be sharded over all of them; the first one's scores count.
+            # Every rank validates, because layers may be sharded over ranks. The scores of the first rank are used.
             scores: dict[str, float] = self.ranks.from_first(self.validate(self.module, self.step))
         if self.score not in scores:
             raise RecipeError(f"validation returned no {self.score!r}; {nearest(self.score, scores)}")
@@ -254,9 +255,9 @@ class TrainerRun:
         return scores
 
     def _ranking(self) -> list[Validation]:
-        """Validations, best first.
+        """Return the validations, best first.
 
-        Of equal ones the earlier comes first, as it is less fitted to the validation set's noise.
+        Of validations with equal scores, the earliest is first: it is less overfitted to the validation set.
         """
 
         def badness(validation: Validation) -> tuple[float, int]:
@@ -288,13 +289,13 @@ class TrainerRun:
             "fingerprint": self.fingerprint,
             "precision": self.precision,
             "history": [asdict(v) for v in self.history],
-            "losses": self.losses,  # not logged yet
+            "losses": self.losses,  # losses that are not logged yet
         }
         self._on_first(lambda: self._write(log, Checkpoint(self.step, state, tensors)))
         self.saved = self.step
 
     def _on_first(self, write: Callable[[], None]) -> None:
-        """Write on the first rank while the others wait. A TrainingError there is raised on all ranks."""
+        """Call `write` on the first rank while the others wait. If it raises TrainingError, all ranks raise it."""
         trouble = None
         try:
             if self.ranks.first:
@@ -334,7 +335,7 @@ class TrainerRun:
             raise CheckpointError(
                 f"{self.root} belongs to another recipe, or started from other weights: choose another folder"
             )
-        if self.training.precision == "auto":  # a run keeps its precision, on another machine too
+        if self.training.precision == "auto":  # a resumed run keeps its precision, even on another machine
             self.precision = self.distributed.pass_.precision = saved.state.get("precision", self.precision)
         put_tensors(saved.tensors["model"], named_tensors(self.module), str(self.root))
         self._put_optimizer(saved.tensors["optimizer"])

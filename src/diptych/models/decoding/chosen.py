@@ -1,4 +1,4 @@
-"""Decoding options of the command line on top of a recipe's."""
+"""Combine decoding options of the user with those of a recipe."""
 
 from typing import Any
 
@@ -9,10 +9,12 @@ SAMPLING = {"temperature", "top_k", "top_p"}
 
 
 def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool = False, **given: Any) -> DecodingOptions:
-    """The recipe's decoding options, changed by those that are given. Raises RecipeError for a contradiction.
+    """Return the recipe's decoding options, with given options replaced.
 
-    Sampling replaces the recipe's search; `temperature`, `top_k` and `top_p` turn it on. N captions need at least N
-    beams. Setting one of `length_penalty` and `length_bonus` sets the other to 0.
+    Raises RecipeError if options contradict each other.
+
+    `temperature`, `top_k` or `top_p` turn sampling on, which replaces the recipe's beam search. The number of beams is
+    raised to `captions`. Setting one of `length_penalty` and `length_bonus` sets the other to 0.
     """
     values = decoding.model_dump() | {"captions": None if captions == 1 else captions}
     given = {name: value for name, value in given.items() if value is not None}

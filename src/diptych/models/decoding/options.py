@@ -1,4 +1,4 @@
-"""Options of decoding: greedy search, beam search or sampling."""
+"""Settings of decoding: greedy search, beam search or sampling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diptych.runtime.errors import RecipeError
 
 
 class DecodingOptions(BaseModel):
-    """Options of decoding; greedy by default. Words are tokens, so `kites` may count as two."""
+    """Settings of decoding; the default is greedy search. "Words" are tokens here, so `kites` may count as two."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -36,7 +36,7 @@ class DecodingOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _not_the_old_pair(cls, values: Any) -> Any:
-        """Refuse the names before 0.1, when `length_norm` was the exponent and `length_penalty` the bonus per word."""
+        """Refuse names from before 0.1: `length_norm` was the exponent, and `length_penalty` the bonus per word."""
         if isinstance(values, dict) and "length_norm" in values:
             raise ValueError(
                 "length_norm was renamed length_penalty, and the earlier length_penalty is now length_bonus: write "
@@ -61,26 +61,26 @@ class DecodingOptions(BaseModel):
             raise ValueError(f"{' and '.join(idle)} apply to sampling only; add sample=true")
         if not self.sample and self.captions is not None and self.captions > self.beams:
             raise ValueError(
-                f"captions={self.captions} needs as many beams, and beams={self.beams}; raise beams, or add sample=true"
+                f"captions={self.captions} needs as many beams, but beams={self.beams}; raise beams, or add sample=true"
             )
         return self
 
     @property
     def width(self) -> int:
-        """Number of texts that are written in parallel, K."""
+        """Number of texts that are generated in parallel (K)."""
         return (self.captions or 1) if self.sample else self.beams
 
     def fit(self, words: int) -> DecodingOptions:
-        """Return the options. Raises RecipeError for more beams or candidates than the vocabulary has words."""
+        """Return these options. Raises RecipeError if beams or `top_k` exceed `words`, the size of the vocabulary."""
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"
             raise RecipeError(
-                f"decoding.{name}={wanted}, and the vocabulary has {words} words to choose from; set it to {words} or "
+                f"decoding.{name}={wanted}, but the vocabulary has {words} words to choose from; set it to {words} or "
                 "less"
             )
         return self
 
     def weigh(self, score: float, words: int) -> float:
-        """The score of a finished text: its log-probability, adjusted for length. `words` includes the final [SEP]."""
+        """Adjust the log-probability `score` of a finished text for its length. `words` includes the final [SEP]."""
         return score / float(words**self.length_penalty) + self.length_bonus * words

@@ -1,6 +1,6 @@
 """Decoding word by word: greedy search, beam search or sampling.
 
-A step predicts the next word of every beam of every image at once. A finished text ends with [SEP].
+Each step predicts the next word of every beam of every image. A finished text ends with [SEP].
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from diptych.core import Batch, Vocabulary, Writer
 from diptych.core.randomness import pick, uniform
 from diptych.models.decoding.options import DecodingOptions
 
-# Score of a word that follows [SEP] or that an option refuses. Finite, as in the authors' code: scores stay comparable,
-# and a beam whose every word is refused still writes one.
+# Score of a word after [SEP], or of one that an option forbids. It is finite, as in the authors' code: scores stay
+# comparable, and a beam in which all words are forbidden still generates one.
 REFUSED = -10000.0
-ASYNCHRONOUS, EVERY = ("cuda",), 4  # devices on which the end of the search is checked only every 4 words
+ASYNCHRONOUS, EVERY = ("cuda",), 4  # on these devices, the search checks only every 4 words if it can end
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One decoded text."""
+    """A decoded text with its score."""
 
     tokens: list[int]  # without the final [SEP]
-    score: float  # log-probability, [SEP] included, adjusted for length; of a sampled text without temperature
+    score: float  # log-probability including [SEP], adjusted for length, at temperature 1
 
 
 @dataclass
 class Frames:
-    """The words, scores and parents that each step chose for each beam."""
+    """The history of a search: for each step, the word, score and parent of each beam."""
 
     words: list[Int[Tensor, "B K"]] = field(default_factory=list)
     scores: list[Float[Tensor, "B K"]] = field(default_factory=list)
     parents: list[Int[Tensor, "B K"]] = field(default_factory=list)
-    ended: list[Bool[Tensor, "B K"]] = field(default_factory=list)  # whether the beam has ended, at this step or before
-    written: Int[Tensor, "B K U"] | None = None  # all words of each beam, kept only if repeats are refused
+    ended: list[Bool[Tensor, "B K"]] = field(default_factory=list)  # True: the beam has ended
+    written: Int[Tensor, "B K U"] | None = None  # words of each beam, if no_repeat_ngram needs them
 
     def __len__(self) -> int:
         return len(self.words)
 
     def on_host(self) -> Frames:
-        """A copy on the CPU, in one transfer per field."""
+        """Copy the history to the CPU, with one transfer per field."""
         chosen = (self.words, self.scores, self.parents)
         words, scores, parents = (list(torch.stack(part).cpu().unbind()) for part in chosen)
         return Frames(words, scores, parents)
@@ -51,18 +51,21 @@ class Frames:
 
 @torch.no_grad()
 def decode(model: Writer, batch: Batch, options: DecodingOptions) -> list[list[Hypothesis]]:
-    """The finished texts of each image, best first: `options.captions` of them, or at most one per beam."""
+    """Return the finished texts of each image, best first.
+
+    There are at most `options.captions` (None: one per beam).
+    """
     frames = search(model, batch, options).on_host()
     return [finished(frames, row, model.vocabulary.sep, options)[: options.captions] for row in range(len(batch))]
 
 
 @torch.no_grad()
 def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
-    """Run all steps of the search."""
+    """Run all steps of a search and return its history."""
     options.fit(model.vocabulary.size)
     first, memory = model.begin(batch, options.max_words)
     scores, frames = first[:, None], Frames()
-    # For several texts the search continues after the best has ended.
+    # If several texts are wanted, the search continues after the best has ended.
     early = options.stop_early and (options.sample or (options.captions or 1) == 1)
     while True:
         logs = _refuse(scores.float().log_softmax(-1), frames, model.vocabulary, options)
@@ -70,7 +73,8 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
             _draw(logs, frames, model.vocabulary, options, batch)
         else:
             _choose(logs, frames, model.vocabulary, options)
-        # The check waits for a GPU, so it is made only now and then. Words after the end do not change the result.
+        # The check has to wait for a GPU, so it is not made in every step. Words after the end do not change the
+        # result.
         due = early and len(frames) % (EVERY if scores.device.type in ASYNCHRONOUS else 1) == 0
         if len(frames) == options.max_words or (due and _settled(frames, model.vocabulary.sep, options)):
             return frames
@@ -80,7 +84,7 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
 def _refuse(
     logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions
 ) -> Float[Tensor, "B J V"]:
-    """Refuse [SEP] before `min_words`, and words that would repeat an n-gram of the beam."""
+    """Forbid [SEP] before `min_words`, and words that would repeat an n-gram of the beam."""
     if len(frames) < options.min_words:
         logs[..., vocabulary.sep] = REFUSED
     if options.no_repeat_ngram is not None and frames.written is not None:
@@ -89,17 +93,17 @@ def _refuse(
 
 
 def _repeats(written: Int[Tensor, "B K U"], run: int, like: Float[Tensor, "B K V"]) -> Bool[Tensor, "B K V"]:
-    """True for words that would complete a run of `run` words for the second time."""
+    """Return True for each word that would complete an n-gram of `run` words that the beam already contains."""
     if written.shape[-1] < run:
         return torch.zeros_like(like, dtype=torch.bool)
-    runs = written.unfold(-1, run, 1)  # (B, K, W, run)
-    begun = written[..., written.shape[-1] - run + 1 :]  # the beginning of the next run
+    runs = written.unfold(-1, run, 1)  # n-grams: (B, K, number, run)
+    begun = written[..., written.shape[-1] - run + 1 :]  # the beginning of the next n-gram
     same = (runs[..., :-1] == begun[..., None, :]).all(-1)
     return torch.zeros_like(like).scatter_add_(-1, runs[..., -1], same.to(like.dtype)) > 0
 
 
 def _choose(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions) -> None:
-    """The K best continuations of the J beams: the best K of each beam, then the best K of all these."""
+    """Append the K best continuations of the J beams to `frames` (a step of beam search)."""
     if len(frames) and options.ended == "kept":
         nothing = torch.full_like(logs, REFUSED)
         nothing[..., vocabulary.pad] = 0
@@ -115,7 +119,10 @@ def _choose(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary
 def _draw(
     logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions, batch: Batch
 ) -> None:
-    """Sample a word for each text; ended texts write [PAD] at score 0. Scores ignore the temperature."""
+    """Sample the next word of each text and append the step to `frames`.
+
+    Ended texts get [PAD]. Scores ignore the temperature.
+    """
     count, seeds = options.width, batch.seeds
     logs = logs.expand(-1, count, -1)
     refused = logs <= REFUSED
@@ -124,7 +131,7 @@ def _draw(
     chances = _narrowed(tempered.masked_fill(refused, float("-inf")), options).softmax(-1)
     if seeds is None:
         words = torch.multinomial(chances.flatten(0, 1), 1).view(-1, count)
-    else:  # a function of sample, text and position: micro-batches and processes draw alike
+    else:  # sampled words do not depend on micro-batches or processes
         texts = torch.arange(count, device=chances.device)
         words = pick(chances, uniform(seeds[:, None].expand(-1, count), texts, len(frames)))
     scores = logs.gather(-1, words[..., None])[..., 0]
@@ -136,14 +143,14 @@ def _draw(
 
 
 def _narrowed(logs: Float[Tensor, "B K V"], options: DecodingOptions) -> Float[Tensor, "B K V"]:
-    """Keep only the likeliest words: `top_k` of them, then the fewest that have probability `top_p` of these."""
+    """Set all words to -inf except the `top_k` best, and of these the smallest set with probability `top_p`."""
     if options.top_k is not None:
         least = logs.topk(options.top_k, -1).values[..., -1:]
         logs = logs.masked_fill(logs < least, float("-inf"))
     if options.top_p is not None:
         ordered, order = torch.sort(logs, dim=-1, descending=True, stable=True)
         chances = ordered.softmax(-1)
-        before = chances.cumsum(-1) - chances  # 0 for the first word, which always stays
+        before = chances.cumsum(-1) - chances  # 0 for the most probable word, which always stays
         logs = logs.masked_fill(torch.zeros_like(logs).scatter_(-1, order, before) >= options.top_p, float("-inf"))
     return logs
 
@@ -151,7 +158,7 @@ def _narrowed(logs: Float[Tensor, "B K V"], options: DecodingOptions) -> Float[T
 def _take(
     frames: Frames, words: Tensor, scores: Tensor, parents: Tensor, vocabulary: Vocabulary, options: DecodingOptions
 ) -> None:
-    """Append a step. The parents of the first step are 0: all beams begin as one."""
+    """Append a step to `frames`. In the first step all parents are 0, because all beams start from the same state."""
     if options.no_repeat_ngram is not None:
         before = frames.written
         if before is not None:
@@ -167,7 +174,10 @@ def _take(
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
-    """True if for every image no beam can overtake the best finished text. Log-probabilities only fall."""
+    """Return True if no beam can exceed the score of its image's best finished text.
+
+    Log-probabilities can only fall.
+    """
     if options.ended == "kept" or options.sample:
         return bool(frames.ended[-1].all())
     longest = max(options.length_bonus, 0.0) * options.max_words
@@ -182,10 +192,10 @@ def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
 
 
 def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> list[Hypothesis]:
-    """The texts of one image: beams that ended or were cut at `max_words`, by score, then by time.
+    """Return the texts of image `row`, by score: beams that ended with the token `end`, or were cut at `max_words`.
 
-    As in the authors' code, steps after the first in which all beams have ended do not count. Beams with words after
-    [SEP] are left out.
+    As in the authors' code, steps after the first one in which all beams end are ignored. Beams with words after [SEP]
+    are left out.
     """
     words = [frame[row].tolist() for frame in frames.words]
     scores = [frame[row].tolist() for frame in frames.scores]
@@ -211,7 +221,7 @@ def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> li
 def _kept(
     words: list[list[int]], scores: list[float], parents: list[list[int]], end: int, options: DecodingOptions
 ) -> list[Hypothesis]:
-    """The K beams of the last frame, by score."""
+    """Return the K beams of the last step as texts, by score."""
     texts = []
     for beam, score in enumerate(scores):
         tokens = _track_back(words, parents, len(words) - 1, beam)
@@ -221,7 +231,7 @@ def _kept(
 
 
 def _track_back(words: list[list[int]], parents: list[list[int]], step: int, beam: int) -> list[int]:
-    """The words of a beam up to `step`."""
+    """Return the words of a beam from the first step to `step`."""
     tokens = []
     for n in range(step, -1, -1):
         tokens.append(words[n][beam])

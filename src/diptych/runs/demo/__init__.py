@@ -1,1 +1,1 @@
-"""The demo on the drawn world, the comparison over several seeds, and their report."""
+"""The demo on the drawn world, and its report."""

@@ -1,6 +1,7 @@
-"""Compare training from scratch with pre-training: the same data, a learning rate for each, early stopping on val.
+"""Compare training from scratch with pre-training: same data, a learning rate per arm, early stopping.
 
-A cell is one run of one arm. Its row is saved in its folder, so a stopped comparison resumes cell by cell.
+A cell is one training run of one arm. Its result is saved in its folder, so a stopped comparison repeats only
+unfinished cells.
 """
 
 import json
@@ -27,19 +28,19 @@ ROW, PREDICTIONS = "row.json", "said.json"
 
 @dataclass(frozen=True)
 class Cell:
-    """One run, as plain values that can be sent to another process."""
+    """One training run of the comparison, as plain values that can be sent to another process."""
 
     task: str  # a name in TASKS
     arm: str  # such as "from scratch"
-    labels: int  # labelled scenes
+    labels: int  # number of labelled scenes
     seed: int
     lr: float
-    start: str | None  # model folder
+    start: str | None  # model folder that training starts from; None: random weights
     store: str
     out: str
-    settings: tuple[str, ...]  # dotted overrides, the same for all arms
+    settings: tuple[str, ...]  # settings of the recipe, such as "training.batch=32"
     system: str = "unified-vlp"
-    kept: str | None = None  # a second path for the model folder
+    kept: str | None = None  # the model folder is also saved to this path
 
     @property
     def folder(self) -> Path:
@@ -52,22 +53,25 @@ class Cell:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """The result of a cell. Its scores are of the test split, which is evaluated once."""
+    """The result of a cell, with its scores on the test split."""
 
     task: str  # a name in TASKS
     arm: str
     labels: int
     seed: int
     lr: float
-    steps: int  # until val stopped rising
+    steps: int  # number of steps until the validation score stopped rising
     best_step: int
     val: float
     test: dict[str, float]
-    calibration: str | None = None  # a note on the answers
+    calibration: str | None = None  # a note on the calibration of answers
 
 
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:
-    """Run the cells that have no row yet, each in a process with one thread; return rows in the order of the cells."""
+    """Run the cells without a saved result, each in a process with one thread.
+
+    Return all results in the order of `cells`.
+    """
     waiting = [cell for cell in cells if not cell.has_run]
     with workers(max(1, min(processes, len(waiting)))) as pool, ending_children():
         for finished in as_completed([pool.submit(run_cell, cell) for cell in waiting]):
@@ -80,7 +84,7 @@ def read_row(cell: Cell) -> ComparisonRow:
 
 
 def run_cell(cell: Cell) -> ComparisonRow:
-    """Train one arm on one thread and score it; called in a separate process."""
+    """Train and score one cell with one thread; runs in a separate process."""
     store = Store(Path(cell.store))
     made = train_cell(cell, store)
     said = predict(made.model, store, "test")
@@ -95,7 +99,7 @@ def run_cell(cell: Cell) -> ComparisonRow:
 
 
 def train_cell(cell: Cell, store: Store) -> FinishedRun:
-    """Train a cell without reading the test split. Learning rates are chosen with it."""
+    """Train a cell without reading the test split, so that learning rates can be chosen with this function."""
     torch.set_num_threads(1)
     model = open_model(Path(cell.start)) if cell.start else None
     recipe, _ = Start.of(model).fit(find_recipe(f"{cell.system}/small/{cell.task}"), named=False)
@@ -104,6 +108,6 @@ def train_cell(cell: Cell, store: Store) -> FinishedRun:
 
 
 def read_predictions(cell: Cell) -> list[dict[str, Any]]:
-    """Return the arm's predictions for the test split."""
+    """Return the cell's saved predictions for the test split."""
     predictions: list[dict[str, Any]] = json.loads(text_of(cell.folder / PREDICTIONS))
     return predictions

@@ -1,4 +1,4 @@
-"""The demo: draw images, find regions, pre-train, fine-tune, caption and answer.
+"""The demo: draw images, detect regions, pre-train, fine-tune, predict captions and answers.
 
 OUT/world, detector, store     drawn and extracted once, for all systems
 OUT/pretrain, arms, ...        Unified VLP, the default
@@ -49,8 +49,9 @@ from diptych.tasks import find_task
 from diptych.tasks.spec import Predicted
 from diptych.vision.detectors.load import load_detector
 
-# The best of four on val, with 100 labelled scenes and a seed that the demo does not use (experiments/rates.py).
-# They were chosen for Unified VLP. Other systems use the same, and statements use those of questions.
+# The best of four learning rates on val, with 100 labelled scenes and another seed than the demo's
+# (experiments/rates.py). They were chosen for Unified VLP; other systems use them too. Those of "nlvr" were not tuned
+# but copied from "vqa".
 RATES: dict[tuple[str, str], float] = {
     ("caption", "from scratch"): 5e-4,
     ("caption", "pre-trained"): 2.5e-4,
@@ -59,18 +60,18 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# Steps and learning rate with all labelled scenes, and of all arms that learn questions, by Muon with decay to 0
+# (steps, learning rate) for training on all labelled scenes, and for all arms of "vqa", with Muon and decay to 0
 # (experiments/LOG.md).
 ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
-DEMO, RESULTS = "demo.json", "results.json"  # the settings of the folder; the results of a system
-SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # arms with few labels, which measure pre-training
+DEMO, RESULTS = "demo.json", "results.json"  # files: settings of the demo; results of a system
+SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # arms that are compared, both with few labels
 ALL = "pre-trained, all labels"
 SHARED_STAGES = ("draw", "train detector", "extract regions")
 
 
 class DemoConfig(BaseModel):
-    """Size of the world and training steps of each stage."""
+    """Number of drawn images, training steps of each stage, and model size."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -78,12 +79,12 @@ class DemoConfig(BaseModel):
     train: PositiveInt = 1000
     val: PositiveInt = 200
     test: PositiveInt = 600
-    labels: PositiveInt = 100  # labelled scenes of the arms, but for questions
-    question_labels: PositiveInt = 500  # with 100, the arms count worse than without the image (experiments/LOG.md)
+    labels: PositiveInt = 100  # labelled scenes of the arms, except for "vqa"
+    question_labels: PositiveInt = 500  # with 100, counting is worse than the blind baseline's
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
-    most_steps: PositiveInt = 2000  # most steps of an arm on `labels` scenes; it ends when val has stopped rising
-    taught: PositiveFloat = 1.0  # share of the steps in ALL_LABELS that are taken
+    most_steps: PositiveInt = 2000  # maximum for an arm on `labels` scenes; it stops earlier if val does not rise
+    taught: PositiveFloat = 1.0  # factor for the steps of ALL_LABELS
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128
@@ -94,7 +95,7 @@ class DemoConfig(BaseModel):
 
     @classmethod
     def fast(cls, seed: int = 0) -> DemoConfig:
-        """Return a configuration that takes a minute or two on an idle machine: all parts run, but scores are poor."""
+        """Return a configuration that runs all stages in one or two minutes. Scores are poor."""
         return cls(web=600, train=200, val=40, test=60, question_labels=100, detector_steps=140, pretrain_steps=300,
                    most_steps=150, taught=0.25, width=64, layers=2, batch=32, seed=seed)  # fmt: skip
 
@@ -104,8 +105,8 @@ class DemoConfig(BaseModel):
 
 
 def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT) -> dict[str, Any]:
-    """Run every stage that is not done yet; return the contents of the system's `results.json`."""
-    tasks = tasks_of(system)  # an unknown name is refused before anything is drawn
+    """Run all stages that are not done yet. Return the contents of the system's `results.json`."""
+    tasks = tasks_of(system)  # raises for an unknown system before any image is drawn
     times = Times(out / "stages.json", console)
     store = extract_world(out, config, times)
     home = home_of(out, system)
@@ -137,7 +138,7 @@ def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT)
 
 
 def home_of(out: Path, system: str) -> Path:
-    """Return the folder of a system's part of the demo."""
+    """Return the folder with the demo's results of a system."""
     return out if system == DEFAULT else out / system
 
 
@@ -149,13 +150,13 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     with times.stage("train detector"):
         in_process(_train_detector, DetectorRecipe.of(config.detector_steps, config.seed), out / "detector")
     with times.stage("extract regions"):
-        records = read(out / "world")  # in the public forms, as any other data set
+        records = read(out / "world")  # read like any other data set, from files in public formats
         extract_regions(records, load_detector(out / "detector" / DETECTOR), out / "store", times.console)
     return Store(out / "store")
 
 
 def claim_demo(out: Path, config: DemoConfig) -> None:
-    """Claim `out` for this demo, before anything is drawn. Raises RecipeError for the folder of another demo."""
+    """Write the settings of this demo to `out`. Raises RecipeError if the folder holds a demo with other settings."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
         refuse_other(out, "a demo of another size", differences(mine, json.loads(text_of(out / DEMO))))
@@ -165,7 +166,7 @@ def claim_demo(out: Path, config: DemoConfig) -> None:
 
 
 def pretrain_in_ranks(recipe: Recipe, store: Store, out: Path) -> Path:
-    """Pre-train on all cores, or on the GPUs; return the model folder."""
+    """Pre-train with one process per core or GPU. Return the model folder."""
     together(_pretrain, recipe, store.folder, out, processes=choose_ranks(recipe.training.device, PROCESSES))
     return out / INNER
 
@@ -181,12 +182,12 @@ def _draw(folder: Path, config: DemoConfig) -> None:
 
 
 def _train_detector(recipe: DetectorRecipe, folder: Path) -> None:
-    """Train in one process, so that batch norm sees the whole batch."""
+    """Train the detector in a single process, so that batch norm sees the whole batch."""
     train_detector(recipe, folder)
 
 
 def cells_of(config: DemoConfig, store: Store, start: Path, home: Path, system: str) -> list[Cell]:
-    """List the cells, VQA first: it takes longest, so it should not run alone at the end."""
+    """List the training runs. VQA is first because it takes longest; at the end it would run alone."""
     few, cells = arm_settings(config, config.labels, system), []
     for task in sorted(tasks_of(system), key="vqa".__ne__):
         rate, full = ALL_LABELS[task][1], all_labels_settings(config, task, system)
@@ -216,7 +217,10 @@ def run_cells(cells: list[Cell], console: Console) -> list[ComparisonRow]:
 
 
 def _measure(cells: list[Cell], store: Store, tasks: Sequence[str]) -> MeasuredScores:
-    """Score the cells, with ceilings and with blind baselines fitted to all labelled scenes."""
+    """Score the cells' predictions.
+
+    Ceilings and blind baselines are included; the latter are fitted to all labelled scenes.
+    """
     predictions: dict[str, dict[str, Predicted]] = {task: {} for task in tasks}
     for cell in cells:
         predictions[cell.task][cell.arm] = find_task(cell.task).by_key(read_predictions(cell))
@@ -251,7 +255,7 @@ def _report(
 
 
 def _link(out: Path) -> None:
-    """Link `out/report.html`, the page of the default system, with the page of each other system that was run."""
+    """Link the reports of all systems that were run with each other. `out/report.html` is the default system's."""
     run = [system for system in SYSTEMS if (home_of(out, system) / RESULTS).exists()]
     pages = {SYSTEMS[system].title: home_of(out, system) / PAGE for system in run}
     front = out / PAGE
@@ -261,10 +265,11 @@ def _link(out: Path) -> None:
 
 
 def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
-    """Return the settings of the arms with few labels, but for questions.
+    """Return the settings of the arms with few labels, except for "vqa".
 
-    The length of training is not known beforehand. So the learning rate is constant, and weights are averaged instead
-    of a decay. The intervals of validation and averaging grow with the number of labelled scenes. RATES are for AdamW.
+    Early stopping ends training, so the learning rate cannot decay. It is constant, and the weights are averaged (EMA)
+    instead. With more labelled scenes, validation is less frequent and the average is longer. AdamW is used because
+    RATES were chosen for it.
     """
     every = max(config.validate_every, labels // 5)
     return (
@@ -276,7 +281,7 @@ def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tupl
 
 
 def all_labels_settings(config: DemoConfig, task: str, system: str) -> tuple[str, ...]:
-    """Return the settings of a training of known length: the small recipe, validated four times."""
+    """Return the settings of a run with a fixed number of steps, which is validated four times."""
     steps = max(4, round(ALL_LABELS[task][0] * config.taught))
     every = -(-steps // 4)
     return (
@@ -286,7 +291,7 @@ def all_labels_settings(config: DemoConfig, task: str, system: str) -> tuple[str
 
 
 def sizes(config: DemoConfig, system: str) -> tuple[str, ...]:
-    """Return the settings of a model's size."""
+    """Return the settings of the model's size, the pre-training batch and the number of validation records."""
     return (
         f"model.width={config.width}", *layers_of(system, config.layers), f"model.ffn={4 * config.width}",
         f"training.batch={config.batch}", "data.validation_records=200",
@@ -312,10 +317,10 @@ def _show(measured: MeasuredScores, times: Times, console: Console) -> None:
 
 
 class Times:
-    """Seconds and memory of each stage, summed over resumptions."""
+    """Duration and peak memory of each stage. After a resumption, durations are added up."""
 
     def __init__(self, path: Path, console: Console, shared: Times | None = None) -> None:
-        """`shared`: times of the stages up to the store, which systems share."""
+        """`shared` has the times of the stages that all systems share: drawing, detector, extraction."""
         self.path, self.console = path, console
         kept = json.loads(text_of(path)) if path.exists() else {}
         self.seconds: dict[str, float] = kept.get("seconds", {})
@@ -325,7 +330,7 @@ class Times:
             self.memory = {name: shared.memory[name] for name in SHARED_STAGES} | self.memory
 
     def for_system(self, path: Path) -> Times:
-        """Return the times of another system, which shares world, detector and store."""
+        """Return an object for the times of another system, with the shared stages' times included."""
         path.parent.mkdir(parents=True, exist_ok=True)
         return Times(path, self.console, self)
 

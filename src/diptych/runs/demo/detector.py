@@ -29,29 +29,30 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer
 from diptych.vision.detectors.selection import STORYBOOK, Selection
 
-# Parameters that Muon trains: all convolutions but the last ones, of 1 and 4 channels, and the feature layer.
+# Prefixes of the parameters that Muon trains: the feature layer and all convolutions but the last ones (1 and 4
+# channels).
 MUON_PARAMETERS = ("fine", "stem", "quarter", "eighth", "sixteenth", "down_to_", "mix_", "look_", "describe_region.3")
 POSES = tuple(sorted({pose for kind in KINDS.values() for pose in kind.poses}))
 SCENE = {"place": PLACES, "time": ("day", "night"), "weather": ("clear", "rain", "snow")}
 
 
 def storybook_shape() -> DetectorConfig:
-    """Return the classes and attributes of the drawn world."""
+    """Return the detector's config: the classes and attributes of the drawn world."""
     return DetectorConfig(tuple(KINDS), {"colour": COLOURS, "size": tuple(SIZES), "pose": POSES}, SCENE)
 
 
 class DetectorRecipe(BaseModel):
-    """The small detector's recipe: 900 steps of 6 scenes, each drawn once; docs/results.md has its accuracy.
+    """The recipe of the small detector: 900 steps with 6 new scenes each. docs/results.md reports its accuracy.
 
-    Muon needs half as many steps as AdamW here, and small batches need fewer scenes. It trains in one process, so that
-    batch norm sees the whole batch (experiments/LOG.md).
+    In experiments/LOG.md, Muon needed half as many steps as AdamW, and small batches needed fewer scenes in total.
+    Train it in one process, so that batch norm sees the whole batch.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seed: int = 0  # seed of the drawn world
     split: str = "train"
-    first: PositiveInt = 1_000_000  # index of the first scene, far from those of the language models
+    first: PositiveInt = 1_000_000  # index of the first scene; the demo's splits have lower ones
     optimizer: OptimizerConfig = OptimizerConfig(
         kind="muon",
         muon_params=MUON_PARAMETERS,
@@ -68,27 +69,27 @@ class DetectorRecipe(BaseModel):
         ema=0.99,
         checkpoint_every=250,
         log_every=25,
-        loading_threads=0,  # on two cores a drawing thread slows torch's two: 155 ms a step, not 100
+        loading_threads=0,  # on two cores, a drawing thread slows a step from 100 to 155 ms
     )
 
     @classmethod
     def of(cls, steps: int | None, seed: int, **others: Any) -> Self:
-        """Return the recipe with a seed and, unless None, a number of steps."""
+        """Return the recipe with this seed and number of steps (None: the default). `others` are further fields."""
         default = cls(**others)
         return derive(default, seed=seed, training={"seed": seed} | ({"steps": steps} if steps is not None else {}))
 
     def network(self) -> tuple[nn.Module, Updates]:
-        """Build the network, with random weights, and its updates."""
+        """Build the network with random weights. Return it with the update that computes its losses."""
         return SmallDetector(storybook_shape()), Detection()
 
     def detector(self, network: Any, selection: Selection) -> StorybookDetector | FasterRCNN:
-        """Wrap the trained network as a detector."""
+        """Make a detector from the trained network. `selection` chooses the regions that it returns."""
         return StorybookDetector(network, selection)
 
 
 @dataclass(frozen=True)
 class SceneBatches:
-    """Batches of scenes, a pure function of the step; every scene is new."""
+    """Training batches of drawn scenes. A batch depends only on the step, and no scene occurs twice."""
 
     shape: DetectorConfig
     recipe: DetectorRecipe
@@ -108,7 +109,10 @@ def scene_batch(shape: DetectorConfig, scenes: Sequence[Scene]) -> DetectionBatc
 
 
 def truth(of: Scene) -> Record:
-    """Return the scene's objects without texts. Writing the texts would take as long as drawing the image."""
+    """Return a record with the scene's objects but no texts.
+
+    Generating texts would take as long as drawing the image.
+    """
     return Record(of.key, of.split, objects=tuple(thing(figure) for figure in of.figures))
 
 
@@ -117,18 +121,21 @@ def drawn(of: Scene) -> Picture:
 
 
 class FasterRCNNRecipe(DetectorRecipe):
-    """torchvision's Faster R-CNN from random weights, trained briefly: enough to exercise the code path."""
+    """A short training of torchvision's Faster R-CNN from random weights.
+
+    Its purpose is to test the code, not accuracy.
+    """
 
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"
-    shorter: PositiveInt = 160  # pixels of a picture's shorter side; more sees small objects better, and takes longer
+    shorter: PositiveInt = 160  # images are resized to this shorter side; more pixels: better on small objects, slower
     optimizer: OptimizerConfig = OptimizerConfig(
         lr=5e-4, weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=20
     )
     training: TrainingConfig = TrainingConfig(steps=300, batch=6, ema=0.98, checkpoint_every=50, log_every=10)
 
-    proposals: PositiveInt = 200  # proposals per picture in training; torchvision's 2,000 take four times as long
-    regions: PositiveInt = 64  # proposals that train the box head in a step; torchvision's 512 are for 80 kinds
+    proposals: PositiveInt = 200  # proposals per image in training; with torchvision's 2,000 it takes 4x as long
+    regions: PositiveInt = 64  # proposals per image for the box head; torchvision's 512 are for 80 classes
 
     def network(self) -> tuple[nn.Module, Updates]:
         built = self._shape.build()
@@ -150,7 +157,7 @@ class FasterRCNNRecipe(DetectorRecipe):
 def train_detector(
     recipe: DetectorRecipe, folder: Path, selection: Selection = STORYBOOK, console: Console | None = None
 ) -> StorybookDetector | FasterRCNN:
-    """Train in `folder`, or resume there, and save the detector to `folder/detector`."""
+    """Train a detector with checkpoints in `folder`, or resume from them. Save it to `folder/detector`."""
     torch.manual_seed(recipe.training.seed)
     network, updates = recipe.network()
     train(

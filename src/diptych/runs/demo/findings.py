@@ -1,4 +1,4 @@
-"""Findings: counts of failures, with their causes if known."""
+"""Findings of a report: tables of a model's failures, such as captions that name absent objects."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from diptych.runs.reports.report import ReportFinding, ReportRow
 from diptych.runtime.errors import counted
 from diptych.tasks.baselines import BlindAnswers
 
-MOST = 8  # most rows of a finding
-ENOUGH = 5  # least images on each side of a comparison
-OVERLAP = 0.5  # IoU from which a region counts as the object
+MOST = 8  # maximum number of rows of a finding
+ENOUGH = 5  # minimum number of images in each group of a comparison
+OVERLAP = 0.5  # a region with at least this IoU counts as the object
 
 
 def find(
@@ -24,7 +24,11 @@ def find(
     training: Sequence[Question] = (),
     kinds: Kinds | None = None,
 ) -> tuple[ReportFinding, ...]:
-    """Return the findings. `training`: questions for the blind baseline. `kinds` and objects: Storybook only."""
+    """Return all findings.
+
+    The blind baseline is fitted to `training`. `kinds` maps words to kinds of objects, such as "dog". If it is given,
+    findings about objects are added; they need Storybook data.
+    """
     written = [record for record in records if record.key in captions]
     findings = [repeated(written, captions)] if written else []
     missed = missed_things(records, class_names) if kinds else {}
@@ -41,7 +45,7 @@ def find(
 
 
 def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> ReportFinding:
-    """Count repeated captions: an undertrained model writes the same for every image."""
+    """List captions that were generated for more than one image. An undertrained model repeats itself."""
     counts = Counter(captions[record.key] for record in records)
     number, pictures = counted(counts, "different captions"), counted(records, "pictures")
     text = f"{number} for {pictures}. A good model rarely writes one twice."
@@ -56,7 +60,7 @@ def repeated(records: Sequence[Record], captions: Mapping[str, str]) -> ReportFi
 def named_but_absent(
     records: Sequence[Record], class_names: Sequence[str], captions: Mapping[str, str], kinds: Kinds
 ) -> ReportFinding:
-    """Count objects in captions that the image lacks, and how many of them the detector reported."""
+    """Count objects that captions mention but images lack, and how many of them the detector had (wrongly) detected."""
     counts: Counter[str] = Counter()
     with_any = seen = 0
     for record in records:
@@ -80,7 +84,10 @@ def named_but_absent(
 
 
 def missed_things(records: Sequence[Record], class_names: Sequence[str]) -> dict[str, list[str]]:
-    """Return, by image, the kinds of the objects that no region of the right class covers."""
+    """Return {image: kinds of its objects that the detector missed}.
+
+    A missed object has no region of its kind with an IoU of OVERLAP or more.
+    """
     missed = {}
     for record in records:
         regions = boxes(record, class_names)
@@ -144,7 +151,7 @@ def by_detection(
     answers: Mapping[str, str],
     kinds: Kinds,
 ) -> ReportFinding:
-    """Split VQA errors by whether the detector found the objects that the question names."""
+    """Return the VQA accuracy of questions whose objects were all detected, and of questions with a missed object."""
     groups: dict[str, list[float]] = {"all that it names was found": [], "something it names was missed": []}
     detected, missing = groups.values()
     for record, question in answered:

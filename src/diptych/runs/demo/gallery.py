@@ -1,4 +1,4 @@
-"""Test images with detected regions and a model's predictions."""
+"""The image gallery of a report: test images with detected regions and predictions."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ from diptych.metrics.vqa import answer_accuracy, normalise_answer
 from diptych.runs.reports.report import Answered, Box, ShownPicture, Word
 from diptych.storybook.kinds import names_of_kinds
 
-Kinds = Mapping[str, str]  # a word, in lower case -> the kind of thing that it names
+Kinds = Mapping[str, str]  # lower-case word -> kind of object that it names
 
 Item = TypeVar("Item")
 
@@ -26,7 +26,7 @@ def shown(
     answers: Mapping[str, str],
     kinds: Kinds | None = None,
 ) -> list[ShownPicture]:
-    """Return a `ShownPicture` for each record, in order. With `kinds`, words for absent objects are marked."""
+    """Return a `ShownPicture` for each record. If `kinds` is given, caption words for absent objects are marked."""
     scores = cider_by_picture(records, captions)
     return [
         ShownPicture(
@@ -44,7 +44,7 @@ def shown(
 
 
 def cider_by_picture(records: Sequence[Record], captions: Mapping[str, str]) -> dict[str, float]:
-    """Return CIDEr, times 100, by key of the record. Document frequencies are those of all scored records."""
+    """Return {key of the record: CIDEr, times 100}. Document frequencies are counted over all scored records."""
     references = {r.key: r.captions for r in records if r.captions and r.key in captions}
     if not references:
         return {}
@@ -53,14 +53,14 @@ def cider_by_picture(records: Sequence[Record], captions: Mapping[str, str]) -> 
 
 
 def evenly(items: Sequence[Item], count: int) -> list[Item]:
-    """Return `count` items at equal distances."""
+    """Return at most `count` items, evenly spaced over the sequence."""
     if len(items) <= count:
         return list(items)
     return [items[place * len(items) // count] for place in range(count)]
 
 
 def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
-    """Return each region with its likeliest class other than "background"."""
+    """Return each region as a box with the name of its most probable class, ignoring "background"."""
     regions = record.regions
     if regions is None:
         return ()
@@ -73,7 +73,7 @@ def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
 
 
 def words(caption: str, record: Record, kinds: Kinds | None) -> tuple[Word, ...]:
-    """Split a caption into words; mark those that name an absent object."""
+    """Split a caption into words, and mark each word that names an absent object."""
     if kinds is None or not record.objects:
         return (Word(caption),) if caption else ()
     gone = absent_words(caption, record, kinds)
@@ -81,7 +81,7 @@ def words(caption: str, record: Record, kinds: Kinds | None) -> tuple[Word, ...]
 
 
 def named_kinds(text: str, kinds: Kinds) -> dict[str, str]:
-    """Return the kind that each word names, for words that name one."""
+    """Return {word of the text: kind of object that it names}, without words that name no object."""
     return {piece: kinds[piece] for piece in _PIECES.findall(text.lower()) if piece in kinds}
 
 

@@ -1,4 +1,4 @@
-"""Scores of the predictions of each arm on the test split."""
+"""Scores of each arm's predictions on the test split."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from diptych.tasks.spec import Predicted
 
 @dataclass(frozen=True)
 class MeasuredScores:
-    """Scores of all arms of all tasks on one split. A gain is the second arm minus the first."""
+    """Scores of all arms of all tasks on one split. A gain is the score of the second arm minus that of the first."""
 
     records: tuple[Record, ...]
     training: tuple[Record, ...]
@@ -23,7 +23,7 @@ class MeasuredScores:
 def measure(
     predictions: Mapping[str, Mapping[str, Predicted]], records: Sequence[Record], training: Sequence[Record]
 ) -> MeasuredScores:
-    """Score predictions (task -> arm -> predictions) of `records`. Blind baselines are fitted to `training`."""
+    """Score predictions (task -> arm -> predictions) for `records`. Blind baselines are fitted to `training`."""
     scores: dict[str, dict[str, Scores]] = {}
     gains: dict[str, Score] = {}
     for task, by_arm in predictions.items():

@@ -1,4 +1,4 @@
-"""The demo's report, from the scores, logs, records and predictions of its stages."""
+"""Build the demo's report from the scores, logs, records and predictions of its stages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from diptych.tasks.scores import Score, Scores
 from diptych.tasks.vqa import answered_questions
 
 TITLE = "Diptych: a drawn world, learnt"
-PICTURES = 12  # pictures in the gallery
+PICTURES = 12  # number of images in the gallery
 
 
 def demo_report(
@@ -28,10 +28,12 @@ def demo_report(
     notes: Mapping[str, Mapping[str, str]],
     title: str = TITLE,
 ) -> Report:
-    """Return the contents of the page; `write_report(folder, ...)` writes it. The images show results of the last arm.
+    """Return the contents of the report; `write_report` writes them.
 
-    `runs`: task, "detector" or "pretrain" -> arm -> folder of the run. `notes`: task -> arm -> how it was trained.
-    `seconds` and `memory_mib`: of each stage.
+    The image gallery shows predictions of the last arm.
+
+    `runs`: task (or "detector", "pretrain") -> arm -> folder of the run. `notes`: task -> arm -> a sentence on its
+    training. `seconds` and `memory_mib`: stage -> duration, peak memory.
     """
     last = {task: list(by_arm.items())[-1] for task, by_arm in measured.predictions.items()}
     specs = [find_task(task) for task in last]
@@ -65,7 +67,7 @@ def demo_report(
 
 
 def _with_queries(record: Record, tasks: Sequence[TaskSpec]) -> Record:
-    """Add the queries of the tasks to the questions of a record."""
+    """Add the queries of other tasks, such as statements, to the record's questions, so that the gallery shows them."""
     queries = [spec.scoring.questions for spec in tasks]
     more = [question for query in queries if query is not None for question in query(record)]
     return replace(record, questions=tuple(dict.fromkeys((*record.questions, *more))))
@@ -122,7 +124,7 @@ def gain_of(arms: Sequence[str], gain: Score) -> str:
 def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
     charts = []
     for task, folders in runs.items():
-        spec = TASKS.get(task)  # None: the detector
+        spec = TASKS.get(task)  # None for the detector's run, which has no task
         name = "Detector" if spec is None else spec.title
         charts.append(chart(f"{name}: training loss", folders, "loss"))
         if spec is not None:

@@ -1,4 +1,4 @@
-"""The tasks and the pre-training recipe of each system in the demo. Systems share the drawn world and its regions."""
+"""The tasks and the pre-training recipe of each system in the demo."""
 
 from diptych.runtime.errors import nearest
 from diptych.runtime.plugins import unknown_name
@@ -9,18 +9,24 @@ DEFAULT = "unified-vlp"
 
 
 def tasks_of(system: str) -> tuple[str, ...]:
-    """Return caption and vqa, or vqa and nlvr for a system without a decoder. Raises RecipeError."""
+    """Return the demo's two tasks: caption and vqa, or vqa and nlvr if the system cannot caption.
+
+    Raises RecipeError for an unknown system.
+    """
     if system not in SYSTEMS:
         raise unknown_name(f"no system {system!r}; {nearest(system, SYSTEMS)}")
     return tuple(task for task in ("caption", "vqa", "nlvr") if f"{system}/small/{task}" in RECIPES)[:2]
 
 
 def begin_with(system: str) -> Recipe:
-    """Return the small recipe of pre-training; for Unified VLP the one with masked queries (decision 0005)."""
+    """Return the small recipe of pre-training.
+
+    Unified VLP uses its recipe with masked queries (docs/decisions/0005).
+    """
     tasks_of(system)
     return find_recipe(f"{system}/small/pretrain" + ("/queries" if system == DEFAULT else ""))
 
 
 def layers_of(system: str, layers: int) -> tuple[str, ...]:
-    """Return the setting for a number of layers; TDEN's four stacks keep those of the recipe."""
+    """Return the setting of the number of layers. It is empty for TDEN, whose four stacks have their own numbers."""
     return (f"model.layers={layers}",) if "layers" in SYSTEMS[system].config.model_fields else ()

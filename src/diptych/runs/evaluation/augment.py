@@ -1,7 +1,7 @@
-"""Data augmentation by captions (XGPT, section 6.1): a model generates captions for a training set.
+"""Data augmentation (XGPT, section 6.1): a model generates additional captions for a training set.
 
-The new store has the records of the old one. The chosen split gains the captions that the model generated and no person
-had written. `Record.generated` lists them with the model and the log-probability.
+The new store is a copy of the old one with generated captions added to the chosen split. `Record.generated` lists them
+with the model and the log-probability.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from diptych.tasks.caption import CAPTION, Captioning
 from diptych.training.ranks import seed_part
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 
-FILE = "augmented.json"  # in the new store: settings and counts
-BATCH = 50  # images per batch; sampled captions depend on it
+FILE = "augmented.json"  # file in the new store with the settings and counts
+BATCH = 50  # images per batch; a change would change sampled captions
 SHARD = 1000  # pictures
-SPARE = 2  # times as many captions are generated as wanted, as some are repeats
+SPARE = 2  # twice as many captions as needed are generated, because some are duplicates
 
 
 @dataclass
 class Tally:
-    """Counts of generated captions: kept, or left out for one of the reasons."""
+    """Counts of generated captions that were kept, and that were left out for each reason."""
 
     pictures: int = 0
     wanted: int = 0
     kept: int = 0
-    said_before: int = 0  # equal to a person's caption of the image
-    repeated: int = 0  # equal to a generated caption of the image
+    said_before: int = 0  # left out: equal to a human caption of the image
+    repeated: int = 0  # left out: equal to another generated caption of the image
     without_words: int = 0
-    going_round: int = 0  # captions with a repeated trigram
-    without_regions: int = 0  # images without regions, which get no captions
-    fewer: int = 0  # images with fewer new captions than wanted
+    going_round: int = 0  # left out: a sequence of three words occurs twice
+    without_regions: int = 0  # images without regions; they get no captions
+    fewer: int = 0  # images that got fewer new captions than requested
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
@@ -66,10 +66,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Settings of an augmentation, saved in the new store: equal settings resume it, others are refused."""
+    """Settings of an augmentation, saved in the new store. It can only be resumed with the same settings."""
 
-    by: str  # system and digest of the weights
-    captions: int  # per image
+    by: str  # the model: its system and a digest of its weights
+    captions: int  # number of new captions per image
     split: str
     seed: int
     decoding: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Augmentation:
 def augment(
     model: ModelFolder, store: Store, out: Path, captions: int, decoding: DecodingOptions, split: str, seed: int
 ) -> Tally:
-    """Write the store `out`; called again, resume it. Raises DataError and RecipeError."""
+    """Write the augmented store to `out`, or resume writing it. Raises DataError and RecipeError."""
     if out.resolve() == store.folder.resolve():
         raise RecipeError(f"{out} is the store itself; pass another folder for the new one")
     writer: Any = model.model
@@ -97,7 +97,8 @@ def augment(
         task = progress.add_task("writing", total=len(store))
         for number, start in enumerate(range(0, len(store), BATCH)):
             indices = range(start, min(start + BATCH, len(store)))
-            # Each batch has its own seed and is written whole, so that a stop changes no caption.
+            # Each batch has its own seed and is written completely or not at all, so that resuming does not change
+            # captions.
             if str(number) not in counts or any(store.words(index).key not in written.done for index in indices):
                 seed_part(seed, number)
                 tally = counts[str(number)] = Tally()
@@ -141,7 +142,7 @@ def generate_captions(
 def _with_new(
     model: ModelFolder, record: Record, texts: Sequence[Hypothesis], settings: Augmentation, tally: Tally
 ) -> Record:
-    """Add new captions to a record. Captions with equal words are the same, regardless of case and punctuation."""
+    """Add new captions to a record. Captions that differ only in case or punctuation count as equal."""
     before = {tuple(tokens_of(caption)) for caption in record.captions}
     new: dict[tuple[str, ...], GeneratedCaption] = {}
     for text in texts:
@@ -174,7 +175,10 @@ def _goes_round(words: Sequence[str]) -> bool:
 
 
 def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
-    """Claim the folder for these settings, or raise RecipeError with the difference; return the counts by batch."""
+    """Write the settings to the folder, or check them if it has some.
+
+    Return {batch: counts}. Raises RecipeError for other settings.
+    """
     claim(out, "store")
     if not (out / FILE).is_file():
         if (out / INDEX).exists():

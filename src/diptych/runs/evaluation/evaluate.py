@@ -34,11 +34,13 @@ def score_model(
     extent: Extent | None = None, pairs: Path | None = None, decoding: DecodingOptions | None = None,
     console: Console | None = None, without_images: bool = False,
 ) -> tuple[list[dict[str, Any]], Scores]:  # fmt: skip
-    """Predict on a split; return predictions and scores. The blind baseline is fitted to the model's training split.
+    """Predict for a split.
 
-    `task`: another task than the model was trained for; a pre-trained model that matches pairs can search. `extent` and
-    `pairs` (a folder for the scores of pairs) are for retrieval, `decoding` is for captions. `without_images`: predict
-    with blank regions, and, if the task compares predictions in pairs, add the gain by the images. Raises RecipeError.
+    Return the predictions and their scores. The blind baseline is fitted to the model's training split.
+
+    `task`: default: the task that the model was trained for. `extent` and `pairs` (folder for the scores of pairs) are
+    only for retrieval, `decoding` only for captions. `without_images` predicts with blank regions, and adds the gain of
+    predictions with images if the task defines one. Raises RecipeError.
     """
     console = console or Console(quiet=True)
     limited = extent is not None or pairs is not None
@@ -50,7 +52,7 @@ def score_model(
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
-    spec = find_task(answered.name)  # for a pre-trained model: captions
+    spec = find_task(answered.name)  # a pre-trained model is scored as a captioner
     tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     baselines = _baselines(spec.scoring, model, store, split, records)
@@ -88,10 +90,10 @@ def check_scored(
     limited: bool = False,
     without_images: bool = False,
 ) -> tuple[TaskSpec | None, bool]:
-    """Check, before any image is opened, that a model can be scored with these options.
+    """Check, before images are opened, that `score_model` can score the model with these options.
 
-    Returns its task, and True if it ranks a gallery. `limited`: only a part of the gallery is ranked. The other
-    arguments are those of `score_model`. Raises RecipeError, also for a task that is unknown or not the model's.
+    Returns the task, and True if the model ranks a gallery. `limited`: `extent` or `pairs` was given. Raises
+    RecipeError, also for an unknown task or one that the model has not learnt.
     """
     if without_images and model.recipe is None:
         raise RecipeError(f"{model.name} was imported and has no task yet; fine-tune it, or evaluate with images")
@@ -105,30 +107,29 @@ def check_scored(
         raise RecipeError(
             "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
         )
-    if decoding is None and ranks:  # a pre-trained model that matches pairs can search
+    if decoding is None and ranks:  # also a pre-trained model that scores pairs
         return spec, True
     check_decoding(model, model.task(task), decoding)
     return spec, ranks
 
 
 def check_decoding(model: ModelFolder, task: Task, decoding: DecodingOptions | None) -> None:
-    """Raise RecipeError for decoding options with a task that writes no captions."""
+    """Raise RecipeError if decoding options are given for another task than captions."""
     if decoding is not None and not isinstance(task, Captioning):
         raise RecipeError(
-            f"--beams and other options of decoding apply to captions, not to {task.name} ({model.name}); leave "
-            "them out"
+            f"--beams and other decoding options apply to captions, not to {task.name} ({model.name}); leave them out"
         )
 
 
 def _baselines(
     scoring: TaskScoring, model: ModelFolder, store: Store, split: str, records: Sequence[Record]
 ) -> Baselines | None:
-    """Fit the baselines to the model's training split, without the records that are scored."""
+    """Fit the baselines to the model's training split, without records of the scored splits."""
     if scoring.baselines is None:
         return None
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     scored = splits_in(split)
-    if scoring.baseline_regions:  # these baselines use boxes
+    if scoring.baseline_regions:  # baselines that use boxes need records with regions
         numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
     return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])
@@ -137,7 +138,7 @@ def _baselines(
 def _gain_over_blind(
     scoring: TaskScoring, predicted: Predicted, baselines: Baselines | None, records: Sequence[Record]
 ) -> Iterator[Score]:
-    """Yield the paired difference to the blind baseline's predictions, if the task compares predictions in pairs."""
+    """Yield the paired difference in score between the model and the blind baseline, if the task defines `gain`."""
     if scoring.gain is not None and baselines is not None and baselines.predicted is not None:
         gain = scoring.gain(baselines.predicted, predicted, records)
         yield replace(gain, name=f"{gain.name} above blind")
@@ -147,7 +148,7 @@ def _gain_by_images(
     model: ModelFolder, blind: Predicted, records: Sequence[Record], store: Store, split: str, task: str | None,
     decoding: DecodingOptions | None, spec: TaskSpec,
 ) -> Iterator[Score]:  # fmt: skip
-    """Yield the paired difference between a model's predictions with images and without."""
+    """Yield the paired difference in score between predictions with and without images, if the task defines `gain`."""
     if spec.scoring.gain is not None:
         seen = spec.by_key(predict(model, store, split, task, decoding).predictions)
         gain = spec.scoring.gain(blind, seen, records)
@@ -155,7 +156,7 @@ def _gain_by_images(
 
 
 def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[str]:
-    """Note the decoding options that differ from the recipe's."""
+    """Yield a note on decoding options that differ from the recipe's."""
     if decoding is not None and model.recipe is not None:
         usual = model.recipe.decoding.model_dump()
         changed = {name: value for name, value in decoding.model_dump().items() if value != usual[name]}
@@ -165,7 +166,7 @@ def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[s
 
 
 def _unseen(records: Sequence[Record]) -> Iterator[str]:
-    """Note images without any region."""
+    """Yield a note on images without regions."""
     bare = [record.key for record in records if record.regions is None or not len(record.regions)]
     if bare:
         yield f"{len(bare)} of {len(records)} pictures have no region (the first: {bare[0]}): predicted without them"
@@ -185,9 +186,10 @@ def score_file(
     extra_metrics: Sequence[str] | None = None,
     allow_missing: bool = False,
 ) -> Scores:
-    """Score a file of captions or answers, in the formats of the evaluation servers.
+    """Score a results file of captions (COCO format) or answers (VQA format).
 
-    Captions need `references`; answers need `questions` and `annotations`. Raises RecipeError and DataError.
+    For captions, `references` is required; for answers, `questions` and `annotations`. Raises RecipeError and
+    DataError.
     """
     extra_metrics = extra_metrics or ()
     if references is not None and questions is None and annotations is None:
@@ -213,7 +215,7 @@ def _caption_file(
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
-    records = vqa2.read(Wanted(), Source(questions), Source(annotations), name=str)  # pictures are only counted
+    records = vqa2.read(Wanted(), Source(questions), Source(annotations), name=str)  # names of images are not needed
     keys = [question.key for record in records for question in record.questions]
     results = read_answer_results(path, keys, allow_missing=allow_missing)
     covered = [
@@ -236,6 +238,6 @@ def _noted(scores: Scores, results: Results) -> Scores:
 
 
 def _runnable(names: Sequence[str]) -> None:
-    """Raise an error if Java is missing, before any work."""
+    """Raise an error if a metric in `names` needs Java and it is missing."""
     for name in names:
         unavailable(name, required=True)

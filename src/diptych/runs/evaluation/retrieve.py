@@ -1,4 +1,4 @@
-"""Retrieval over a split: score all pairs, or a sample of queries and a shortlist; resumable."""
+"""Retrieval over a split: score all pairs, or only a sample of queries or a shortlist. A stopped run can resume."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,24 +26,24 @@ from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import MOST, Shortlister
 from diptych.tasks.two_towers import choose
 
-EXACT_BESIDE_SHORTLIST = 100  # exact queries in each direction by default, to measure the shortlist's loss
+EXACT_BESIDE_SHORTLIST = 100  # with a shortlist, 100 queries per direction are also ranked exactly, to measure its loss
 Asks = Literal["both", "captions", "pictures"]
 
 
 @dataclass(frozen=True)
 class Extent:
-    """The pairs of a gallery that are scored. Default: every pair."""
+    """Which pairs of a gallery are scored. Default: all pairs."""
 
-    queries: int | None = None  # number of images, and of captions, that are ranked exactly; sampled by the seed
-    shortlist: int | None = None  # candidates for each query that is not ranked exactly
+    queries: int | None = None  # random sample of this many image queries and caption queries; None: all
+    shortlist: int | None = None  # number of candidates per query that a shortlist keeps; None: no shortlist
     seed: int = 0
     batch: int = 64  # pairs per batch
-    by: ModelFolder | None = None  # two-tower model that chooses the shortlist; None: a regression
-    folds: int = 1  # number of galleries that the images are divided into, in order
-    asks: Asks = "both"  # captions: image queries only; pictures: caption queries only
+    by: ModelFolder | None = None  # two-tower model that makes the shortlist; None: `Shortlister`
+    folds: int = 1  # split the images into this many separate galleries, in order
+    asks: Asks = "both"  # captions: only image queries; pictures: only caption queries
 
     def __post_init__(self) -> None:
-        """Raises RecipeError for fields that are mutually exclusive."""
+        """Raise RecipeError if fields contradict each other."""
         if self.by is not None and not self.shortlist:
             raise RecipeError("--shortlist-by picks the candidates of --shortlist N; pass both")
         if self.folds > 1 and (self.queries or self.shortlist):
@@ -51,7 +51,7 @@ class Extent:
 
     @property
     def directions(self) -> list[str]:
-        """The directions of retrieval, as in RECALLS."""
+        """The directions that are scored: "captions" (image queries), "pictures" (caption queries), or both."""
         return [asks for asks in RECALLS if self.asks in ("both", asks)]
 
 
@@ -63,7 +63,9 @@ def retrieve(
     folder: Path | None = None,
     console: Console | None = None,
 ) -> tuple[list[dict[str, Any]], Scores]:
-    """Rank the gallery for each query; return rankings and scores. `folder` saves the scored pairs, for resumption.
+    """Rank the gallery for each query.
+
+    Return rankings and scores. Scored pairs are saved in `folder`, so that a repeated call resumes.
 
     Raises RecipeError and DataError.
     """
@@ -109,7 +111,7 @@ def _task(model: ModelFolder) -> Retrieval:
 
 
 def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> RetrievalGallery:
-    """Return the gallery of some records, which have pixels if the model reads them."""
+    """Build the gallery of the records `indices`. Records get pixels if the model reads pixels."""
     pixels = model.recipe.pixels if model.recipe is not None else None
 
     def read(row: int) -> Record:
@@ -121,7 +123,7 @@ def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> Retrie
 
 
 def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
-    """Return the rows of image queries and the columns of caption queries: all, or a sample."""
+    """Return the numbers of the image queries and of the caption queries: all, or a random sample of `sampled`."""
 
     def of(count: int) -> list[int]:
         if sampled is None or sampled >= count:
@@ -133,7 +135,7 @@ def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tu
 
 
 def _restricted(short: tuple[Cells, Cells], extent: Extent) -> tuple[Cells, Cells]:
-    """Drop the candidates of queries in other directions."""
+    """Remove the candidates of queries whose direction `extent.asks` excludes."""
     nothing = np.zeros(0, dtype=np.int64)
     of_pictures, of_captions = (
         cells if asks in extent.directions else [nothing] * len(cells)
@@ -143,13 +145,16 @@ def _restricted(short: tuple[Cells, Cells], extent: Extent) -> tuple[Cells, Cell
 
 
 def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequence[int]) -> Cells:
-    """Return the cells of all captions for the queried images, and of the queried captions for all images."""
+    """Return the cells to score: each queried image with all captions, and each queried caption with all images."""
     whole, some, rows = np.arange(len(gallery.captions)), np.array(captions, dtype=np.int64), set(pictures)
     return [whole if row in rows else some for row in range(len(gallery.keys))]
 
 
 def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
-    """Return for each image the captions of its fold, and for each caption the images; None for a single fold."""
+    """Return for each image the captions of its fold, and for each caption the images of its fold.
+
+    None if `folds` is 1.
+    """
     if folds == 1:
         return None
     pictures = len(gallery.keys)
@@ -163,7 +168,7 @@ def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
 
 
 def shortlist_cells(short: tuple[Cells, Cells]) -> Cells:
-    """Return the cells that the shortlists of both directions need."""
+    """Return the cells to score for the shortlists of both directions."""
     of_pictures, of_captions = short
     columns: list[list[int]] = [list(map(int, row)) for row in of_pictures]
     for column, rows in enumerate(of_captions):
@@ -199,5 +204,5 @@ def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
 
 
 def model_fingerprint(model: ModelFolder) -> str:
-    """Return a digest of a model's architecture, weights and precision, which identifies scores computed with it."""
+    """Return a digest of a model's architecture, weights and precision. It identifies the model in stored scores."""
     return digest(model.model, model.architecture.model_dump_json() + model.model.precision)

@@ -1,4 +1,4 @@
-"""Predictions in the formats of evaluation servers: `diptych submit`.
+"""Write predictions in the formats of evaluation servers (`diptych submit`).
 
 coco   [{"image_id": 1, "caption": "a red kite"}, ...]          captions_SPLIT_NAME_results.json
 vqa    [{"question_id": 1, "answer": "two"}, ...]               one for every question of the split
@@ -30,7 +30,7 @@ from diptych.runtime.errors import DataError, RecipeError, counted, nearest
 from diptych.runtime.files import write_atomically
 from diptych.tasks.vcr import Vcr
 
-CHOICES = 4  # answers to a question of VCR, and rationales
+CHOICES = 4  # VCR has four answers and four rationales per question
 _GROUPS = ("answer", *(f"rationale_conditioned_on_a{number}" for number in range(CHOICES)))
 VCR_COLUMNS = ("annot_id", *(f"{group}_{number}" for group in _GROUPS for number in range(CHOICES)))
 _QUESTION_ID = re.compile(r"[0-9]{1,18}")
@@ -41,17 +41,20 @@ Written = Callable[[Sequence[Mapping[str, Any]]], str]
 
 @dataclass(frozen=True)
 class Leaderboard(Vcr):
-    """VCR for its server: the right answer is unknown, so rationales are scored given each of the four answers."""
+    """VCR as its server needs it.
+
+    The right answer is unknown, so rationales are scored after each of the four answers.
+    """
 
     def queries(self, record: Record) -> list[Sample]:
-        """Return twenty samples per question, in five groups."""
+        """Return 20 samples per question: four answers, and four rationales after each answer."""
         return [one for choices in record.choices for sample in self._groups(record, choices) for one in sample]
 
     def _groups(self, record: Record, choices: Choices) -> Iterator[list[Sample]]:
         if len(choices.answers) != CHOICES or len(choices.rationales) != CHOICES:
             raise DataError(
-                f"the question has {len(choices.answers)} answers and {len(choices.rationales)} rationales, and VCR's "
-                f"leaderboard takes {CHOICES} of each",
+                f"the question has {len(choices.answers)} answers and {len(choices.rationales)} rationales, but VCR's "
+                f"leaderboard needs {CHOICES} of each",
                 key=choices.key,
             )
         firsts = (choices.question, *(f"{choices.question} {answer}" for answer in choices.answers))
@@ -69,10 +72,10 @@ def submit(
     decoding: DecodingOptions | None = None,
     console: Console | None = None,
 ) -> str:
-    """Write the predictions of a split in a server's format; return a line about the file.
+    """Write the predictions of a split in a server's format. Return a line that describes the file.
 
-    Raises RecipeError for an unknown format or a task that the model has not learnt. Raises DataError if a prediction
-    is missing, because servers accept only complete splits.
+    `form` is "coco", "vqa" or "vcr". Raises RecipeError if it is unknown or the model has not learnt its task. Raises
+    DataError if a prediction is missing, because servers accept only complete splits.
     """
     built = submitted_task(model, form, decoding)
     task, write = FORMS[form]
@@ -98,7 +101,10 @@ def submit(
 
 
 def submitted_task(model: ModelFolder, form: str, decoding: DecodingOptions | None = None) -> Task:
-    """Return the task of a server's format. Raises RecipeError for an unknown format, task or decoding option."""
+    """Build the task of a server's format.
+
+    Raises RecipeError if the format is unknown, or the model or `decoding` does not fit.
+    """
     if form not in FORMS:
         raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
     task = model.task(FORMS[form][0])
@@ -115,19 +121,17 @@ def _vqa(predictions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _entries(rows: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
-    """Return a JSON list with one entry per id. Raises DataError for a repeated id."""
+    """Return a JSON list with one entry per row. Raises DataError for a duplicate id."""
     once: dict[int, str] = {}
     for number, key, name, _ in rows:
         if number in once:
-            raise DataError(
-                f"its {name} {number} is also that of {once[number]!r}, but the server accepts one", key=key
-            )
+            raise DataError(f"its {name} {number} is also that of {once[number]!r}; make it unique", key=key)
         once[number] = key
     return json.dumps([{name: number, **value} for number, _, name, value in rows], ensure_ascii=False)
 
 
 def _image_id(prediction: Mapping[str, Any]) -> int:
-    """Return the id that the data gave the image, else 1 for COCO_test2014_000000000001 and for 000000000001."""
+    """Return the image's id from the data, or else from its name, such as 1 from COCO_test2014_000000000001."""
     if (number := prediction.get("image_id")) is None:
         number = number_of_name(key_of_name(prediction["key"]))
     if number is None:
@@ -140,14 +144,14 @@ def _image_id(prediction: Mapping[str, Any]) -> int:
 def _number(key: str) -> int:
     if not _QUESTION_ID.fullmatch(key):
         raise DataError(
-            "its number does not have 1 to 18 digits, as VQA's questions have; --format vqa is for VQA v2", key=key
+            "its id is not a number of 1 to 18 digits, as in VQA v2, the only data for --format vqa", key=key
         )
     return int(key)
 
 
 def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     scores: dict[str, dict[str, list[float]]] = {}
-    for prediction in predictions:  # candidates of a group in order
+    for prediction in predictions:  # the candidates of a group are in order
         question, _, group = prediction["group"].rpartition("/")
         scores.setdefault(question, {}).setdefault(group, []).append(prediction["score"])
     text = io.StringIO()
@@ -161,5 +165,5 @@ def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-# By name of the server: its task, and a function that formats the predictions.
+# Format -> (task, function that formats its predictions).
 FORMS: dict[str, tuple[str, Written]] = {"coco": ("caption", _coco), "vqa": ("vqa", _vqa), "vcr": ("vcr", _vcr)}

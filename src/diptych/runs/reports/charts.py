@@ -1,4 +1,4 @@
-"""Learning curves from the logs of runs, and their layout in SVG."""
+"""Read learning curves from the logs of runs, and lay them out for SVG."""
 
 import math
 from collections.abc import Mapping
@@ -9,25 +9,25 @@ from diptych.runs.reports.report import Chart, Curve
 from diptych.training.log import METRICS, read_lines
 
 WIDTH, HEIGHT = 440, 250
-LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins for the numbers of the axes
-DOTS = 60  # most points of a curve that show their values
-STEPS = (1, 2, 2.5, 5, 10)  # round steps of an axis
+LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins in SVG units, for axis labels
+DOTS = 60  # maximum number of points of a curve that show their value on hover
+STEPS = (1, 2, 2.5, 5, 10)  # distances of axis ticks, times a power of 10
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
-Point = tuple[float, float]  # step, value
+Point = tuple[float, float]  # (step, value)
 
 
 @dataclass
 class Logged:
-    """The log of a run by step: losses, validation scores, rates and speed."""
+    """The log of a run: curves of losses, validation scores, learning rates and speed."""
 
-    losses: dict[str, list[Point]] = field(default_factory=dict)  # `loss` is the weighted sum, the others by objective
-    scores: dict[str, list[Point]] = field(default_factory=dict)  # by name, such as CIDEr
-    course: dict[str, list[Point]] = field(default_factory=dict)  # by the name that COURSE gives a field
+    losses: dict[str, list[Point]] = field(default_factory=dict)  # by objective; `loss` is the weighted sum
+    scores: dict[str, list[Point]] = field(default_factory=dict)  # by score, such as CIDEr
+    course: dict[str, list[Point]] = field(default_factory=dict)  # rates and speed, by the names in COURSE
 
 
 def read_log(run: Path) -> Logged:
-    """Read the log in a run's folder; empty if there is none."""
+    """Read the log in a run's folder. Without a log, the result is empty."""
     logged = Logged()
     for line in read_lines(run / METRICS):
         losses = ({LOSS: line["total"]} if "total" in line else {}) | line.get("losses", {})
@@ -40,32 +40,35 @@ def read_log(run: Path) -> Logged:
 
 
 def curve(name: str, run: Path, what: str = LOSS) -> Curve | None:
-    """Return `loss`, or a validation score such as CIDEr, by step; None if the run has not logged it."""
+    """Return the curve of `what`, which is "loss" or a validation score such as "CIDEr".
+
+    None if the run has not logged it.
+    """
     logged = read_log(run)
     points = (logged.losses if what == LOSS else logged.scores).get(what)
     return Curve(name, tuple(points)) if points else None
 
 
 def chart(title: str, runs: Mapping[str, Path], what: str = LOSS, y: str = "") -> Chart | None:
-    """Return a chart with one curve per run, by its name; None if no run has one."""
+    """Return a chart with one curve per run in `runs`: {name: folder}. None if no run has logged `what`."""
     curves = [line for name, run in runs.items() if (line := curve(name, run, what)) is not None]
     return Chart(title, tuple(curves), y=y or what, from_zero=what != LOSS) if curves else None
 
 
 @dataclass(frozen=True)
 class Tick:
-    place: float  # in the drawing's own units
+    place: float  # position on the axis, in SVG units
     label: str
 
 
 @dataclass(frozen=True)
 class ChartLine:
     name: str
-    points: str  # points of an SVG polyline
+    points: str  # attribute `points` of an SVG polyline
     last: tuple[float, float]
-    value: str  # at its end
-    few: bool  # True: its points are drawn
-    dots: tuple[tuple[float, float, str], ...]  # points with values, which are shown when the mouse is over them
+    value: str  # its last value, as a label
+    few: bool  # True: it has few points, which are drawn as dots
+    dots: tuple[tuple[float, float, str], ...]  # (x, y, text that is shown on hover)
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,10 @@ class ChartDrawing:
 
 
 def draw(chart: Chart) -> ChartDrawing:
-    """Lay out a chart. The y axis starts at 0 if the chart requires it, or if the values come near 0."""
+    """Compute the positions of a chart's curves and ticks.
+
+    The y axis starts at 0 if `from_zero`, or if values are close to 0.
+    """
     xs = [x for curve in chart.curves for x, _ in curve.points] or [0.0, 1.0]
     ys = [y for curve in chart.curves for _, y in curve.points] or [0.0, 1.0]
     least, most = min(ys), max(ys)
@@ -117,7 +123,7 @@ def draw(chart: Chart) -> ChartDrawing:
 
 
 def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Return round numbers that cover the range from `low` to `high`."""
+    """Return about `wanted` round numbers that cover the range from `low` to `high`."""
     span = (high - low) or abs(high) or 1.0
     power = 10 ** math.floor(math.log10(span / wanted))
     step = next(power * factor for factor in STEPS if span / (power * factor) <= wanted)
@@ -126,7 +132,7 @@ def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Return powers of 10 that cover the range; with 2 and 5 times them if it is short."""
+    """Return powers of 10 that cover the range. Over at most two powers, also 2 and 5 times each."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if last - first <= 2 else (1,)
     ticks = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]

@@ -1,7 +1,9 @@
-"""A report as one HTML file with its images and plots: no network requests, no script.
+"""Write a report as a single HTML file that includes its images and plots.
 
-All text is escaped by jinja2, so that a caption or a class name can hold anything. Drawings are SVG in the template,
-with coordinates from this file. A content security policy blocks requests.
+It has no scripts and makes no network requests.
+
+jinja2 escapes all texts, such as captions. Plots are SVG in the template; this file computes their coordinates. A
+content security policy blocks requests.
 """
 
 import base64
@@ -26,22 +28,22 @@ from diptych.tasks.scores import Score
 from diptych.vision.pictures import open_picture
 
 FILE = "report.html"
-LARGEST = 480  # pixels of a picture's longer side, in the page
-QUALITY = 88  # of JPEG
-# Markers around the links between pages. Reported text is escaped and cannot contain them.
+LARGEST = 480  # images are scaled down to this longer side
+QUALITY = 88  # JPEG quality
+# HTML comments around the links between pages. Other text is escaped, so it cannot contain them.
 BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
-COLOURS = 6  # colours of the style sheet for arms, curves and boxes
+COLOURS = 6  # number of colours in the style sheet
 
 
 def write_report(folder: Path, report: Report) -> Path:
-    """Write `folder/report.html` atomically; return its path."""
+    """Write `folder/report.html` atomically, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / FILE, page(report).encode("utf-8", "replace"))
     return folder / FILE
 
 
 def page(report: Report) -> str:
-    """Return the HTML of a report."""
+    """Render a report to HTML."""
     return (
         _environment()
         .get_template("report.html.jinja")
@@ -60,7 +62,10 @@ def page(report: Report) -> str:
 
 
 def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
-    """Link `pages` of `write_report`, and the `front` pages, with each other. Call it again to add pages."""
+    """Write links to all `pages` ({title: path}) into each of them and into the `front` pages.
+
+    A new call replaces the links.
+    """
     everywhere = {*pages.values(), *front}
     if len(everywhere) < 2:
         return
@@ -75,7 +80,7 @@ def link_pages(pages: Mapping[str, Path], *front: Path) -> None:
 
 @dataclass(frozen=True)
 class Bar:
-    """One arm's score on a scale; positions are percentages of its length."""
+    """The bar of one arm's score. `value`, `low` and `high` are positions in percent of the scale."""
 
     arm: Arm
     score: Score
@@ -86,7 +91,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """One score of all arms, with its blind baseline and ceiling."""
+    """The bars of one score for all arms. `blind_at` and `ceiling_at` are positions in percent of the scale."""
 
     name: str
     blind: float | None
@@ -116,7 +121,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
 
 @lru_cache(maxsize=256)
 def picture_uri(path: Path) -> str:
-    """Return an image as a data URI, scaled down for a page; empty if it cannot be opened."""
+    """Return an image as a data URI, scaled down. Return "" if it cannot be opened."""
     try:
         pixels = open_picture(path)
     except DataError:
@@ -129,7 +134,7 @@ def picture_uri(path: Path) -> str:
 
 
 def _hues(report: Report) -> dict[str, int]:
-    """Assign each arm one colour for the whole page."""
+    """Return {arm: number of its colour}, the same for the whole page."""
     arms = [arm.name for comparison in report.comparisons for arm in comparison.arms]
     curves = [curve.name for chart in report.charts for curve in chart.curves]
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys([*arms, *curves]))}
@@ -140,7 +145,7 @@ def _shown_uri(shown: ShownPicture) -> str:
 
 
 def _colours(boxes: tuple[Box, ...]) -> dict[str, int]:
-    """Assign a colour to each class of an image, in the order of the boxes."""
+    """Return {class: number of its colour} for an image, in the order of the boxes."""
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys(box.name for box in boxes))}
 
 

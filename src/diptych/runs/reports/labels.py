@@ -1,17 +1,17 @@
-"""Place the names of regions on an image with little overlap."""
+"""Place the labels of regions on an image so that they overlap little."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diptych.runs.reports.report import Box
 
-LETTER = 0.045  # height of a letter, as a share of the picture's longer side
-WIDE = 0.56  # width of a letter over its height, on average
+LETTER = 0.045  # height of a letter relative to the image's longer side
+WIDE = 0.56  # average width of a letter relative to its height
 
 
 @dataclass(frozen=True)
 class Label:
-    """A text with its position. `x`: left end, `y`: baseline, in pixels of the image."""
+    """A text and its position: `x` of the left end and `y` of the baseline, in pixels of the image."""
 
     text: str
     x: float
@@ -19,7 +19,10 @@ class Label:
 
 
 def lay_out(boxes: Sequence[Box], size: tuple[int, int]) -> tuple[Label, ...]:
-    """Place each name inside the top of its box, or at another edge with less overlap, within the image."""
+    """Place each label at the inner top edge of its box.
+
+    If it would overlap others, another edge with less overlap is used.
+    """
     width, height = size
     letter = LETTER * max(size)
     taken: list[tuple[float, float, float, float]] = []

@@ -1,4 +1,4 @@
-"""The contents of a report as plain data; html.py draws the page."""
+"""The contents of a report as plain data, from which html.py makes the page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,21 +6,24 @@ from pathlib import Path
 
 from diptych.tasks.scores import Scores
 
-Fractions = tuple[float, float, float, float]  # corners of a box
+Fractions = tuple[float, float, float, float]  # (x1, y1, x2, y2) of a box, from 0 to 1
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One system of a comparison."""
+    """One configuration of a comparison, with its scores."""
 
-    name: str  # "from scratch"
+    name: str  # such as "from scratch"
     scores: Scores
-    note: str = ""  # how it was trained: its learning rate and how that was chosen, its steps
+    note: str = ""  # how it was trained, such as its learning rate and steps
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Arms on the same test images. Scores in `drawn` get a bar; all are in the table."""
+    """Scores of several arms on the same test images.
+
+    The scores named in `drawn` are shown as bars; the table has all scores.
+    """
 
     title: str
     arms: tuple[Arm, ...]
@@ -40,13 +43,13 @@ class Chart:
     curves: tuple[Curve, ...]
     x: str = "step"
     y: str = ""
-    from_zero: bool = False  # y axis from 0, so that small differences of scores look small
-    log: bool = False  # logarithmic y axis, unless a value is 0 or less
+    from_zero: bool = False  # True: the y axis starts at 0, so that small differences look small
+    log: bool = False  # True: logarithmic y axis, if all values are above 0
 
 
 @dataclass(frozen=True)
 class Box:
-    """A region as the detector named it."""
+    """A region with the class name that the detector predicted."""
 
     name: str
     box: Fractions
@@ -58,8 +61,8 @@ class Answered:
     question: str
     kind: str
     given: str
-    wanted: str  # the most frequent answer of people
-    accuracy: float  # 0 to 1
+    wanted: str  # the most frequent human answer
+    accuracy: float  # VQA accuracy, 0 to 1
 
     @property
     def right(self) -> bool:
@@ -68,7 +71,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Word:
-    """A piece of a caption; `absent` if it names an object that is not in the image."""
+    """A word of a caption. `absent` is True if it names an object that is not in the image."""
 
     text: str
     absent: bool = False
@@ -76,14 +79,14 @@ class Word:
 
 @dataclass(frozen=True)
 class ShownPicture:
-    """One image of the gallery with its predictions."""
+    """An image of the report's gallery with its predictions."""
 
     key: str
     picture: Path | None
     size: tuple[int, int]
     boxes: tuple[Box, ...] = ()
     caption: tuple[Word, ...] = ()
-    cider: float | None = None  # times 100
+    cider: float | None = None  # CIDEr of the caption, times 100
     references: tuple[str, ...] = ()
     answers: tuple[Answered, ...] = ()
 
@@ -94,7 +97,7 @@ class ShownPicture:
 
 @dataclass(frozen=True)
 class ReportRow:
-    """One line of a finding; `share` from 0 to 1 draws a bar."""
+    """A row of a finding. `share` (0 to 1) is drawn as a bar."""
 
     label: str
     value: str
@@ -103,7 +106,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class ReportFinding:
-    """A count of failures, with the cause if known."""
+    """A table of failures with an explanation, such as "Captions written more than once"."""
 
     title: str
     text: str
@@ -114,12 +117,12 @@ class ReportFinding:
 class TimedStage:
     name: str
     seconds: float
-    memory_mib: float | None = None  # peak memory of all processes together
+    memory_mib: float | None = None  # peak memory, summed over all processes
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A main result in a few words: "+72 CIDEr", "from pre-training"."""
+    """A main result in large type, such as "+72 CIDEr" with the caption "from pre-training"."""
 
     figure: str
     text: str
@@ -128,13 +131,13 @@ class Headline:
 @dataclass(frozen=True)
 class Report:
     title: str
-    lead: str  # two sentences: method and result
+    lead: str  # a sentence on the method and one on the result
     configuration: Mapping[str, str] = field(default_factory=dict)
     comparisons: tuple[Comparison, ...] = ()
     charts: tuple[Chart, ...] = ()
     gallery: tuple[ShownPicture, ...] = ()
-    gallery_text: str = ""  # source of the predictions, and how the images were chosen
+    gallery_text: str = ""  # introduction of the gallery: which arm predicted, how images were chosen
     findings: tuple[ReportFinding, ...] = ()
-    worst: tuple[ShownPicture, ...] = ()  # the lowest-scoring captions
+    worst: tuple[ShownPicture, ...] = ()  # images with the lowest CIDEr
     stages: tuple[TimedStage, ...] = ()
-    headlines: tuple[Headline, ...] = ()  # the main results, in large figures
+    headlines: tuple[Headline, ...] = ()  # the main results

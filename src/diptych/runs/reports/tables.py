@@ -1,4 +1,4 @@
-"""Scores on a terminal."""
+"""Tables of scores for the terminal."""
 
 from rich.console import Group
 from rich.table import Table
@@ -10,7 +10,7 @@ from diptych.tasks.scores import Score, Scores
 
 
 def score_table(scores: Scores) -> Group:
-    """Return a table of scores with blind baselines and ceilings, and the notes below it."""
+    """Return a table of the scores, blind baselines and ceilings, with the notes below it."""
     of = f"{counted(scores.items, find_task(scores.task).scoring.noun)} of {counted(scores.pictures, 'images')}"
     covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of the queries"
     table = Table()
@@ -30,7 +30,7 @@ def score_table(scores: Scores) -> Group:
 
 def score_row(score: Score) -> tuple[str, ...]:
     interval = "" if score.low is None or score.high is None else f"{score.low:.1f} to {score.high:.1f}"
-    # BLEU of few images has a ceiling slightly above 0, of which no share is given.
+    # With few images, the ceiling of BLEU is almost 0; a percentage of it would be meaningless.
     share = f"{100 * score.value / score.ceiling:.0f}%" if score.ceiling and score.ceiling >= 0.05 else ""
     return (score.name, f"{score.value:.1f}", interval, figure(score.blind), figure(score.ceiling), share)
 
