@@ -149,9 +149,7 @@ def read_member(archive: Path, name: str) -> bytes:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
                 if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # LZMA's header may demand 4 GiB of memory
-                    raise DataError(
-                        f"{archive}: {name} is compressed with LZMA, expected deflate; write the zip again with deflate"
-                    )
+                    raise DataError(f"{archive}: {name} is compressed with LZMA; expected deflate: make the zip again")
                 return opened.read(name)
         with archive.open("rb") as file:
             file.seek(start)

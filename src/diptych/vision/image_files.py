@@ -112,20 +112,14 @@ def _upright(image: Image.Image) -> tuple[int, int]:
     if image.width * image.height > MOST_PIXELS:  # reading EXIF decodes a PNG, because EXIF may be after the pixels
         return image.size
     turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
-    applied = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) in (
-        5,
-        6,
-        7,
-        8,
-    )  # Pillow applies a TIFF's own tag when it opens it
+    # Pillow applies a TIFF's own tag when it opens it.
+    applied = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) in (5, 6, 7, 8)
     return (image.height, image.width) if turned and not applied else image.size
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
     if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading a pipe or a device might never end
-        raise DataError(
-            f"{path} is a pipe, a device or a socket, expected an image file; save its output to a file first"
-        )
+        raise DataError(f"{path} is a pipe, device or socket, expected a file; save its output to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 
 
@@ -142,13 +136,9 @@ def _read(
                 raise
             return _taken(plain, path, take, most_pixels)
     except FileNotFoundError as error:
-        raise DataError(
-            f"no image at {path}; check the name, and the folder to which a relative name belongs"
-        ) from error
+        raise DataError(f"no image at {path}; check the name, and if it is relative, the folder") from error
     except UnidentifiedImageError as error:
-        raise UnknownFormat(
-            f"{path} does not have the content of an image; expected one of {', '.join(ENDINGS)}"
-        ) from error
+        raise UnknownFormat(f"{path} is not an image by its content; expected one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
     except DataError:

@@ -226,10 +226,8 @@ def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], 
     room = Room(file)
     keep_some_freed_memory()
     os.nice(nice)
-    with (
-        suppress(OSError),
-        open("/proc/self/autogroup", "w") as group,
-    ):  # Linux may give a session its own scheduling group, which has its own niceness
+    # Linux may give a session its own scheduling group, which has its own niceness.
+    with suppress(OSError), open("/proc/self/autogroup", "w") as group:
         group.write(str(nice))
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     memory = memory if most == resource.RLIM_INFINITY else min(memory, most)

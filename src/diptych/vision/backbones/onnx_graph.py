@@ -23,14 +23,12 @@ from diptych.runtime.files import bytes_of
 
 Array = npt.NDArray[Any]
 Axis = int | None  # length of an axis; None: any
-MOST_BYTES = (
-    2 * 2**30
-)  # size limit of an ONNX file; larger networks store weights in further files, which are not supported
+# Size limit of an ONNX file; larger networks store weights in further files, which are not supported.
+MOST_BYTES = 2 * 2**30
 KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32}  # fmt: skip
-NAMED = re.compile(
-    r"(\d+)\s*:\s*(?:'([^']*)'|\"([^\"]*)\")"
-)  # a class name in the metadata that Ultralytics writes, such as 0: 'person'
+# A class name in the metadata that Ultralytics writes, such as 0: 'person'.
+NAMED = re.compile(r"(\d+)\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")
 
 
 class Graph(nn.Module):

@@ -27,11 +27,8 @@ from diptych.vision.image_files import find_pictures
 from diptych.vision.pictures import open_picture
 
 HUB = "hub:"
-DRAWN, SHOWN, FIRST = (
-    "regions.png",
-    12,
-    15,
-)  # the sheet with regions drawn on images, its images, regions per image
+# The sheet with regions drawn on images, its images, regions per image.
+DRAWN, SHOWN, FIRST = "regions.png", 12, 15
 HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
 

@@ -24,9 +24,8 @@ FORMS = (
     "or zip; UNITER's or MMF's LMDB; MMF's npy; Hugging Face's Arrow"
 )
 T = TypeVar("T")
-NUMBER = re.compile(
-    r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE
-)  # the number 42 in a name such as COCO_val2014_000000000042
+# The number 42 in a name such as COCO_val2014_000000000042.
+NUMBER = re.compile(r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE)
 DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
@@ -50,9 +49,8 @@ class FeatureFiles:
     exact: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # messages about duplicates and about files that are not read
     _places: dict[str, list[Place]] = field(default_factory=dict)  # name -> all places with this name, in order
-    _joined: list[tuple[Path, str]] = field(
-        default_factory=list
-    )  # file, and the end of a cut line that contains the next line's name
+    # File, and the end of a cut line that contains the next line's name.
+    _joined: list[tuple[Path, str]] = field(default_factory=list)
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
     def add(self, unit: Unit) -> None:

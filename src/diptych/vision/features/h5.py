@@ -152,9 +152,8 @@ class FilesHere:
     def each(self, paths: Sequence[Path], name: str, where: str, make: Callable[..., Array] = np.empty) -> Reply:
         """Return the arrays of several files as the `parts` of a reply. A missing array is None."""
         sets = [self.dataset(path, name, where) for path in paths]
-        forms = [
-            None if one is None else (one.shape, one.dtype) for one in sets
-        ]  # read once, because these properties are slow
+        # Read once, because these properties are slow.
+        forms = [None if one is None else (one.shape, one.dtype) for one in sets]
         begins = [0, *accumulate(-(-math.prod(f[0]) * f[1].itemsize // ALIGNED) * ALIGNED if f else 0 for f in forms)]
         content = make((begins[-1],), np.dtype(np.uint8))
         for path, dataset, form, begin in zip(paths, sets, forms, begins, strict=False):

@@ -17,10 +17,8 @@ from pathlib import Path
 
 PAGE, NODE, NUMBER = struct.Struct("<QHHHH"), struct.Struct("<HHHH"), struct.Struct("<Q")
 LEAF, OVERFLOW, META = 0x02, 0x04, 0x08
-ELSEWHERE, OF_A_TREE = (
-    0x01,
-    0x06,
-)  # flags of a node: its data is in overflow pages; its data is a database or has duplicates
+# Flags of a node: its data is in overflow pages; its data is a database or has duplicates.
+ELSEWHERE, OF_A_TREE = 0x01, 0x06
 
 
 @dataclass(frozen=True)

@@ -88,13 +88,9 @@ def name_of(path: Path) -> str | None:
     try:
         name = text_of(file, "utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"cannot read {file} ({error}); expected the name of the program that made the features"
-        ) from error
+        raise DataError(f"cannot read {file} ({error}); expected one line, the extractor's name") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        raise DataError(
-            f"{file}: found {name[:40]!r}, expected one line with a name of at most {LONGEST_NAME} characters"
-        )
+        raise DataError(f"{file}: found {name[:40]!r}, expected one line of at most {LONGEST_NAME} characters")
     return name
 
 

@@ -41,12 +41,8 @@ class Archive:
     def archive(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
-        except (
-            OSError,
-            ValueError,
-            zipfile.BadZipFile,
-            NotImplementedError,
-        ) as error:  # NotImplementedError: a newer zip version
+        # NotImplementedError: a newer zip version.
+        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
             raise DataError(f"{self.path}: not a readable zip file ({error}); {AGAIN}") from None
 
     @cached_property

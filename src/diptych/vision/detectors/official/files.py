@@ -18,9 +18,7 @@ def read_file(path: Path) -> tuple[Tensors, str | None]:
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
-        raise CheckpointError(
-            f"{path} is {kind}; expected an official detector's weights: .pkl, .pth, .bin or .safetensors"
-        )
+        raise CheckpointError(f"{path} is {kind}; expected an official weights file: .pkl, .pth, .bin or .safetensors")
     if path.suffix == ".json":
         raise CheckpointError(
             f"{path} holds no weights; expected a detector's weights file (a TensorFlow.js graph model: tfjs:{path})"

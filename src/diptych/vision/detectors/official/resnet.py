@@ -52,15 +52,12 @@ class ResNetShape:
         for name in sizes:
             if match := BLOCK.fullmatch(name):
                 numbers.setdefault(int(match[1]), set()).add(match[2])
-        blocks = {
-            stage: len(some) for stage, some in numbers.items()
-        }  # if the blocks are not numbered 0, 1, 2, ..., `fill` raises the error later
+        # If the blocks are not numbered 0, 1, 2, ..., `fill` raises the error later.
+        blocks = {stage: len(some) for stage, some in numbers.items()}
         wanted = range(FIRST_STAGE, FIRST_STAGE + 4)
         if "stem.weight" not in sizes or sorted(blocks) != list(wanted):
             stages = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
-            raise CheckpointError(
-                f"{source} holds an incomplete ResNet: {stages}, expected a stem and res2 to res5; copy it again"
-            )
+            raise CheckpointError(f"{source} has only {stages} of a ResNet; expected a stem and res2 to res5")
         return cls(sizes["stem.weight"][0], tuple(_stage(sizes, number, blocks[number], source) for number in wanted))
 
 
@@ -70,9 +67,7 @@ def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, sourc
         out = sizes[f"res{number}.0.conv3.weight"][0]
         groups = inner // sizes[f"res{number}.0.conv2.weight"][1]
     except KeyError as error:
-        raise CheckpointError(
-            f"{source} lacks {error} in res{number}, expected bottleneck blocks; copy it again"
-        ) from error
+        raise CheckpointError(f"{source} lacks {error} of the bottlenecks in res{number}; copy it again") from error
     return ResNetStage(blocks, read, inner, out, groups, f"res{number}.0.shortcut.weight" in sizes)
 
 

@@ -133,9 +133,8 @@ class NanodetProposer(Proposer):
     def __init__(self, shape: NanodetShape, class_names: Sequence[str], origin: Mapping[str, Any]) -> None:
         super().__init__(f"NanoDet-g at {shape.side} pixels", class_names, 2 * shape.pyramid)
         self.shape, self.origin = shape, dict(origin)
-        self.network = Nanodet(shape).to(
-            memory_format=torch.channels_last
-        )  # channels_last is a third faster on one CPU thread
+        # channels_last is a third faster on one CPU thread.
+        self.network = Nanodet(shape).to(memory_format=torch.channels_last)
 
     @classmethod
     def read(cls, name: str, settings: Mapping[str, Any]) -> NanodetProposer:
@@ -195,9 +194,8 @@ class NanodetProposer(Proposer):
         height, width = output.shape[2:]
         scores, bins = torch.split(output.flatten(2), [self.shape.classes, SIDES * BINS], 1)
         numbers = torch.arange(BINS, dtype=output.dtype, device=output.device)
-        sides = numbers @ bins.reshape(-1, SIDES, BINS, height * width).softmax(
-            2
-        )  # distances to the left, top, right and bottom side, in cells
+        # Distances to the left, top, right and bottom side, in cells.
+        sides = numbers @ bins.reshape(-1, SIDES, BINS, height * width).softmax(2)
         y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
         middles = torch.stack([x, y, x, y]).flatten(1).to(output) + 0.5
         corners = middles + sides * sides.new_tensor([-1, -1, 1, 1])[:, None]
@@ -212,9 +210,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     """
     other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
     if other is not None:
-        raise CheckpointError(
-            f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet-g does not have"
-        )
+        raise CheckpointError(f"{graph.source} is not NanoDet-g: {other.name} is the operation {other.op}")
     biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
     pairs: list[tuple[Node, Tensor, Tensor]] = []
     for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):

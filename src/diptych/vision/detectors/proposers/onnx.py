@@ -365,9 +365,7 @@ def _table(output: Tensor, name: str) -> Tensor:
 def _rows(output: Tensor, count: int, name: str) -> Tensor:
     table = _table(output, name)
     if len(table) != count:
-        raise CheckpointError(
-            f"the output {name} of the ONNX file has {len(table)} rows for {count} boxes; expected one row per box"
-        )
+        raise CheckpointError(f"the ONNX output {name} has {len(table)} rows for {count} boxes; expected {count}")
     return table
 
 
