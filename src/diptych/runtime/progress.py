@@ -93,7 +93,7 @@ def bar(unit: str, console: Console | None = None) -> Progress:
 
 
 def training_bar(console: Console) -> Progress:
-    """Return a progress bar for training on a terminal. If the line is too long, its description (losses and scores) is
+    """Return a progress bar for training on a terminal. If the line is too long, the losses and scores in it are
     cut."""
     count = rich_progress.MofNCompleteColumn(table_column=Column(no_wrap=True))
     left = rich_progress.TimeRemainingColumn(table_column=Column(no_wrap=True))

@@ -3,11 +3,10 @@ r"""The ledger: every row of the tables in the papers, with the commands that re
 `systems/NAME/paper.toml` holds the tables, copied by hand. docs/papers.md and `diptych recipes --table` show them.
 
 - A row is a list `[name, numbers, calls, note]`; empty cells at the end may be left out.
-- `calls` names commands of the table `[commands]`, separated by `; `. After a name follow values for the {words} in the
-command, such as `run=xgpt/text` for {run}.
+- `calls` names commands of the table `[commands]`, separated by `; `. A name may be followed by values for its {words}:
+`run=xgpt/text`.
 - A command consists of shell lines, or of further calls. `vl-bert:vqa` calls the command `vqa` of VL-BERT's paper.
-- {word} is replaced by its value. {word:run} is replaced by the run folder of the recipe in the value, such as
-runs/xgpt-text. Values come from the call, else from its callers, else from `[words]`, else from WORDS.
+- {word} is replaced by its value. {word:run} is replaced by the recipe's run folder: runs/xgpt-text.
 """
 
 import re

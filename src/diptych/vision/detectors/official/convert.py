@@ -2,9 +2,8 @@
 
 A file's format is recognised from its keys and shapes, not from its name:
 
-- bottom-up attention, `hf`: keys backbone., proposal_generator., roi_heads.; one objectness logit per anchor;
-background last
-- bottom-up attention, `caffe` (MILVLG's file): the same keys; two objectness logits per anchor; background first
+- bottom-up attention, `hf`: keys backbone., proposal_generator., roi_heads.; one logit per anchor; background last
+- bottom-up attention, `caffe` (MILVLG's file): the same keys; two logits per anchor; background first
 - Unified VLP's detector: Detectron's blobs conv1_w, res2_0_branch2a_w, fpn_inner_..., fc6_w
 """
 
