@@ -256,7 +256,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         (
             {"output0": np.concatenate([CENTRED, [[[1.0], [1.0]]], SCORES], 2)},
             ["outputs=rows", "form=yolox"],
-            r"form=yolox needs a row for each of the 21 cells of 8, 16, 32 pixels, found 2; see --set form=",
+            r"form=yolox needs a box for each of the 21 cells of 8, 16, 32 pixels, found 2; set another form",
         ),
         ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers per box, expected 4"),
     ],

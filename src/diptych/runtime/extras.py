@@ -20,7 +20,7 @@ def requires_extra(what: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         library = error.name or error
-        raise RecipeError(f"{what} needs {library}, from the extra `{extra}`: {install_hint(extra)}") from error
+        raise RecipeError(f"{what} needs {library}, of the extra `{extra}`: {install_hint(extra)}") from error
 
 
 def install_hint(extra: str) -> str:

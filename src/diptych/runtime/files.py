@@ -108,7 +108,7 @@ def check_name(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise DiptychError(f"the file name {os.fsencode(path)!r} is not UTF-8; rename the file") from error
+        raise DiptychError(f"the name {os.fsencode(path)!r} is not UTF-8; rename it, or pass another") from error
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -207,7 +207,7 @@ def is_stream(path: Path) -> bool:
     except FileNotFoundError:
         return False
     if stat.S_ISDIR(mode):
-        raise DiptychError(f"{path} is a folder, expected a file; pass the name of a file in it")
+        raise DiptychError(f"{path} is a folder; pass the name of a file in it")
     stream = os.path.realpath(path.parent)
     return not stat.S_ISREG(mode) or stream == "/dev" or stream.startswith("/proc/")
 

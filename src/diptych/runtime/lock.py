@@ -39,7 +39,7 @@ def held(folder: Path) -> Iterator[None]:
     path, holder = folder / FILE, ""
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink()):
         raise DiptychError(
-            f"{path} is not a plain file, so the folder cannot be locked; remove it, or pass another folder"
+            f"{path} is not a plain file, so it cannot lock the folder; remove it, or pass another folder"
         )
     lock = FileLock(path, timeout=WAIT, mode=0o644, fallback_to_soft=False)
     try:

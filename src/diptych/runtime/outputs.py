@@ -161,7 +161,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     ]
     if others:
         raise OutputError(
-            f"{target} would be replaced, but Diptych did not write {len(others)} of its files, or they were changed "
+            f"{target} would be replaced, and {len(others)} files in it are not what Diptych wrote there "
             f"({_some(sorted(others))}); move them, or pass another folder"
         )
 
@@ -187,7 +187,7 @@ def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
     real = os.path.realpath(output)
     for path in inputs:
         if os.path.realpath(path) == real or (output.exists() and path.exists() and output.samefile(path)):
-            raise OutputError(f"{output} is the output, but also an input of this command; choose another path")
+            raise OutputError(f"{output} would be written to, but is an input of this command; choose another path")
 
 
 def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> None:

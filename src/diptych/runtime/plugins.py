@@ -143,7 +143,7 @@ def _chosen() -> list[EntryPoint]:
     names = {name.strip() for name in wanted.split(",") if name.strip()}
     known = {name for entry in there for name in _names(entry)}
     if missing := sorted(names - known):
-        raise RecipeError(f"{CHOSEN}={wanted}: {missing[0]} is not an installed plugin; {nearest(missing[0], known)}")
+        raise RecipeError(f"{CHOSEN}={wanted}: no package {missing[0]} adds to Diptych; {nearest(missing[0], known)}")
     return [entry for entry in there if names & _names(entry)]
 
 
@@ -166,7 +166,9 @@ def _registered(entry: EntryPoint) -> Plugin:
             for name in sorted((changed | gone) & before[place].keys()):
                 owner = _owner(word, name, before[place][name])
                 if name in gone or owner != _root(entry.module):
-                    raise DiptychError(f"the name {name} in {word} is already taken, by {owner}: choose another name")
+                    raise DiptychError(
+                        f"the name {name} of {word} exists already, added by {owner}: choose another name"
+                    )
             adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name in changed))
         _check_verbs(adds.get("tasks", ()), tables[TASKS])
     except (Exception, SystemExit) as error:
@@ -186,7 +188,7 @@ def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
         taken = next((other for other, its in verbs.items() if its == verb and other != name), None)
         if verb is not None and (taken is not None or verb in _verbs):
             owner = "Diptych" if taken is None else f"{_owner('tasks', taken, tasks[taken])} (task {taken})"
-            raise DiptychError(f"the verb {verb} of the task {name} is already taken, by {owner}: choose another")
+            raise DiptychError(f"the verb {verb} of the task {name} exists already, added by {owner}: choose another")
 
 
 def _owner(word: str, name: str, value: object) -> str:

@@ -93,8 +93,7 @@ def bar(unit: str, console: Console | None = None) -> Progress:
 
 
 def training_bar(console: Console) -> Progress:
-    """Return a progress bar for training on a terminal. If the line is too long, the losses and scores in it are
-    cut."""
+    """Return a progress bar for training on a terminal."""
     count = rich_progress.MofNCompleteColumn(table_column=Column(no_wrap=True))
     left = rich_progress.TimeRemainingColumn(table_column=Column(no_wrap=True))
     scores = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))

@@ -54,7 +54,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
     except PickleRefused as refused:
         raise DataError(
             f"{where}: found a pickle that {refused}, expected only numpy arrays, numbers, texts and plain containers; "
-            "no code in it was run: get the file from a source that you trust, or save its arrays as npz"
+            "nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
         ) from None
     except MemoryError:
         raise DataError(
@@ -62,7 +62,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         ) from None
     except Exception as error:  # a damaged pickle can raise any exception
         raise DataError(
-            f"{where}: the pickle cannot be read ({type(error).__name__}: {str(error)[:80]}); it "
+            f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}); it "
             "may be cut short: download the file again"
         ) from None
 

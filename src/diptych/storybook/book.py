@@ -35,7 +35,7 @@ class Storybook(Sequence[Scene]):
         if isinstance(index, slice):
             return [scene(self.seed, self.split, i) for i in range(*index.indices(self.length))]
         if not -self.length <= index < self.length:
-            raise IndexError(f"scene {index} is not in this Storybook; expected 0 to {self.length - 1}")
+            raise IndexError(f"found scene {index} of a Storybook of {self.length}, expected 0 to {self.length - 1}")
         return scene(self.seed, self.split, index % self.length)
 
 

@@ -51,7 +51,7 @@ def write(
     """
     for split, number in splits.items():
         if split not in SPLITS:
-            raise DataError(f"Storybook has no split `{split}`; {nearest(split, SPLITS)}")
+            raise DataError(f"found the split `{split}`, expected one of Storybook's: {nearest(split, SPLITS)}")
         if number < 0:
             raise DataError(f"found {number} scenes for {split}, expected 0 or more")
     try:

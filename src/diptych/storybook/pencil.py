@@ -138,7 +138,6 @@ class Pencil:
         self._page.path(path, *self._tools(fill, **style))
 
     def pixels(self) -> NDArray[np.uint8]:
-        """Return the pixels: (height, width, 4) with premultiplied colours, or (height, width, 3) for a page with
-        paper."""
+        """Return the pixels: (height, width, 4) with premultiplied colours, or (height, width, 3) with paper."""
         width, height = self.size
         return np.frombuffer(self._page.tobytes(), np.uint8).reshape(height, width, self._channels)

@@ -101,7 +101,7 @@ def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
     words = len(ours["text.words.weight"])
     if words != vocabulary.size:
         raise CheckpointError(
-            f"{path} has {words} words, but the model's vocabulary has {vocabulary.size}; use that of the checkpoint: "
+            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; use that of the checkpoint: "
             "--set data.vocabulary=vocab.txt"
         )
 
@@ -114,7 +114,7 @@ def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released
     vocabulary = Tokens.from_vocabulary(file, lowercase=lowercase).vocabulary
     if words != vocabulary.size:
         raise CheckpointError(
-            f"{path} has {words} words, but {file} has {vocabulary.size}; the released models use the vocab.txt of "
+            f"{path} has {words} words, the vocabulary file {vocabulary.size}; released models use the vocab.txt of "
             f"{released}"
         )
     return vocabulary
@@ -151,7 +151,7 @@ def fit_segments(rows: Tensor, count: int) -> Tensor:
         return rows[[0, 1, 0, 0, 0, 1]]
     if len(rows) < count:
         raise CheckpointError(
-            f"the checkpoint has {len(rows)} segment embeddings; this model needs 2, or at least {count}"
+            f"the checkpoint has {len(rows)} segment embeddings; this model needs a checkpoint with 2 or {count}"
         )
     return rows[:count]
 

@@ -160,8 +160,8 @@ class Recipe(BaseModel):
         given = f"{what} ({PUBLISHED.get(what, 'its file')}): --set init=FILE --set data.vocabulary=vocab.txt"
         trained = f"a model of {what}: diptych pretrain {what} --out {out}, then --model {out}"
         raise RecipeError(
-            f"as in the paper, {self.name} starts from {trained if self.wants_model else given}; or pass another model "
-            "with --model FOLDER, or start from random weights with --set init=none"
+            f"as in the paper, {self.name} starts from {trained if self.wants_model else given}; or pass a model "
+            "(--model), or start from random weights with --set init=none"
         )
 
     @field_validator("init")
@@ -193,7 +193,7 @@ class Recipe(BaseModel):
             return value
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in OBJECTIVES:
-            raise unknown_name(f"no objectives of the kind {kind!r}; {nearest(str(kind), OBJECTIVES)}", ValueError)
+            raise unknown_name(f"there is no kind of objectives {kind!r}; {nearest(str(kind), OBJECTIVES)}", ValueError)
         return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
@@ -225,7 +225,7 @@ class Recipe(BaseModel):
         try:
             values = parse_json(text_of(path))
         except (OSError, ValueError) as error:
-            raise RecipeError(f"{path} is not a recipe ({error}); pass the folder of a model or a run") from error
+            raise RecipeError(f"{path} is not a recipe ({error}); pass a model folder or a run folder") from error
         return parse(cls, values, str(path))
 
     def differences(self, other: Recipe, without: Collection[str] = ()) -> list[str]:

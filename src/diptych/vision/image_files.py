@@ -119,7 +119,7 @@ def _upright(image: Image.Image) -> tuple[int, int]:
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
     if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading a pipe or a device might never end
-        raise DataError(f"{path} is a pipe, device or socket, expected a file; save its output to a file first")
+        raise DataError(f"{path} is a pipe, a device or a socket; save its output to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 
 
@@ -229,7 +229,7 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
         cost, why = cost * TEXT_COST, "pixels as text"
     if why and cost > most_pixels:
         raise TooManyPixels(
-            f"{path} is {width} x {height} with {why}, and costs as much to read as over {most_pixels:,} pixels; "
+            f"{path} is {width} x {height} with {why}, as costly to read as over {most_pixels:,} pixels; "
             "save it again with another program"
         )
 

@@ -39,4 +39,4 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             child.terminate()
-    raise Stopped("stopped; complete shards are kept: run the same command again to resume")
+    raise Stopped("stopped; complete shards are kept, and the same command resumes")

@@ -17,8 +17,7 @@ _WORDS = tuple("the of and to in a is that for it as was with be by on not he hi
 
 
 def original_of(seed: int, case: PageCase) -> int:
-    """Return the number of the page whose picture is copied: the nearest earlier page with a scene, else the next later
-    one."""
+    """Return the page whose picture is copied: the nearest earlier page with a scene, else the nearest later one."""
     numbers: list[int] = [*range(case.number - 1, -1, -1), *range(case.number + 1, case.number + 400)]
     for number in numbers:
         other = plan(seed, number)

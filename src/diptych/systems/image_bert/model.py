@@ -182,7 +182,7 @@ class LocatedRegionEmbedding(nn.Module):
 
     def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
         if batch.whole is None:
-            raise DataError("an image has no feature of the whole image, which the model needs", key=batch.keys[0])
+            raise DataError("the model reads a feature of the whole image; some images have none", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
                 f"features of whole images have {batch.whole.shape[-1]} values, expected {self.whole_size}",

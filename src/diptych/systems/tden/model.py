@@ -108,7 +108,7 @@ class TdenConfig(TextConfig):
             "single-stream": ("object_layers", "sentence_layers", "decoder_layers"),
         }[self.structure]
         if there := [name for name in unused if getattr(self, name)]:
-            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set them to 0")
+            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set these sizes to 0")
         if self.structure != "decoupled" and not self.cross_layers:
             raise ValueError(
                 f"structure={self.structure} reads and writes with the cross layers; set cross_layers above 0"
@@ -180,15 +180,17 @@ class Tden(DecoderModel):
         def answer() -> nn.Module:
             if config.answers < 1:
                 raise RecipeError(
-                    "an answer classifier was requested, but the model's config has answers=0; set answers=N"
+                    "a head over answers was requested, but the model's config has answers=0; set answers=N"
                 )
             if config.vqa_fusion == "official" and not config.decoder_layers:
-                raise RecipeError("vqa_fusion=official needs a decoder, but decoder_layers=0; set vqa_fusion=paper")
+                raise RecipeError(
+                    "vqa_fusion=official needs the decoder too; with decoder_layers=0 set vqa_fusion=paper"
+                )
             return TwoAnswers(sizes, config.cross_layers) if config.vqa_fusion == "official" else one(config.answers)
 
         def one(answers: int) -> nn.Module:
             if not config.cross_layers:
-                raise RecipeError("cross_layers=0: no layer reads question and image together; set cross_layers=N")
+                raise RecipeError("cross_layers=0: no layer reads a question together with the image; set cross_layers")
             return OneAnswer(sizes, 3 if config.decoder_layers else 2, answers)
 
         def choice() -> nn.Module:  # VCR: scores a response; official: reads only the encoder

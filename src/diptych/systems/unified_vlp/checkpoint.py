@@ -62,6 +62,6 @@ def _check_system(theirs: Tensors, path: Path) -> None:
     if bert.WORDS not in theirs:
         bert.refuse_system(theirs, path, "a Unified VLP checkpoint")
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
-        raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; use it with --init")
+        raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; pass it as --init")
     if missing := [name for name in (*bert.SIZED, INNER) if name not in theirs]:
         raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or belongs to another system")

@@ -82,7 +82,7 @@ class UnifiedVLPConfig(ModelConfig):
     def _fits(self) -> UnifiedVLPConfig:
         if self.max_text < 1:
             raise ValueError(
-                f"positions={self.positions}: expected more than {self.max_regions} + 2 (max_regions + 2), for words"
+                f"positions={self.positions} leaves no position for words after {self.max_regions} regions + 2 special"
             )
         return self
 

@@ -119,7 +119,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     prefix = next((one for one in prefixes if one + LAST in tensors), None)
     if prefix is None:
         raise CheckpointError(
-            f"{source} holds no ResNet ({FIRST} and {LAST}); pass weights of torchvision's ResNet, or of a detector "
+            f"{source} holds no ResNet: no {FIRST} and {LAST}; pass weights of torchvision's ResNet, or of a detector "
             "with a ResNet (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
         )
     ours = {

@@ -213,7 +213,7 @@ class Xgpt(DecoderModel):
         """Return True if the batch predicts regions, which are then not read. Raises RecipeError for a mixed batch."""
         predicted = [table == REGIONS_AFTER_TEXT for table in batch.attention]
         if any(predicted) and not all(predicted):
-            raise RecipeError("XGPT cannot generate words and regions in one batch; use objectives that alternate")
+            raise RecipeError("XGPT cannot generate words and regions in one batch, because its tasks alternate")
         return all(predicted)
 
     # ---- writing -------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Xgpt(DecoderModel):
         assert batch.target is not None
         if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
             raise RecipeError(
-                f"XGPT cannot train {strange.pop()!r}, which does not use a decoder; choose generate_text"
+                f"XGPT generates text with a decoder, which {strange.pop()!r} does not use; choose generate_text"
             )
         if not self._text_alone(batch):
             return self._words(batch.target, places=batch.target_start)

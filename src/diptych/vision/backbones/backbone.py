@@ -43,7 +43,7 @@ class Backbone(nn.Module):
         if side is not None and not 8 <= side <= MOST_SIDE:
             raise RecipeError(f"side={side}; expected 8 to {MOST_SIDE} pixels")
         if weights is not None and not weights.exists():
-            raise CheckpointError(f"found no file {weights}, expected the weights of {name}; check --weights")
+            raise CheckpointError(f"no weights at {weights}; expected those of {name}: check --weights")
         library, inner = _library(name)
         return cls(name, library.opened(inner, side, weights, pretrained))
 

@@ -73,7 +73,7 @@ def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
         return str(folder), None
     named, _, revision = name.partition("@")
     if named.count("/") != 1 and not Path(named).is_dir():
-        raise RecipeError(f"{name!r} cannot be a name on the hub; expected USER/MODEL, USER/MODEL@COMMIT or a folder")
+        raise RecipeError(f"{name!r} is not a name on the hub; expected USER/MODEL, USER/MODEL@COMMIT or a folder")
     return named, revision or None
 
 
@@ -97,7 +97,7 @@ def load_whole(library: Any, source: str, unused: tuple[str, ...] = (), **option
     )
     for name in sorted(loaded["missing_keys"]):
         if not set(unused) & set(name.split(".")):
-            raise CheckpointError(f"{source} lacks {name}: it is incomplete, or another network; copy its files again")
+            raise CheckpointError(f"{source} belongs to another network: it lacks {name}; copy all of its files again")
         with torch.no_grad():
             model.state_dict()[name].zero_()
     return model

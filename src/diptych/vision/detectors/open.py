@@ -47,7 +47,7 @@ def open_detector(
     unknown name, and for an option that the detector does not take.
     """
     if (name == GIVEN) != (features is not None):
-        raise RecipeError("--detector given and --features PATH need each other: pass both, or neither")
+        raise RecipeError("--detector given and --features PATH belong together: pass both, or neither")
     if boxes not in (None, "whole") or (boxes is not None and features is None):
         raise RecipeError(f"--boxes {boxes}: expected --boxes whole, for features without boxes (--features PATH)")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
@@ -129,8 +129,8 @@ def fetched(name: str) -> Path:
     """Download `hub:USER/NAME@COMMIT`. Return the path of the downloaded detector folder or weights file."""
     if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
-            f"{name!r} names no fixed version, and a branch can change; expected hub:USER/NAME@COMMIT: the 40 digits "
-            "of the commit (on the hub: Files, History)"
+            f"{name!r} names no fixed version; expected hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
+            "hub: Files, History), because a branch can change, and the features with it"
         )
     use = (
         f"pass the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"

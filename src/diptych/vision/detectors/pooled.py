@@ -43,8 +43,8 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection) -> None:
         if backbone is None and not proposer.feature_size:
             raise RecipeError(
-                f"{proposer.name} computes no features; add --backbone timm/NAME, --backbone onnx:FILE or "
-                "--backbone FOLDER (of a grid detector), or export it with an output `features`"
+                f"{proposer.name} finds boxes but computes no features; add --backbone timm/NAME, or offline "
+                "--backbone onnx:FILE or the folder of a grid detector; or export it with an output `features`"
             )
         self.proposer, self.backbone, self.selection = proposer, backbone, selection
         parts: dict[str, nn.Module] = {PROPOSER: proposer} | ({} if backbone is None else {BACKBONE: backbone})
@@ -76,7 +76,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         """
         boxes, scores, labels, features = candidates.boxes, candidates.scores, candidates.labels, candidates.features
         if not (boxes.isfinite().all() and scores.isfinite().all()):
-            raise DataError(f"{self.proposer.name} returned boxes or scores that are not finite", key=record.key)
+            raise DataError(f"{self.proposer.name} found boxes or scores that are not finite", key=record.key)
         wide = (boxes[:, 2:] > boxes[:, :2]).all(1).nonzero()[:, 0]
         classes = labels.argmax(1) if labels is not None else torch.zeros_like(scores).long()
         rows = wide[self.selection.choose(boxes[wide], scores[wide], classes[wide])]

@@ -33,7 +33,7 @@ class Selection:
         if not 0 <= self.least <= self.most or self.most < 1:
             raise RecipeError(f"least={self.least} and most={self.most}: expected 0 <= least <= most and most >= 1")
         if not 0 <= self.score <= 1 or (self.overlap is not None and not 0 <= self.overlap <= 1):
-            raise RecipeError(f"score={self.score} and overlap={self.overlap}: expected numbers from 0 to 1")
+            raise RecipeError(f"score={self.score} and overlap={self.overlap}: expected numbers between 0 and 1")
 
     def __str__(self) -> str:
         count = f"exactly {self.most}" if self.least == self.most else f"at most {self.most}"
@@ -56,7 +56,7 @@ class Selection:
                 key: value for key, value in settings.items() if key not in given
             }
         except ValueError as error:
-            raise RecipeError(f"a setting of the selection is invalid: {error}") from error
+            raise RecipeError(f"a setting of the selection cannot be used: {error}") from error
 
     def choose(
         self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"]

@@ -59,7 +59,7 @@ def read_detector(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error!r}); copy the folder again") from error
     if (form, check) != (None, None) and check != sha256_of_json({**values, "format": form}):
-        raise CheckpointError(f"{path} was changed after it was written (wrong check); copy the whole folder again")
+        raise CheckpointError(f"{path} is not what was written (its check differs); copy the whole folder again")
     if form not in (None, FORMAT):
         raise CheckpointError(
             f"{path} has format {form!r}, but this Diptych reads {FORMAT}: use the version of Diptych that wrote it"

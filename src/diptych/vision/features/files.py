@@ -180,7 +180,7 @@ def open_features(path: Path) -> FeatureFiles:
     Raises DataError if no file has a known format.
     """
     if not path.exists():
-        raise DataError(f"found no file or folder {path}, expected features: {FORMS}")
+        raise DataError(f"found nothing at {path}, expected features: {FORMS}")
     listing = _listed(path)
     by_format = {name: units for name, units_of in FORMATS.items() if (units := units_of(listing))}
     if not by_format:

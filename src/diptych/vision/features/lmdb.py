@@ -49,7 +49,7 @@ class OpenDatabase:
             self.cut = CutDatabase(path / "data.mdb", page)
             self.fault = f"found an LMDB of {there} bytes, expected {wanted}, by its own header; it is cut short"
             if not self.cut.keys():
-                raise DataError(f"{path}: {self.fault} and no entry is complete; {AGAIN}")
+                raise DataError(f"{path}: {self.fault} and no entry is whole; {AGAIN}")
 
     @classmethod
     def of(cls, path: Path) -> OpenDatabase:

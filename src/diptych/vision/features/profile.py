@@ -90,7 +90,7 @@ def name_of(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file} ({error}); expected one line, the extractor's name") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        raise DataError(f"{file}: found {name[:40]!r}, expected one line of at most {LONGEST_NAME} characters")
+        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} characters")
     return name
 
 

@@ -210,7 +210,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     """
     other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
     if other is not None:
-        raise CheckpointError(f"{graph.source} is not NanoDet-g: {other.name} is the operation {other.op}")
+        raise CheckpointError(f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet does not have")
     biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
     pairs: list[tuple[Node, Tensor, Tensor]] = []
     for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
@@ -244,9 +244,9 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
         sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
         count, wanted = len(kernels), 1 + sum(2 + 2 * blocks for blocks in BLOCKS) + 3 + 2 * 3
         if count != wanted:
-            raise ValueError(f"found {count} convolutions, expected {wanted}")
+            raise ValueError(f"{count} convolutions, expected {wanted}")
         if sizes[1:] != [3, sizes[2], sizes[2]] or not 32 <= sizes[2] <= 2048 or sizes[2] % 32:
-            raise ValueError(f"found an input of shape {sizes}, expected (batch, 3, side, side)")
+            raise ValueError(f"an input of {sizes}, expected (batch, 3, side, side)")
         if (classes := len(kernels[-1]) - SIDES * BINS) < 1:
             raise ValueError(f"{classes} classes")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)

@@ -321,7 +321,7 @@ def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
         raise RecipeError(f"size={size!r}; expected a number of pixels or [width,height], such as --set size=640")
     width, height = given or (axes[1] or SIDE, axes[0] or SIDE)
     if axes not in ((None, None), (height, width)) and None not in axes:
-        raise RecipeError(f"size={size!r}, but the ONNX file needs {axes[1]} x {axes[0]} pixels; leave out --set size=")
+        raise RecipeError(f"size={size!r}; the ONNX file needs {axes[1]} x {axes[0]} pixels; leave out --set size=")
     return width, height
 
 

@@ -88,7 +88,7 @@ def named(request: str) -> tuple[Path, str]:
 def read_graph(path: Path, model: str) -> TfjsGraph:
     """Read a graph model. Raises CheckpointError for damaged or missing files, and RecipeError if `model` is a path."""
     if not _bare(model):
-        raise RecipeError(f"#{model} is a path; expected the name of a model, such as {TFJS}{path}#nanodet")
+        raise RecipeError(f"#{model} is a path; expected the bare name of a model, such as {TFJS}{path}#nanodet")
     name, source = f"{model}.json", f"{TFJS}{path}#{model}"
     content = _read(path, [name], MOST_JSON)[name]
     try:
@@ -104,7 +104,7 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
         raise CheckpointError(f"{name} of {path} is not JSON ({error}); download the package again") from None
     names = [shard for group in described.weightsManifest for shard in group.paths]
     if wrong := next((shard for shard in names if not _bare(shard)), None):
-        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file name without a folder")
+        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file of its own folder")
     shards = _read(path, names, MOST_SHARD)
     weights: dict[str, npt.NDArray[Any]] = {}
     for group in described.weightsManifest:
@@ -193,5 +193,5 @@ class _Limited:
         held = self.stream.read(size)
         self.left -= len(held)
         if self.left < 0:
-            raise CheckpointError(f"{self.path} unpacks to over {MOST_UNPACKED} bytes; expected a package of models")
+            raise CheckpointError(f"{self.path} unpacks to over {MOST_UNPACKED} bytes; it is not a package of models")
         return held
