@@ -244,7 +244,7 @@ def test_without_a_network_one_sentence_says_what_to_copy(name: str, way_out: st
     [
         ("resnet_18", [], "did you mean resnet18"),
         ("timm/vit_base_patch14_dino2", [], r"timm has no backbone .*; did you mean .*dinov2"),
-        ("timm/resnet50.nobody", [], r"timm knows no weights 'resnet50.nobody'; did you mean|known"),
+        ("timm/resnet50.nobody", [], r"timm has no weights 'resnet50.nobody'; did you mean|known"),
         ("open_clip/ViT-B-31", [], "did you mean ViT-B-32"),
         ("open_clip/ViT-B-32", [], "does not name the weights; expected open_clip/ViT-B-32/WEIGHTS: openai"),
         ("hf/bert", [], "not a name on the hub; expected USER/MODEL"),

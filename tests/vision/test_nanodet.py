@@ -144,7 +144,7 @@ def layers(described: Described) -> None:
 
 WRONG: dict[Callable[[Described], None], str] = {
     unknown: "add33 is the operation PyFunc, which NanoDet does not have",
-    outside: r"names the shard '../../etc/passwd'; expected a file of its own folder",
+    outside: r"names the shard '../../etc/passwd'; expected a file name without a folder",
     missing: "has no other.bin; expected other.bin in one folder",
     longer: r"nanodet.bin of .* hold \d+ bytes, expected \d+; download the package again",
     endless: "expected",

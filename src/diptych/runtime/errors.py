@@ -1,4 +1,4 @@
-"""Every error that Diptych raises on purpose.
+"""The classes of all errors that Diptych raises on purpose, with their exit codes.
 
     DiptychError                exit code 1: the job failed.
     ├── RecipeError             exit code 2: an invalid request (a key, a value, a combination).
@@ -32,7 +32,7 @@ class DiptychError(Exception):
 
 
 class RecipeError(DiptychError):
-    """An invalid request: a key, a value or a combination."""
+    """An invalid request: an unknown key, an invalid value, or values that cannot be combined."""
 
     exit_code = 2
 

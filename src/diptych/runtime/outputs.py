@@ -1,4 +1,4 @@
-"""Rules for all outputs: which files and folders a command may write (SECURITY.md lists them).
+"""The rules for which files and folders a command may write (listed in SECURITY.md).
 
 A command may write to a folder that does not exist, is empty, or has a MARKER of the same kind. It may replace a whole
 folder only if all files in it are listed in the marker and unchanged. It may replace a file that Diptych wrote as an

@@ -36,7 +36,7 @@ TABLES = {  # word for the entries of a table -> the table, as MODULE:NAME
     "diptych.systems:STAGED": "recipes",
 }
 
-Entries = Mapping[str, Iterable[str]]  # names by the words of TABLES
+Entries = Mapping[str, Iterable[str]]  # word of TABLES -> names of entries
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Plugin:
     package: str  # name for `pip install PACKAGE`
     version: str
     module: str
-    adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names by the words of TABLES
+    adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # word of TABLES -> names of entries
     error: Exception | None = None
 
     @property
@@ -143,7 +143,7 @@ def _chosen() -> list[EntryPoint]:
     names = {name.strip() for name in wanted.split(",") if name.strip()}
     known = {name for entry in there for name in _names(entry)}
     if missing := sorted(names - known):
-        raise RecipeError(f"{CHOSEN}={wanted}: no package {missing[0]} adds to Diptych; {nearest(missing[0], known)}")
+        raise RecipeError(f"{CHOSEN}={wanted}: {missing[0]} is not an installed plugin; {nearest(missing[0], known)}")
     return [entry for entry in there if names & _names(entry)]
 
 
@@ -167,7 +167,7 @@ def _registered(entry: EntryPoint) -> Plugin:
                 owner = _owner(word, name, before[place][name])
                 if name in gone or owner != _root(entry.module):
                     raise DiptychError(
-                        f"the name {name} of {word} exists already, added by {owner}: choose another name"
+                        f"the name {name} already exists in {word}, added by {owner}: choose another name"
                     )
             adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name in changed))
         _check_verbs(adds.get("tasks", ()), tables[TASKS])

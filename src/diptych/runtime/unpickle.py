@@ -93,7 +93,7 @@ def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool
     The byte order becomes the machine's.
     """
     if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or array.size:
-        raise PickleRefused("has an array without a type or a shape, or fills one twice")
+        raise PickleRefused("has an array without type or shape, or fills an array twice")
     if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 32:
         raise PickleRefused(f"has an array of the shape {str(shape)[:40]}")
     native = dtype.dtype.newbyteorder("=")
@@ -174,7 +174,7 @@ class _Unpickler(pickle._Unpickler):
         elif not isinstance(built, np.ndarray):
             raise PickleRefused("sets the state of an object that is not an array")
         elif not isinstance(state, tuple) or len(state) not in (4, 5):
-            raise PickleRefused("has an array of an unknown version")
+            raise PickleRefused("has an array in an unknown version of numpy's format")
         else:
             shape, dtype, fortran, raw = state[-4:]
             _filled(built, raw, dtype, shape, bool(fortran))

@@ -5,7 +5,7 @@ coco/captions_train.json  coco/instances_train.json  conceptual/web.tsv
 vqa2/questions_train.json vqa2/annotations_train.json refcoco/refs_train.json
 vcr/train.jsonl           vcr/train/000012.json       nlvr/train.jsonl
 snli-ve/train.jsonl
-storybook.json            the seed, and the number of scenes that are complete in each split
+storybook.json            the seed, and the number of complete scenes in each split
 """
 
 import json
@@ -51,7 +51,7 @@ def write(
     """
     for split, number in splits.items():
         if split not in SPLITS:
-            raise DataError(f"found the split `{split}`, expected one of Storybook's: {nearest(split, SPLITS)}")
+            raise DataError(f"Storybook has no split `{split}`; {nearest(split, SPLITS)}")
         if number < 0:
             raise DataError(f"found {number} scenes for {split}, expected 0 or more")
     try:

@@ -21,7 +21,7 @@ Box = tuple[float, float, float, float]
 def scene(seed: int, split: str, index: int) -> Scene:
     """Return scene `index` of a split. It depends only on the arguments. Raises DataError for an unknown split."""
     if split not in SPLITS:
-        raise DataError(f"found the split `{split}`, expected one of Storybook's: {nearest(split, SPLITS)}")
+        raise DataError(f"Storybook has no split `{split}`; {nearest(split, SPLITS)}")
     rng = Random(f"storybook {seed} {split} {index}")
     place = rng.choice(PLACES)
     time, weather = rng.choices(SKIES, (10, 3, 3, 4, 2, 2))[0]

@@ -95,12 +95,12 @@ class Pencil:
     def ellipse(
         self, x: float, y: float, across: float, down: float, fill: Colour | None, **style: Unpack[Style]
     ) -> None:
-        """Draw an ellipse around (x, y) with the radii `across` and `down`."""
+        """Draw an ellipse with the centre (x, y), the horizontal radius `across` and the vertical radius `down`."""
         corners = self._points((x - across, y - down, x + across, y + down))
         self._page.ellipse(corners, *self._tools(fill, **style))
 
     def circle(self, x: float, y: float, radius: float, fill: Colour | None, **style: Unpack[Style]) -> None:
-        """Draw a circle around (x, y)."""
+        """Draw a circle with the centre (x, y)."""
         self.ellipse(x, y, radius, radius, fill, **style)
 
     def chord(

@@ -19,7 +19,7 @@ COLUMNS = 4
 _MARGIN = 12
 _LINE = 14  # height of a line of text in pixels
 _WORDS = 58  # characters per line of text
-_LINES = 22  # lines of text below a picture
+_LINES = 22  # number of lines of text below a picture
 
 
 def show(scenes: Sequence[Scene], path: Path, boxes: bool = True) -> None:

@@ -86,7 +86,7 @@ def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
     for name in names:
         if name in taken and (owner := _ADDED_BY.get((word, name), __name__)) != module:
             added = f"added by {_title(owner)}, and {_title(module)} adds it too"
-            raise RecipeError(f"the name {name} of {word} exists already, {added}: choose another name")
+            raise RecipeError(f"the name {name} already exists in {word}, {added}: choose another name")
     _ADDED_BY.update({(word, name): module for name in names})
 
 

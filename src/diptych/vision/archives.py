@@ -33,7 +33,7 @@ def beside(path: Path) -> tuple[Path, Path] | None:
 def archive_of(path: Path) -> tuple[Path, str] | None:
     """Split a path such as A.tar/7.jpg into the archive and the name inside it. Return None for an ordinary path."""
     text = str(path).lower()
-    if TAR not in text and ZIP not in text:  # the quick exit of most paths: sets have millions
+    if TAR not in text and ZIP not in text:  # a quick test first, for data sets with millions of paths
         return None
     for outer in path.parents:
         if outer.suffix.lower() in (TAR, ZIP):
@@ -46,7 +46,7 @@ def is_there(name: Path | str) -> bool:
     if os.path.isfile(name):
         return True
     text = str(name).lower()
-    if not any(sign in text for sign in (TAR, ZIP, BESIDE)):  # the quick exit of most paths: sets have millions
+    if not any(sign in text for sign in (TAR, ZIP, BESIDE)):  # a quick test first, for data sets with millions of paths
         return False
     path = Path(name)
     if (two := beside(path)) is not None:

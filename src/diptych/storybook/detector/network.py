@@ -132,7 +132,7 @@ class SmallDetector(nn.Module):
 
 
 class Residual(nn.Module):
-    """A residual block of two 3 x 3 convolutions with batch norm."""
+    """A residual block: two 3 x 3 convolutions with batch norm."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

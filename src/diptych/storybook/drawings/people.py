@@ -27,7 +27,7 @@ def man(p: Pencil, c: Colour, m: Manner) -> None:
     _head(p, m.look, y)
     p.chord(MIDDLE - 0.3, y - 0.6, 6.7, 6.6, hair, start=12, end=178, line=None)
     p.box(MIDDLE - 6.8, y - 2, MIDDLE - 4.6, y + 1.4, hair, line=None)
-    if m.look == 2:  # a beard
+    if m.look == 2:  # draw a beard
         p.chord(MIDDLE + 0.4, y + 1.6, 5.6, 5.2, hair, start=180, end=360, line=None)
         p.stroke((MIDDLE + 0.8, y + 3.4, MIDDLE + 3.2, y + 3.4), (240, 220, 210), 0.9)
 

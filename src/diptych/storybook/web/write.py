@@ -1,10 +1,10 @@
 """Write the test web to disk in three forms, with its ground truth: WARC files, a folder of HTML, and files to serve.
 
-warc/00000.warc.gz     500 pages each, with the pictures of hosts that do not misbehave
+warc/00000.warc.gz     500 pages per file, with their pictures, except those of hosts with simulated faults
 html/HOST/....html     the same pages; html/addresses.tsv has their URLs
-files/HOST/...         pictures, as the server sends them
-serving.json           URL -> fault, for URLs on which the server misbehaves
-truth.jsonl            a line per picture: True if it is dominant, its texts, the rule that should drop it
+files/HOST/...         pictures that the server sends
+serving.json           URL -> fault that the server simulates for it
+truth.jsonl            a line per picture: whether it is the page's dominant picture, its texts, the rule to drop it
 """
 
 import gzip

@@ -66,7 +66,7 @@ class ImageBertConfig(TextConfig):
 
 
 class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
-    """ImageBertConfig, completed from the data: vocabulary, feature size, numbers of classes and answers."""
+    """ImageBertConfig with values that depend on the data: vocabulary, feature size, number of classes and answers."""
 
 
 class ImageBert(SystemModel):
@@ -185,7 +185,7 @@ class LocatedRegionEmbedding(nn.Module):
             raise DataError("the model reads a feature of the whole image; some images have none", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
-                f"features of whole images have {batch.whole.shape[-1]} values, expected {self.whole_size}",
+                f"features of whole images have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",
                 key=batch.keys[0],
             )
         return batch.whole

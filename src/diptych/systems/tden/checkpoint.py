@@ -1,4 +1,4 @@
-"""Import of checkpoints of TDEN's released code (YehLi/xmodaler), and initialisation from BERT.
+"""Import checkpoints of TDEN's released code (YehLi/xmodaler), and initialise a model from BERT.
 
 Models for pre-training, captioning, retrieval, VQA and VCR use the same tensor names for their encoders. A file has
 only the parts that its task needs, so its layers and heads show the task.

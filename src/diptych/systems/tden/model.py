@@ -140,7 +140,7 @@ def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict
 
 
 class TdenResolvedConfig(TdenConfig, ResolvedConfig):
-    """TdenConfig, completed from the data: vocabulary, feature size, numbers of classes and answers."""
+    """TdenConfig with values that depend on the data: vocabulary, feature size, numbers of classes and answers."""
 
 
 class Tden(DecoderModel):
@@ -209,7 +209,7 @@ class Tden(DecoderModel):
     # ---- reading -------------------------------------------------------------------------------------
 
     def forward(self, batch: Batch, objects: Stream | None = None, cross: bool = True) -> States:
-        """Return the states of a batch.
+        """Compute the states of a batch, from which heads predict.
 
         `objects`: the object encoder's states from an earlier pass over the same regions. With `cross=False`, the
         cross-modal encoder does not run, so each state depends only on one modality.

@@ -105,7 +105,7 @@ class UnifiedVLPConfig(ModelConfig):
 
 
 class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
-    """UnifiedVLPConfig, completed from the data: vocabulary, feature size, numbers of classes and answers."""
+    """UnifiedVLPConfig with values that depend on the data: vocabulary, feature size, number of classes and answers."""
 
 
 class UnifiedVLP(SystemModel):

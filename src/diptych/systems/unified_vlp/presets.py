@@ -65,7 +65,7 @@ VQA = PRETRAIN.but(
     data={"split": "train+val", "answers_most": 3129},
 )
 
-# Settings in which the released code differs (docs/fidelity.md); rates are from its README and the names of its
+# Recipes with the settings of the released code (docs/fidelity.md). Rates are from its README and the file names of its
 # weights.
 OFFICIAL = PRETRAIN.but(
     "unified-vlp/official/pretrain",

@@ -1,4 +1,4 @@
-"""Import of checkpoints of VL-BERT's released code (jackroos/VL-BERT), and initialisation from BERT or a ResNet.
+"""Import checkpoints of VL-BERT's released code (jackroos/VL-BERT), and initialise a model from BERT or a ResNet.
 
 Models for pre-training, VQA, VCR and RefCOCO+ share the same core, which in VCR files has the prefix `vlbert._module`.
 The heads in a file show its task.

@@ -122,7 +122,7 @@ class VLBertConfig(TextConfig):
 
 
 class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
-    """VLBertConfig, completed from the data: vocabulary, feature size, numbers of classes and answers."""
+    """VLBertConfig with values that depend on the data: vocabulary, feature size, numbers of classes and answers."""
 
 
 class VLBert(SystemModel):
@@ -327,7 +327,7 @@ class VisualFeatures(nn.Module):
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)  # pixels are counted from 0
+        whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)  # the last pixel is size - 1
         visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._masks(batch))
         return visual
 
@@ -365,7 +365,7 @@ class VisualFeatures(nn.Module):
             return SCALE * torch.cat([whole, batch.boxes], 1)
         pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
         sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # pixels are counted from 0
+        whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # the last pixel is size - 1
         boxes = torch.cat([whole, batch.boxes], 1)
         low, high = boxes[..., :2], boxes[..., 2:]
         return SCALE * torch.cat([(low + high) / 2, high - low], -1)

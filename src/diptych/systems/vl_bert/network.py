@@ -34,7 +34,7 @@ class FastRCNN(nn.Module):
     """A ResNet with RoIAlign before its last stage. It returns a feature for each box."""
 
     def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1") -> None:
-        """Build the network with random weights.
+        """Build a network with random weights.
 
         `frozen`: how many of (stem, stage 1, stage 2, stage 3) are not trained, counted from the stem. `cells`: cells
         per region and axis; most of the time is spent in stage 4, whose cost grows with their square. `stride`: which
@@ -134,7 +134,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
         raise CheckpointError(
-            f"{source} has a different ResNet than model.network ({other}); set model.network to the ResNet of the file"
+            f"{source} has another ResNet than model.network ({other}); set model.network to the ResNet of the file"
         )
     return load_into(network, ours, complete=True)
 

@@ -5,7 +5,7 @@ The paper, section 4 (v1):
 - Conceptual Captions: batch 256, Adam, rate 1e-4, weight decay 1e-4, 10 epochs on 16 V100. Warm-up takes 8,000 steps,
   then the rate falls linearly.
 - VQA: 20 epochs, rate 1e-4, warm-up 2,000.
-- VCR: 20 epochs of SGD, rate 2e-3, a tenth of it from epochs 14 and 18 on.
+- VCR: 20 epochs of SGD, rate 2e-3, divided by 10 after epochs 14 and 18.
 - RefCOCO+: 20 epochs, rate 2e-4, warm-up 500.
 
 `official` recipes follow the released code (docs/fidelity.md). It has no relation loss, and masks words 80/10/10.
@@ -184,10 +184,10 @@ RECIPES: tuple[Preset, ...] = (
         "Pre-training for small worlds and one core, half of each batch text without pictures (data.text).",
         objectives={"text_alone": 1.0},
     ),
-    # Fast R-CNN is trained too, with a parameter group of its own: ResNet-101 with stem, stage 1 and batch norms
-    # frozen, 256 pairs of 600 x 1000 pixels a step (here in micro-batches of 4). Half of the code's samples are text
-    # without images (`official/text-too` has its keys). The code starts from a detector of Visual Genome
-    # (`network_init`).
+    # Fast R-CNN is also trained, as a separate parameter group. It has a ResNet-101, whose stem, stage 1 and batch
+    # norms are frozen. A step has 256 pairs with images of 600 x 1000 pixels, here in micro-batches of 4. In the code,
+    # half of the samples are text without images (`official/text-too` has the keys for it). The code starts from a
+    # detector of Visual Genome (`network_init`).
     OFFICIAL.but(
         "vl-bert/official/end-to-end",
         "Pre-training from pixels as the released code has it: Fast R-CNN learns too.",

@@ -87,7 +87,7 @@ class XgptConfig(TextConfig):
     def _fits(self) -> XgptConfig:
         if self.cross == "joint" and self.structure != "encdec-share":
             raise ValueError(
-                f"cross=joint needs structure=encdec-share, found structure={self.structure}; set cross=after"
+                f"cross=joint shares the decoder's attention, which structure={self.structure} does not have"
             )
         return self
 
@@ -103,7 +103,7 @@ class XgptConfig(TextConfig):
 
 
 class XgptResolvedConfig(XgptConfig, ResolvedConfig):
-    """XgptConfig, completed from the data: vocabulary, feature size, numbers of classes and answers."""
+    """XgptConfig with values that depend on the data: vocabulary, feature size, numbers of classes and answers."""
 
 
 class Xgpt(DecoderModel):

@@ -1,8 +1,8 @@
 """Recipes of XGPT (Xia et al. 2020, arXiv 2003.01473).
 
-The paper, sections 5.1 and 5.3 (eight days on 8 V100):
+The paper, sections 5.1 and 5.3 (training took eight days on 8 V100):
 
-- Stage 1: pre-training on text.
+- Stage 1: pre-training on text without images.
 - Stage 2: Conceptual Captions, batch 512, all weights 1. The rate falls from 1e-4 to 2e-5 (inverse square root).
 - Stage 3: captions of COCO, rate 1e-5, weight 0.3 for all tasks except captioning.
 - Stage 4: only captioning, 30 epochs.

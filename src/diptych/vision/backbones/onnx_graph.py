@@ -108,7 +108,7 @@ class Graph(nn.Module):
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> str:
         """Return `name`, the value of the setting `key`. Raises RecipeError if it is not among the names `known`."""
         if name not in known:
-            raise RecipeError(f"{key}={name}: the ONNX file has none of that name; {nearest(name, known)}")
+            raise RecipeError(f"{key}={name}: the ONNX file has no such name; {nearest(name, known)}")
         return name
 
 

@@ -78,5 +78,5 @@ def three(key: str, value: Any) -> Three:
     if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
         raise RecipeError(f"{key}={value!r}; expected one number, or three (one per colour), such as [0.5,0.5,0.5]")
     if key == "deviation" and not all(v > 0 for v in values):
-        raise RecipeError(f"{key}={value!r}; expected numbers over 0")
+        raise RecipeError(f"{key}={value!r}; expected numbers above 0")
     return cast(Three, tuple(map(float, values)))

@@ -39,7 +39,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
         cfg: Any = timm.get_pretrained_cfg(name)
     except RuntimeError as error:
         known = timm.list_pretrained(f"{name.partition('.')[0]}*")
-        raise RecipeError(f"timm knows no weights {name!r}; {nearest(name, known)}") from error
+        raise RecipeError(f"timm has no weights {name!r}; {nearest(name, known)}") from error
     size, overlay = side or int(cfg.input_size[-1]), None
     if weights is not None:
         heads = (cfg.classifier,) if isinstance(cfg.classifier, str) else cfg.classifier or ()

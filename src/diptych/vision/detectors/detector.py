@@ -80,7 +80,7 @@ class NetworkDetector(Generic[N]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256 of the network's weights."""
+        """Return the sha256 of the network's weights."""
         return fingerprint(self.network)
 
     @property

@@ -39,7 +39,7 @@ class DetectorKind:
     files: Names = field(default_factory=dict)
 
     def load(self) -> Any:
-        """Import and return the class."""
+        """Import the class of this kind, and return it."""
         module, _, name = self.place.partition(":")
         return getattr(import_module(module), name)
 
@@ -147,4 +147,4 @@ def _changed(own: Any, changes: Mapping[str, Any]) -> Any:
     try:
         return of_json(type(own), with_counts(values, changes))
     except ValueError as error:
-        raise RecipeError(f"a setting of this detector is invalid: {error}") from error
+        raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

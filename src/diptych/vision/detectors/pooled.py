@@ -43,8 +43,8 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection) -> None:
         if backbone is None and not proposer.feature_size:
             raise RecipeError(
-                f"{proposer.name} finds boxes but computes no features; add --backbone timm/NAME, or offline "
-                "--backbone onnx:FILE or the folder of a grid detector; or export it with an output `features`"
+                f"{proposer.name} finds boxes but computes no features; add --backbone timm/NAME, onnx:FILE or FOLDER "
+                "(of a grid detector), or export it with an output `features`"
             )
         self.proposer, self.backbone, self.selection = proposer, backbone, selection
         parts: dict[str, nn.Module] = {PROPOSER: proposer} | ({} if backbone is None else {BACKBONE: backbone})

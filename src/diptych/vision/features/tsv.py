@@ -53,9 +53,9 @@ class TsvTable:
 
     @cached_property
     def joined(self) -> list[str]:
-        """Return the beginnings of lines with too many fields.
+        """Return a text from each line with too many fields.
 
-        If a crash cut off a line, the next line follows in it; the text then ends with the next line's name.
+        Such a line was cut off by a crash, and the next line follows in it. The text ends with the next line's name.
         """
         fields, counts = (_fields(self._line(place)) for place in self._scanned[1]), (len(BUTD), len(LXMERT))
         texts = (bytes(row[-count][-LONGEST_NAME:]) for row in fields for count in counts if len(row) > count)

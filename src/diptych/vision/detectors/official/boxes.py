@@ -23,13 +23,13 @@ LARGEST_CHANGE = math.log(1000 / 16)  # largest dw or dh: log of the factor by w
 
 @dataclass(frozen=True)
 class BoxConvention:
-    """How a detector decodes, clips and compares boxes."""
+    """The convention by which a detector decodes, clips and compares boxes."""
 
-    extent: int  # a width is x2 - x1 + extent
-    end: int  # subtracted from a decoded x2
+    extent: int  # the width of a box is x2 - x1 + extent
+    end: int  # number subtracted from the x2 of a decoded box
     edge: int  # in an image w pixels wide, x is clipped to w - edge
     largest_change: float | None  # largest dw or dh; None: no limit
-    drops_equal: bool  # NMS also drops a box whose overlap equals the threshold
+    drops_equal: bool  # True: NMS also drops a box whose IoU equals the threshold
     # True: anchors have rounded sides and are centred on the cell; they are ordered by ratio, then size. False: sides
     # are not rounded, and anchors are centred on the cell's corner; they are ordered by size, then ratio.
     rounded: bool

@@ -17,7 +17,7 @@ class ChosenBoxes:
     """`rows`: indices of the chosen proposals, in their order. `classes`, `scores`: one per proposal, chosen or not."""
 
     rows: Int[Tensor, "R"]
-    classes: Int[Tensor, "N"]  # 0 is the background
+    classes: Int[Tensor, "N"]  # class of each proposal; 0: background
     scores: Float[Tensor, "N"]
 
 

@@ -33,7 +33,7 @@ Pipeline = ButdPipeline | X101Pipeline
 
 
 class OfficialDetector(NetworkDetector[Butd | X101]):
-    """Bottom-up attention or Detectron's ResNeXt-101, with their settings.
+    """A detector with the network and settings of bottom-up attention or of Detectron's ResNeXt-101.
 
     Only images of equal size after resizing share a batch, because padding would change their regions.
     """
@@ -189,4 +189,4 @@ def with_settings(settings: OfficialSettings, changes: Mapping[str, Any]) -> Off
     try:
         return of_json(type(settings), values | dict(changes))
     except ValueError as error:
-        raise RecipeError(f"a setting of this detector is invalid: {error}") from error
+        raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

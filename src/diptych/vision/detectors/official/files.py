@@ -18,10 +18,10 @@ def read_file(path: Path) -> tuple[Tensors, str | None]:
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
-        raise CheckpointError(f"{path} is {kind}; expected an official weights file: .pkl, .pth, .bin or .safetensors")
+        raise CheckpointError(f"{path} is {kind}; expected a detector's official .pkl, .pth, .bin or .safetensors")
     if path.suffix == ".json":
         raise CheckpointError(
-            f"{path} holds no weights; expected a detector's weights file (a TensorFlow.js graph model: tfjs:{path})"
+            f"{path} holds no weights; expected a detector's weights; pass a TensorFlow.js graph model as tfjs:{path}"
         )
     if path.suffix != ".pkl":
         return read_weights(path), None

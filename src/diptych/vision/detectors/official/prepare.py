@@ -17,15 +17,15 @@ MEAN = (102.9801, 115.9465, 122.7717)  # ImageNet's mean: blue, green, red
 
 @dataclass(frozen=True)
 class Prepared:
-    """A resized image and its scale."""
+    """An image as input of the network: resized, normalised, perhaps padded."""
 
     image: Float[Tensor, "3 h w"]
     scale: tuple[float, float]  # pixels of `image` per pixel of the original, in x and y
-    picture: tuple[int, int]  # width and height of the original
+    picture: tuple[int, int]  # width and height of the original in pixels
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of `image` in pixels."""
+        """Return height and width of `image` in pixels."""
         return self.image.shape[1], self.image.shape[2]
 
 

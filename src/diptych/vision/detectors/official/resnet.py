@@ -57,7 +57,7 @@ class ResNetShape:
         wanted = range(FIRST_STAGE, FIRST_STAGE + 4)
         if "stem.weight" not in sizes or sorted(blocks) != list(wanted):
             stages = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
-            raise CheckpointError(f"{source} has only {stages} of a ResNet; expected a stem and res2 to res5")
+            raise CheckpointError(f"{source} holds an incomplete ResNet: {stages}, expected a stem and res2 to res5")
         return cls(sizes["stem.weight"][0], tuple(_stage(sizes, number, blocks[number], source) for number in wanted))
 
 
@@ -67,7 +67,7 @@ def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, sourc
         out = sizes[f"res{number}.0.conv3.weight"][0]
         groups = inner // sizes[f"res{number}.0.conv2.weight"][1]
     except KeyError as error:
-        raise CheckpointError(f"{source} lacks {error} of the bottlenecks in res{number}; copy it again") from error
+        raise CheckpointError(f"{source} has no bottlenecks in res{number}: it lacks {error}; copy it again") from error
     return ResNetStage(blocks, read, inner, out, groups, f"res{number}.0.shortcut.weight" in sizes)
 
 
@@ -119,5 +119,5 @@ def batch_norm(weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> 
 
 
 def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor."""
+    """Return the shape of each tensor, by name."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -33,7 +33,7 @@ COARSEST = 32  # stride of res5; the image's sides are padded to a multiple of i
 
 @dataclass(frozen=True, kw_only=True)
 class X101Settings(OfficialSettings):
-    """Settings of Detectron's ResNeXt-101."""
+    """Settings of Detectron's ResNeXt-101 that are not in the weights."""
 
     stride: Stride = "3x3"  # which convolution of a bottleneck has the stride
     samples: int = 2  # RoIAlign's sampling points per cell and axis; 0: one per pixel

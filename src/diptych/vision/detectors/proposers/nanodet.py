@@ -147,7 +147,7 @@ class NanodetProposer(Proposer):
         model = model or MODEL
         anything = settings.get("sha256", "known") == "any"
         if model != MODEL and not anything:
-            raise RecipeError(f"cannot read a model {model!r} from {path}; expected {MODEL}: pass tfjs:{path}#{MODEL}")
+            raise RecipeError(f"no model {model!r} can be read from {path}; expected {MODEL}: tfjs:{path}#{MODEL}")
         graph = read_graph(path, model)
         wrong = next((file for file, own in sorted(graph.sums.items()) if SUMS.get(file) != own), None)
         if wrong is not None and not anything:

@@ -104,7 +104,7 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
         raise CheckpointError(f"{name} of {path} is not JSON ({error}); download the package again") from None
     names = [shard for group in described.weightsManifest for shard in group.paths]
     if wrong := next((shard for shard in names if not _bare(shard)), None):
-        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file of its own folder")
+        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file name without a folder")
     shards = _read(path, names, MOST_SHARD)
     weights: dict[str, npt.NDArray[Any]] = {}
     for group in described.weightsManifest:
@@ -146,7 +146,7 @@ def _read(path: Path, names: Iterable[str], most: int) -> dict[str, bytes]:
         kinds = "a package of npm (.tgz), its folder, or the .json of a model"
         raise CheckpointError(f"cannot read {path} ({error}); expected {kinds}") from None
     if missing := sorted(wanted - read.keys()):
-        raise CheckpointError(f"{path} has no {missing[0]}; put in one folder: {', '.join(sorted(wanted))}")
+        raise CheckpointError(f"{path} has no {missing[0]}; expected {', '.join(sorted(wanted))} in one folder")
     return read
 
 
