@@ -185,7 +185,7 @@ class LocatedRegionEmbedding(nn.Module):
             raise DataError("the model reads a feature of the whole image; some images have none", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
-                f"features of whole images have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",
+                f"features of images have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",
                 key=batch.keys[0],
             )
         return batch.whole
