@@ -73,7 +73,7 @@ class TrainingError(DiptychError):
 
 
 class ProtocolError(DiptychError):
-    """A model or objective returned a value that its protocol does not allow, such as a loss of three numbers."""
+    """Raised if a model or objective returns a value that its protocol does not allow, such as a loss of shape (3,)."""
 
 
 class Stopped(DiptychError):

@@ -95,8 +95,7 @@ def begin_loading(loaded: Sequence[str] = LOADED_ONCE) -> None:
     """
     # Hides a warning: DDP searches for unused parameters even if there are none.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # By default, oneDNN caches code for 1,024 shapes: 0.4 GB if lengths vary between batches. With 64 it recompiles
-    # often.
+    # By default, oneDNN caches code for 1,024 shapes, up to 0.4 GB if lengths vary. With 64 it recompiles often.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     if _METHOD == "spawn":
         return

@@ -1,4 +1,4 @@
-"""Read images inside a tar or zip, or two images side by side, by a path such as:
+"""Read an image inside a tar or zip, or two images as one, from paths such as:
 
 cc3m/00000.tar/000000012.jpg                    a member of an archive
 dev/dev-850-0-img0.png+dev-850-0-img1.png       two images of a folder as one, for NLVR2's statements

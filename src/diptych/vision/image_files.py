@@ -109,7 +109,8 @@ def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
-    if image.width * image.height > MOST_PIXELS:  # reading EXIF decodes a PNG, because EXIF may be after the pixels
+    # Reading EXIF decodes the whole PNG, because EXIF may follow the pixels.
+    if image.width * image.height > MOST_PIXELS:
         return image.size
     turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
     # Pillow applies a TIFF's own tag when it opens it.

@@ -1,8 +1,8 @@
 """Apply a function to all shards of a data set, given by name: in processes on this machine, or on a Ray cluster.
 
 The function writes the result of a shard, completely or not at all, and returns counts. When a command is repeated, the
-caller leaves out shards whose result exists. So only unfinished shards are lost in a kill. Processing a shard twice is
-harmless; Ray does so if a worker dies.
+caller leaves out shards whose result exists. So after a kill, only unfinished shards are processed again. Processing a
+shard twice is harmless; Ray does so if a worker dies.
 """
 
 import os

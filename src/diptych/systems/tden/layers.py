@@ -76,10 +76,7 @@ class CrossModalLayer(Layer):
 
 
 def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) -> Float[Tensor, "B 1 L L"]:
-    """Return the mask that is added to attention scores. Regions attend to regions.
-
-    Words attend to regions and to previous words.
-    """
+    """Return the mask that is added to attention scores: regions see regions; words see regions and previous words."""
     count, words = present.shape[1], past.shape[-1]
     closed = past.new_full((present.shape[0], 1, count + words, count + words), CLOSED)
     closed[..., :count] = closed_of(present, past)

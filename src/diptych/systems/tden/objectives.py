@@ -27,7 +27,7 @@ OVERLAP = 0.4  # IoU above which regions overlap (func_pretrain.py:44)
 class TdenObjectives(Objectives):
     """Settings of the four objectives. Each can be switched off (Table 2).
 
-    `official` means: as in the released code.
+    The value `official` means: as in the released code.
     """
 
     without_classes = "regions=false"

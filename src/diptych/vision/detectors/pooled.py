@@ -96,7 +96,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
         An ONNX file of a backbone, which has no boxes, is opened as a `Grid`.
 
-        All except a grid also take the settings of the selection rule, such as `most` (see `Selection.changed`).
+        All except a grid also accept settings of the selection rule, such as `most=50`.
         """
         path = Path(request.name.removeprefix(ONNX))
         _, values = Selection().changed(request.settings)

@@ -47,7 +47,7 @@ def cfg_values(text: str) -> dict[str, str]:
 
 
 def number(values: dict[str, str], *names: str) -> float | None:
-    """Return the first number in the value of the first name that is set, or None. True counts as 1, false as 0."""
+    """Return the number in the value of the first name that has one, or None. True counts as 1, false as 0."""
     for name in names:
         if name in values:
             if values[name].lower() in ("true", "false"):

@@ -14,7 +14,10 @@ LOWEST = 1e-6  # if the floor falls below this probability, it becomes 0, which 
 
 @dataclass(frozen=True)
 class ChosenBoxes:
-    """`rows`: indices of the chosen proposals, in their order. `classes`, `scores`: one per proposal, chosen or not."""
+    """The proposals that are chosen as regions. `rows`: their indices, in order.
+
+    `classes`, `scores`: one per proposal, chosen or not.
+    """
 
     rows: Int[Tensor, "R"]
     classes: Int[Tensor, "N"]  # class of each proposal; 0: background
@@ -73,7 +76,7 @@ class ByClass:
 
 
 def _by_class(probabilities: Float[Tensor, "N C"], floor: float) -> Iterator[tuple[int, Int[Tensor, "K"]]]:
-    """Yield each class, except the background, and the rows whose probability of it is at least `floor`."""
+    """Yield each class except the background, with the rows whose probability for the class is at least `floor`."""
     kinds, rows = (probabilities[:, 1:] >= floor).T.nonzero(as_tuple=True)
     counts = kinds.bincount().tolist()
     for kind, of_class in enumerate(torch.split(rows, counts), 1):

@@ -1,4 +1,4 @@
-"""The settings, the results and the interface of the pipeline, shared by the official detectors."""
+"""Settings, results and the interface of the pipeline, which all official detectors share."""
 
 from __future__ import annotations
 

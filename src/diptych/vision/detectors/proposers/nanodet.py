@@ -66,7 +66,7 @@ class NanodetShape:
 
 
 class Nanodet(nn.Module):
-    """The network. Its convolutions are registered in the order in which the graph numbers them."""
+    """The network NanoDet-g. Its convolutions are registered in the order in which the graph numbers them."""
 
     def __init__(self, shape: NanodetShape) -> None:
         super().__init__()
