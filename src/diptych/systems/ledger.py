@@ -3,10 +3,11 @@ r"""The ledger: every row of the tables in the papers, with the commands that re
 `systems/NAME/paper.toml` holds the tables, copied by hand. docs/papers.md and `diptych recipes --table` show them.
 
 - A row is a list `[name, numbers, calls, note]`; empty cells at the end may be left out.
-- `calls` names commands of the table `[commands]`, separated by `; `. Values for {words} follow a name:
-`run=xgpt/text`.
+- `calls` names commands of the table `[commands]`, separated by `; `. A name may be followed by values for the {words}
+  of its command, such as `run=xgpt/text`.
 - A command consists of shell lines, or of further calls. `vl-bert:vqa` calls the command `vqa` of VL-BERT's paper.
-- {word} is replaced by its value. {word:run} is replaced by the recipe's run folder: runs/xgpt-text.
+- {word} is replaced by its value. {word:run} is replaced by the run folder of the recipe in the value, such as
+  runs/xgpt-text. If a call gives no value, its caller's value is used, else the value in `[words]` or WORDS.
 """
 
 import re

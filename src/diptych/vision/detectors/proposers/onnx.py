@@ -196,7 +196,7 @@ class OnnxProposer(Proposer):
             return table, *self._of_labels(scores[:, 0], labels)
         table = table.T if wanted.outputs == "columns" else table
         if table.shape[1] < 5 + wanted.objectness or (wanted.outputs == "chosen" and table.shape[1] < 6):
-            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers per box, expected scores after 4")
+            raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers per box; expected scores after the first 4")
         if wanted.outputs == "chosen":
             filled = table[:, 4] > 0  # rows of zeros are padding
             return table[filled, :4], *self._of_labels(table[filled, 4], table[filled, 5])
