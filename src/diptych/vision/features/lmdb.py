@@ -1,7 +1,7 @@
 """LMDB folders (data.mdb) of UNITER (feat_thT_maxM_minN, plain or compressed) and of MMF.
 
-UNITER  values are msgpack of numpy arrays, or npz if compressed; the key `__keys__` has a JSON list of the names
-MMF     values are pickles of a dictionary, read without running code; the key `keys` has a pickled list of the names
+UNITER  Values are msgpack of numpy arrays, or npz if compressed. The key `__keys__` has a JSON list of the names.
+MMF     Values are pickles of a dictionary, read without running code. The key `keys` has a pickled list of the names.
 """
 
 from __future__ import annotations
