@@ -77,13 +77,13 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     code = "def register():\n    from diptych.plugin import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
     done = diptych("plugins", path=package(tmp_path, code))
     assert done.returncode == 1
-    assert "plugin tiny 0.2 failed: the name xgpt of systems exists already, added by Diptych" in done.stderr
+    assert "plugin tiny 0.2 failed: the name xgpt already exists in systems, added by Diptych" in done.stderr
 
 
 def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
     done = diptych("plugins", path=package(tiny, SYSTEM, "twin", "3"))
     assert done.returncode == 1
-    assert "plugin twin 3 failed: the name tiny of systems exists already, added by tiny 0.2" in done.stderr
+    assert "plugin twin 3 failed: the name tiny already exists in systems, added by tiny 0.2" in done.stderr
 
 
 DIRECTLY = """if True:
@@ -117,13 +117,13 @@ def test_a_name_that_is_taken_is_refused_to_who_adds_directly(tmp_path: Path) ->
     said = python(DIRECTLY, package(tmp_path, code)).splitlines()
     assert said == [
         "[None, None, 'Mine']",
-        "RecipeError: the name mine of tasks exists already, added by __main__, and tiny 0.2 adds it too",
-        "RecipeError: the name vqa of tasks exists already, added by Diptych, and __main__ adds it too",
-        "RecipeError: the name tiny of systems exists already, added by tiny 0.2, and __main__ adds it too",
-        "RecipeError: the name tiny/small/pretrain of recipes exists already, added by tiny 0.2, and __main__ adds it "
+        "RecipeError: the name mine already exists in tasks, added by __main__, and tiny 0.2 adds it too",
+        "RecipeError: the name vqa already exists in tasks, added by Diptych, and __main__ adds it too",
+        "RecipeError: the name tiny already exists in systems, added by tiny 0.2, and __main__ adds it too",
+        "RecipeError: the name tiny/small/pretrain already exists in recipes, added by tiny 0.2, and __main__ adds it "
         "too False",
-        "RecipeError: the name xgpt/text of recipes exists already, added by Diptych, and __main__ adds it too",
-        "RecipeError: the name caption of objectives exists already, added by Diptych, and __main__ adds it too",
+        "RecipeError: the name xgpt/text already exists in recipes, added by Diptych, and __main__ adds it too",
+        "RecipeError: the name caption already exists in objectives, added by Diptych, and __main__ adds it too",
         "Questions Tiny",
     ]
 
@@ -226,7 +226,7 @@ def test_packages_are_chosen_by_the_environment(broken: Path, monkeypatch: pytes
     monkeypatch.setenv("DIPTYCH_PLUGINS", "tini")
     done = diptych("plugins", path=path)
     assert done.returncode == 2
-    assert "DIPTYCH_PLUGINS=tini: no package tini adds to Diptych; did you mean tiny?" in done.stderr
+    assert "DIPTYCH_PLUGINS=tini: tini is not an installed plugin; did you mean tiny?" in done.stderr
 
 
 def test_formats_of_a_package_are_tried_first(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_dotted_key_is_set() -> None:
         ("optimiser.lr=1", "no section 'optimiser'; did you mean optimizer"),
         ("lr=1", "no key 'lr' in the recipe; did you mean optimizer.lr"),
         ("optimizer.lr", "expected KEY=VALUE"),
-        ("optimizer=3", "that is a section; set one of its keys: betas"),
+        ("optimizer=3", "is a section; set one of its keys: betas"),
         ("optimizer.lr=fast", r"optimizer.lr: .*valid number.*found 'fast'"),
         ("optimizer.lr=-1", r"optimizer.lr: .*greater than 0, found -1"),
         ("model.region_embedding=mine", "'paper' or 'official', found 'mine'"),
@@ -76,7 +76,7 @@ def test_a_model_is_pretrained_by_the_objectives_of_another_system(key: str) -> 
 def test_what_the_model_cannot_do_is_refused_with_the_recipe() -> None:
     with pytest.raises(RecipeError, match=r"similarity needs unimodal, but xgpt provides .*choose another objective"):
         find_recipe("xgpt/small/pretrain", ["objectives=tden", "objectives.two_pass=null", "objectives.writing=false"])
-    with pytest.raises(RecipeError, match="fine-tuning trains the task caption"):
+    with pytest.raises(RecipeError, match="this recipe trains caption"):
         find_recipe("unified-vlp/small/caption", ["objectives=vl-bert"])
     with pytest.raises(RecipeError, match="generate_text needs target"):
         find_recipe("tden/small/pretrain", ["model.decoder_layers=0", "objectives.two_pass=null"])
@@ -216,7 +216,7 @@ def test_an_unknown_system_kind_or_task_names_those_there_are(assignment: str, w
     ("section", "changes", "wanted"),
     [
         (None, {"system": "unifed-vlp"}, "no system 'unifed-vlp'; did you mean unified-vlp"),
-        (None, {"system": None}, "model: cannot be read without the system"),
+        (None, {"system": None}, "model: cannot be checked, because the field `system`"),
         ("model", {"widht": 3}, "unknown key model.widht; did you mean width"),
         ("objectives", {"kind": "vq"}, "no kind of objectives 'vq'; did you mean vqa"),
         ("objectives", {"kind": ["vqa"]}, "no kind of objectives"),

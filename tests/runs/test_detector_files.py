@@ -134,7 +134,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "page.pth").write_text("<html>no such file</html>")
     refused(tmp_path / "page.pth", r"page.pth is not a file of weights, .*\(it begins with b'<html>no such fi'\)")
     (tmp_path / "list.pkl").write_bytes(pickle.dumps([1, 2]))
-    refused(tmp_path / "list.pkl", "holds no table of arrays")
+    refused(tmp_path / "list.pkl", "holds no dict of arrays")
     torch.save({"fc.weight": torch.ones(2)}, tmp_path / "other.pth")
     refused(tmp_path / "other.pth", "not a known detector: it has fc.weight")
     good = detectron(tmp_path)

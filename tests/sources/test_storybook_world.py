@@ -128,7 +128,7 @@ def test_a_storybook_is_a_sequence() -> None:
     assert book[1:3] == [book[1], book[2]]
     with pytest.raises(IndexError, match="of a Storybook of 5"):
         book[5]
-    with pytest.raises(DataError, match=r"found the split `tset`.*did you mean test"):
+    with pytest.raises(DataError, match=r"Storybook has no split `tset`.*did you mean test"):
         scene(1, "tset", 0)
 
 

@@ -244,11 +244,11 @@ def test_without_a_network_one_sentence_says_what_to_copy(name: str, way_out: st
     [
         ("resnet_18", [], "did you mean resnet18"),
         ("timm/vit_base_patch14_dino2", [], r"timm has no backbone .*; did you mean .*dinov2"),
-        ("timm/resnet50.nobody", [], r"timm knows no weights 'resnet50.nobody'; did you mean|known"),
+        ("timm/resnet50.nobody", [], r"timm has no weights 'resnet50.nobody'; did you mean|known"),
         ("open_clip/ViT-B-31", [], "did you mean ViT-B-32"),
         ("open_clip/ViT-B-32", [], "does not name the weights; expected open_clip/ViT-B-32/WEIGHTS: openai"),
         ("hf/bert", [], "not a name on the hub; expected USER/MODEL"),
-        ("resnet18", ["cells=0"], "cells=0, and the last map of resnet18 has 2 on a side; expected 1 to 2"),
+        ("resnet18", ["cells=0"], "cells=0, but the feature map of resnet18 is 2 x 2; expected 1 to 2"),
         ("resnet18", ["cells=3"], "expected 1 to 2"),
         ("resnet18", ["cell=2"], "no setting 'cell' of a grid; did you mean cells"),
         ("resnet18", ["cells=two"], "cells=two: expected a whole number"),

@@ -164,7 +164,7 @@ def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) ->
     (tmp_path / "both").mkdir()
     for name in ("train", "val"):
         shutil.copytree(FILES / "xmodaler_npz", tmp_path / "both" / name)
-    with pytest.raises(DataError, match=r"several features in .*both that may be those of '42'"):
+    with pytest.raises(DataError, match=r"several features in .*both that may belong to '42'"):
         open_features(tmp_path / "both").of(Record("42"))
     assert open_features(tmp_path / "both").of(Record("val/42.jpg")).name == "val/42"
 

@@ -240,7 +240,7 @@ def test_shorter_numbers_find_nearly_the_same():
         ({"overlaps": 0.3}, "overlaps: Input should be a valid array, found 0.3"),
         ({"least": 9, "most": 5}, "least=9 and most=5"),
         ({"confidence": 1.5}, "confidence: .* less than or equal to 1, found 1.5"),
-        ({"shorter": 900, "longer": 800}, "no more than longer"),
+        ({"shorter": 900, "longer": 800}, "expected `shorter` <= `longer`"),
         ({"overlaps": []}, "overlaps: .* at least 1 item"),
         ({"precision": "float16"}, "precision: .* 'float32' or 'bfloat16', found 'float16'"),
         ({"dialect": "hf"}, "no setting 'dialect'"),

@@ -97,7 +97,7 @@ def test_yolox_as_its_own_export_leaves_it(tmp_path: Path) -> None:
     notes: list[str] = []
     maps = write_map(tmp_path / "maps.onnx")
     options = {"backbone": f"onnx:{maps}", "select": OFFICIAL, "report": notes.append}
-    with pytest.raises(RecipeError, match=r"a row for each cell of 8, 16, 32 pixels.*--set form=yolox .*form=cxcywh"):
+    with pytest.raises(RecipeError, match=r"a box per cell of 8, 16, 32 pixels.*--set form=yolox .*form=cxcywh"):
         open_detector(f"onnx:{yolox(tmp_path)}", [], **options)  # type: ignore[arg-type]
     options["settings"] = ["form=yolox"]
     detector = open_detector(f"onnx:{yolox(tmp_path)}", [], **options)  # type: ignore[arg-type]
@@ -239,16 +239,16 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         (
             {"boxes": BOXES, "scores": SCORES},
             ["boxes=boks"],
-            "boxes=boks: the ONNX file has none of that name; did you mean boxes",
+            "boxes=boks: the ONNX file has no such name; did you mean boxes",
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["form=corners"], "form: Input should be 'xyxy', .* found 'corners'"),
         ({"boxes": BOXES, "scores": SCORES}, ["size=64"], "size=64; the ONNX file needs 32 x 32 pixels"),
         ({"boxes": BOXES, "scores": SCORES}, ["size=big"], "size='big'; expected a number of pixels"),
-        ({"boxes": BOXES, "scores": SCORES}, ["deviation=0"], "deviation=0; expected numbers over 0"),
+        ({"boxes": BOXES, "scores": SCORES}, ["deviation=0"], "deviation=0; expected numbers above 0"),
         (
             {"boxes": BOXES, "scores": SCORES},
             ["input=image"],
-            "input=image: the ONNX file has none of that name; did you mean",
+            "input=image: the ONNX file has no such name; did you mean",
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["layout=chwn"], "layout: Input should be 'nchw', .* found 'chwn'"),
         ({"boxes": BOXES, "scores": SCORES}, ["classes=two"], "classes: Input should be a valid integer, found 'two'"),
@@ -256,7 +256,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         (
             {"output0": np.concatenate([CENTRED, [[[1.0], [1.0]]], SCORES], 2)},
             ["outputs=rows", "form=yolox"],
-            r"form=yolox needs a row for each of the 21 cells of 8, 16, 32 pixels, found 2; see --set form=",
+            r"form=yolox needs a box for each of the 21 cells of 8, 16, 32 pixels, found 2; set another form",
         ),
         ({"boxes": [[[1.0, 2, 3]]], "scores": [[1.0]]}, [], "boxes has 3 numbers per box, expected 4"),
     ],
@@ -342,5 +342,5 @@ def test_the_number_of_regions_is_a_setting_too(tmp_path: Path) -> None:
         assert len(load_detector(kept).detect([SQUARE], RECORDS[:1])[0]) == 1
     with pytest.raises(RecipeError, match="a setting of the selection cannot be used: least: "):
         keep_detector(str(path), tmp_path / "wrong", settings=["least=many"])
-    with pytest.raises(RecipeError, match="offline --backbone onnx:FILE or the folder of a grid detector"):
+    with pytest.raises(RecipeError, match="--backbone timm/NAME, onnx:FILE or FOLDER"):
         open_detector(f"onnx:{write(tmp_path / 'bare.onnx', {'boxes': BOXES, 'scores': SCORES})}")

@@ -192,7 +192,7 @@ def test_members_packed_with_lzma_and_archives_that_changed_are_refused(tmp_path
         with zipfile.ZipFile(path, "w", way) as archive:
             archive.writestr(name, bytes(100))
         if name == "1.png":
-            with pytest.raises(DataError, match=r"found 1\.png packed with LZMA, expected deflate"):
+            with pytest.raises(DataError, match=r"1\.png is compressed with LZMA; expected deflate"):
                 read_member(path, name)
     known = members(path)
     content = path.read_bytes()

@@ -1,4 +1,7 @@
-"""A folder belongs to the settings that it was begun with: the same settings resume it, others are refused."""
+"""Compare the settings of a command with the settings saved in its output folder.
+
+Only the same settings may resume the work in it.
+"""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -7,13 +10,16 @@ from typing import Any
 
 from diptych.runtime.errors import RecipeError
 
-LONGEST = 200  # characters of a value in an error
+LONGEST = 200  # longest value in an error, in characters
 
 
 def differences(
     now: Mapping[str, Any], before: Mapping[str, Any], without: Collection[str] = (), prefix: str = ""
 ) -> list[str]:
-    """`optimizer.lr: 0.5, was 0.002`: one line for each dotted key whose value differs, except those in `without`."""
+    """Return a line for each dotted key whose value differs, such as `optimizer.lr: 0.5, was 0.002`.
+
+    Keys in `without` are skipped.
+    """
     lines: list[str] = []
     for key in sorted({*now, *before}):
         new, old, place = now.get(key), before.get(key), f"{prefix}{key}"
@@ -25,7 +31,11 @@ def differences(
 
 
 def refuse_other(out: Path, what: str, lines: Sequence[str]) -> None:
-    """Raise RecipeError if `lines`, the differences from the settings that `out` was begun with, are not empty."""
+    """Raise RecipeError if `lines` is not empty.
+
+    `lines`: differences between the settings now and those saved in the folder `out`. `what`: the content of the
+    folder, for the error.
+    """
     if lines:
         raise RecipeError(
             "\n  ".join([f"{out} holds {what}:", *lines])

@@ -1,4 +1,4 @@
-"""Changed copies of frozen configurations (pydantic models), validated like the ones they come from."""
+"""Read and change configurations (frozen pydantic models and dataclasses), with validation."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,15 +14,20 @@ T = TypeVar("T")
 
 
 def derive(config: C, /, **changes: Any) -> C:
-    """A copy of `config` with these fields changed. A section is given whole, or as a dict of its changes.
+    """Return a validated copy of `config` with fields changed.
 
-    Raises RecipeError for an unknown key, with the nearest known one, and for an invalid value.
+    A section is given as a whole, or as a dict of its changes.
+
+    Raises RecipeError for an unknown key, with the nearest known key, and for an invalid value.
     """
     return _derived(config, changes, str(getattr(config, "name", type(config).__name__)), ())
 
 
 def assignment(text: str, example: str) -> tuple[str, str]:
-    """The key and the value of a `--set KEY=VALUE`. Raises RecipeError, with an example, if there is no `=`."""
+    """Split the text of `--set KEY=VALUE` into key and value. Raises RecipeError if there is no `=`.
+
+    `example`: shown in the error.
+    """
     key, equals, value = text.partition("=")
     if not equals:
         raise RecipeError(f"--set {text}: expected KEY=VALUE, such as {example}")
@@ -30,7 +35,7 @@ def assignment(text: str, example: str) -> tuple[str, str]:
 
 
 def value_of(text: str) -> Any:
-    """The value of a text as JSON, or the text itself if it is not JSON."""
+    """Return the value of a JSON text, or the text itself if it is not JSON."""
     try:
         return parse_json(text)
     except ValueError:
@@ -38,13 +43,13 @@ def value_of(text: str) -> Any:
 
 
 def explain(key: str, problem: Any) -> str:
-    """One of pydantic's errors as a line."""
+    """Return one line that describes an error of pydantic. `key`: the dotted key with the invalid value."""
     message = f"{key}: " * bool(key) + str(problem["msg"]).removeprefix("Value error, ")
     return message if problem["type"] in {"missing", "value_error"} else f"{message}, found {problem['input']!r}"
 
 
 def first_problem(error: ValueError) -> str:
-    """The first of pydantic's errors, or the text of another error, in at most 300 characters."""
+    """Return a line of at most 300 characters: the first error if pydantic raised `error`, else its message."""
     if not isinstance(error, ValidationError):
         return str(error)[:300]
     first = error.errors()[0]
@@ -52,7 +57,10 @@ def first_problem(error: ValueError) -> str:
 
 
 def of_json(kind: type[T], values: object) -> T:
-    """A dataclass from the JSON values of its fields, checked against their types. Raises ValueError."""
+    """Build the dataclass `kind` from JSON values of its fields.
+
+    Raises ValueError if a value does not have the field's type.
+    """
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
@@ -77,9 +85,10 @@ def validated(
     path: tuple[str, ...] = (),
     named: Callable[[str], str] = str,
 ) -> C:
-    """Return the configuration of these values, which are at `path` in `where`. Raises RecipeError with all faults.
+    """Build the configuration `kind` from `values`. Raises RecipeError that lists all faults.
 
-    `named` gives the name of a field as its user wrote it, such as that of an option.
+    For errors: `where` is the source of the values, such as a file, and `path` their place in it. `named` converts a
+    key to the name that the user knows, such as an option.
     """
     try:
         return kind.model_validate(values)

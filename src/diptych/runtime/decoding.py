@@ -1,17 +1,20 @@
-"""What each setting of decoding means, and its limits, declared once.
+"""The settings of decoding, with their meanings and limits.
 
-Recipes, requests, options of the command line and the arguments of `Model.caption` follow.
+Recipes, requests to the service, command-line options and the arguments of `Model.caption` are derived from them.
 """
 
 from typing import Any, NamedTuple
 
-LEAST = 0.001  # for temperature and top_p: smaller values overflow, and draw the likeliest token anyway
+LEAST = 0.001  # least temperature and top_p: smaller values overflow, and would always draw the most probable token
 
 
 class DecodingSetting(NamedTuple):
-    """A setting and its meaning. `limits`: named as in pydantic. Words are tokens, so `kites` may count as two."""
+    """A setting of decoding: its help text, and its limits by pydantic's names, such as `ge`.
 
-    help: str  # without its full stop
+    Words are counted in tokens.
+    """
+
+    help: str  # a sentence without its full stop
     limits: dict[str, Any]
 
 
@@ -29,7 +32,7 @@ SETTINGS = {
 
 
 def decoding_field(name: str, default: Any = None, **limits: Any) -> Any:
-    """Return the pydantic field of a setting. `limits`: a service's narrower limits."""
+    """Return a pydantic field for the setting `name`. `limits`: narrower limits, such as those of the service."""
     from pydantic import Field
 
     one = SETTINGS[name]

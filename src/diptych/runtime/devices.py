@@ -1,4 +1,4 @@
-"""The device and the precision of a model, chosen in one place for training, validation and prediction."""
+"""Choose the device and the precision of a model, for training, validation and prediction."""
 
 import os
 import re
@@ -14,19 +14,21 @@ from torch import Tensor, nn
 from diptych.runtime.errors import RecipeError, nearest
 
 Precision = Literal["fp32", "bf16"]
-VARIABLE = "DIPTYCH_PRECISION"  # the meaning of `auto`; unset: bf16 on devices that gain by it
+VARIABLE = "DIPTYCH_PRECISION"  # environment variable: the precision for `auto`
 PROCESSOR = Path("/proc/cpuinfo")
 KINDS = ("cpu", "cuda", "mps")
-# Least product of samples per batch and squared width at which bf16 gains on a CPU (experiments/LOG.md): small
-# products cost less than the casts and kernel calls around them.
+# Least (samples per batch x squared width) at which bf16 is faster on a CPU (experiments/LOG.md). For smaller matrix
+# products, casts and kernel calls take more time than bf16 saves.
 PREDICTING, TRAINING = 2**20, 2**22
-MOST = 64  # samples of a batch in prediction
+MOST = 64  # largest batch in prediction, in samples
 
 
 def choose_device(wanted: str, setting: str = "training.device") -> torch.device:
-    """The device of this name; `auto` is a GPU if there is one. Under torchrun each rank takes its own GPU.
+    """Return the device named `wanted`. `auto` is a GPU if there is one, else the CPU.
 
-    Raises RecipeError for a device that torch does not have; the message begins with `setting`.
+    Under torchrun, each rank gets its own GPU.
+
+    Raises RecipeError if torch does not have this device. `setting`: the name at the start of the message.
     """
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
@@ -55,18 +57,21 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
 
 
 def choose_ranks(wanted: str, most: int) -> int:
-    """The number of processes that train a small model fastest on the device of this name: at most one per GPU.
+    """Return the number of processes with which a small model trains fastest on the device named `wanted`.
 
-    On a CPU it is `most`. Raises RecipeError.
+    On GPUs it is at most one per GPU; on a CPU it is `most`. Raises RecipeError for an unknown device.
     """
     kind = choose_device(wanted).type
     return min({"cpu": most, "cuda": torch.cuda.device_count()}.get(kind, 1), most)
 
 
 def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Precision:
-    """The precision of this name; `auto` is $DIPTYCH_PRECISION, else bf16 if the device gains by it.
+    """Return the precision named `wanted`.
 
-    A CPU gains if `size`, the samples per batch times the squared width, is large. Raises RecipeError.
+    `auto` is $DIPTYCH_PRECISION if set, else bf16 if it is faster on the device, else fp32.
+
+    `size`: samples per batch x squared width. On a CPU, bf16 is faster only if it is large. Raises RecipeError for an
+    unknown precision.
     """
     if wanted == "auto":
         gains = (device.type != "cpu" or size >= TRAINING) and gains_by_bf16(device)
@@ -79,9 +84,9 @@ def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Pr
 
 
 def choose_prediction(wanted: str, device: torch.device, width: int) -> tuple[Precision, int]:
-    """The precision of predictions, and the smallest batch for it; smaller batches are computed in fp32.
+    """Return the precision of predictions, and the smallest batch that uses it. Smaller batches are computed in fp32.
 
-    With `auto` on a CPU, bf16 is faster only for large matrix products. Raises RecipeError.
+    The limit applies to `auto` on a CPU, where bf16 is faster only for large matrix products. Raises RecipeError.
     """
     precision = choose_precision(wanted, device)
     if precision == "fp32" or device.type != "cpu" or wanted != "auto" or os.environ.get(VARIABLE):
@@ -91,23 +96,25 @@ def choose_prediction(wanted: str, device: torch.device, width: int) -> tuple[Pr
 
 
 def precision_of(model: nn.Module, samples: int) -> Precision:
-    """The precision in which a model predicts for a batch of N samples (`ModelFolder.on`)."""
+    """Return the precision in which a model predicts a batch of N `samples`, as `ModelFolder.on` has set it."""
     precision: Precision = getattr(model, "precision", "fp32")
     return precision if samples >= getattr(model, "fewest", 1) else "fp32"
 
 
 def gains_by_bf16(device: torch.device) -> bool:
-    """True if the device computes faster in bf16 than in fp32."""
+    """Return True if the device is faster in bf16 than in fp32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and _processor_gains(_read(PROCESSOR), os.environ.get("ONEDNN_MAX_CPU_ISA", ""))
 
 
 def _processor_gains(described: str, limit: str) -> bool:
-    """True for processors on which bf16 was measured to be faster (docs/results/vlp.md).
+    """Return True for processors that are faster in bf16, by our measurements (docs/results/vlp.md).
 
-    In bf16 Intel's AMX multiplies several times as fast as in fp32, AMD's AVX512-BF16 twice as fast, and Intel's
-    AVX512-BF16 alone more slowly. `limit`: the instruction sets that oneDNN may use.
+    `described`: the text of /proc/cpuinfo.
+
+    Compared with fp32, bf16 is several times as fast with Intel's AMX, and twice as fast with AMD's AVX512-BF16. It is
+    slower on Intel processors that have only AVX512-BF16. `limit`: the instruction sets that oneDNN may use.
     """
     if limit.upper() in ("ALL", "DEFAULT"):
         limit = ""
@@ -120,28 +127,32 @@ def _processor_gains(described: str, limit: str) -> bool:
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")
-    except OSError:  # not Linux
+    except OSError:  # /proc/cpuinfo exists only on Linux
         return ""
 
 
 def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor of numbers on a device, without waiting: torch.tensor(..., device=device) waits for the GPU's queue."""
+    """Return numbers as a tensor on a device, without waiting.
+
+    torch.tensor(..., device=device) would wait for the GPU's queue.
+    """
     return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Autocast to bf16; for fp32 a context that changes nothing, so that an outer autocast stays.
+    """Return a context that autocasts to bf16. For fp32 it has no effect, so an outer autocast stays.
 
-    bf16 needs no loss scaling; weights, gradients and the optimizer's state stay in fp32.
+    With bf16, no loss scaling is needed. Weights, gradients and the optimizer's state stay in fp32.
     """
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 @contextmanager
 def predicting(model: nn.Module, samples: int) -> Iterator[None]:
-    """Predict for a batch of N samples without gradients, in the precision that the model was opened in.
+    """Return a context for predicting a batch of N `samples`: without gradients, in the model's precision.
 
-    Inference mode is not used, because in it autocast caches no weights and casts them again for every word.
+    It uses no_grad, not inference_mode: in the latter, autocast does not cache weights, and would cast them again for
+    every word.
     """
     device = next(model.parameters()).device
     with torch.no_grad(), autocast(device, precision_of(model, samples)):
@@ -150,7 +161,7 @@ def predicting(model: nn.Module, samples: int) -> Iterator[None]:
 
 @contextmanager
 def torch_unchanged() -> Iterator[None]:
-    """Restore the caller's random state and number of threads of torch on leaving."""
+    """Return a context that at its end restores torch's random state and number of threads."""
     threads = torch.get_num_threads()
     begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch has no type for it
     with torch.random.fork_rng([torch.cuda.current_device()] if begun else []):

@@ -1,4 +1,4 @@
-"""Contexts for downloads by other libraries: no retries without a network, and one error message."""
+"""Contexts for downloads by other libraries. Without a network they do not retry, and raise one clear error."""
 
 import logging
 import os
@@ -10,13 +10,16 @@ from urllib.parse import urlsplit
 
 from diptych.runtime.errors import CheckpointError
 
-PATIENCE = 3.0  # seconds for the hub to answer
+PATIENCE = 3.0  # time for the hub to answer, in seconds
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 @contextmanager
 def downloading(what: str, way_out: str) -> Iterator[None]:
-    """Turn the errors of a library into one CheckpointError; `way_out` is the command or step that mends it."""
+    """Convert errors of a library to a CheckpointError. `what`: the thing that is downloaded.
+
+    `way_out`: the command or step that mends the error.
+    """
     try:
         with without_retries():
             yield
@@ -26,7 +29,7 @@ def downloading(what: str, way_out: str) -> Iterator[None]:
 
 @contextmanager
 def without_retries() -> Iterator[None]:
-    """Use only the hub's cache if the hub cannot be reached: its library would retry for a minute."""
+    """Use only the local cache of the hub if the hub cannot be reached. Its library would retry for a minute."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE
@@ -44,13 +47,16 @@ def without_retries() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, at most 200 characters, or the name of its class."""
+    """Return the first line of an error's message, cut to 200 characters.
+
+    If the message is empty, return the name of the error's class.
+    """
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _reachable(address: str) -> bool:
     if any(os.environ.get(name) for name in PROXIES):
-        return True  # the proxy will report it
+        return True  # through a proxy: let the download report the error
     split = urlsplit(address)
     with suppress(OSError), socket.create_connection((split.hostname or "", split.port or 443), PATIENCE):
         return True

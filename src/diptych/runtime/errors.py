@@ -1,16 +1,16 @@
-"""Every error that Diptych raises on purpose.
+"""The classes of all errors that Diptych raises on purpose, with their exit codes.
 
     DiptychError                exit code 1: the job failed.
     ├── RecipeError             exit code 2: an invalid request (a key, a value, a combination).
     │   └── OutputError         an output that holds what Diptych did not write.
-    ├── DataError               a fault in the data; carries the record's key and the shard, if known.
-    ├── CheckpointError         a file of weights that is missing, cut short, unsafe or of another kind.
+    ├── DataError               a fault in the data; has the record's key and the shard, if known.
+    ├── CheckpointError         a file of weights that is missing, cut short, unsafe or has another format.
     ├── TrainingError           a run that had to stop: a loss that is not finite, a disk that is full.
-    ├── ProtocolError           a model or an objective that returned what its protocol does not allow.
-    ├── Stopped                 exit code 75: stopped by SIGTERM or Ctrl-C, saved; the same command resumes.
+    ├── ProtocolError           a model or an objective that returned a value that its protocol does not allow.
+    ├── Stopped                 exit code 75: stopped by SIGTERM or Ctrl-C, and saved; the same command resumes.
     └── ServingError            one request that cannot be answered.
-        ├── UnsupportedError    a request for what this kind of model cannot do.
-        └── GalleryError        a database of vectors that is unreachable, full, or of another model.
+        ├── UnsupportedError    a request that this kind of model cannot answer.
+        └── GalleryError        a vector database that is unreachable, full, or has vectors of another model.
 
 A message states what was found, what was expected, where, and the command that mends it.
 """
@@ -22,27 +22,30 @@ from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
 
-SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # nouns whose singular is not the plural without its s
+SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # irregular plurals of nouns
 
 
 class DiptychError(Exception):
-    """The root: the command line prints its message without a traceback."""
+    """Base class of all errors of Diptych. The command line prints its message without a traceback."""
 
     exit_code = 1
 
 
 class RecipeError(DiptychError):
-    """An invalid request: a key, a value or a combination."""
+    """An invalid request: an unknown key, an invalid value, or values that cannot be combined."""
 
     exit_code = 2
 
 
 class OutputError(RecipeError):
-    """An output path has files that Diptych did not write, or is also an input."""
+    """An output path that has files that Diptych did not write, or that is also an input."""
 
 
 class DataError(DiptychError):
-    """A fault in the data; `key` is that of the record and `shard` the file's name, if known."""
+    """A fault in the data. `key`: the record's key. `shard`: the name of the shard's file.
+
+    Both are None if not known.
+    """
 
     def __init__(self, message: str, *, key: str | None = None, shard: str | None = None) -> None:
         self.key, self.shard = key, shard
@@ -52,51 +55,54 @@ class DataError(DiptychError):
 
 
 class UnfamiliarWarning(UserWarning):
-    """Images are unlike the training images, so the model's answers about them mean nothing."""
+    """Warns that images are unlike the training images, so the model's answers about them mean nothing."""
 
     @classmethod
     def of(cls, pictures: Sequence[object]) -> UnfamiliarWarning:
-        """Return one warning for these images."""
+        """Return one warning for all images in `pictures` (names or other objects to print)."""
         which = f"{pictures[0]} is" if len(pictures) == 1 else f"{len(pictures)} images ({pictures[0]}, ...) are"
         return cls(f"{which} unlike what this model was trained on; expect nonsense")
 
 
 class CheckpointError(DiptychError):
-    """A file of weights that is missing, cut short, unsafe or of another kind."""
+    """A file of weights that is missing, cut short, unsafe or has another format."""
 
 
 class TrainingError(DiptychError):
-    """A run had to stop, for instance because a loss is not finite."""
+    """A training run that had to stop, for instance because a loss is not finite."""
 
 
 class ProtocolError(DiptychError):
-    """A model or an objective that returned what its protocol does not allow, such as a loss of three numbers."""
+    """Raised if a model or objective returns a value that its protocol does not allow, such as a loss of shape (3,)."""
 
 
 class Stopped(DiptychError):
-    """A run that was stopped and saved; the same call resumes it."""
+    """A run that was stopped and saved. The same call resumes it."""
 
-    exit_code = 75  # EX_TEMPFAIL of sysexits.h: not a fault, try again
+    exit_code = 75  # EX_TEMPFAIL in sysexits.h: try again
 
 
 class ServingError(DiptychError):
-    """A request that cannot be answered."""
+    """Base class of errors for a single request that cannot be answered."""
 
 
 class UnsupportedError(ServingError):
-    """This kind of model does not support the request."""
+    """A request that this kind of model cannot answer."""
 
 
 class GalleryError(ServingError):
-    """A database of vectors is unreachable, full, or holds vectors of another model."""
+    """A vector database that is unreachable, full, or has vectors of another model."""
 
 
-class Terminated(BaseException):  # like KeyboardInterrupt, which click handles itself
-    """SIGTERM outside of training: finished work is kept, as at Ctrl-C, and the exit code is 75."""
+class Terminated(BaseException):  # not an Exception, like KeyboardInterrupt
+    """Raised on SIGTERM outside of training. As with Ctrl-C, finished work is kept. The exit code is 75."""
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
-    """The end of an error about an unknown name: the nearest known names, else `otherwise`, else all known names."""
+    """Return the end of an error about an unknown name: the most similar known names.
+
+    If none is similar, it is `otherwise`, or all known names.
+    """
     known = sorted(known)
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
@@ -105,6 +111,9 @@ def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
 
 
 def counted(items: int | Sized, plural: str) -> str:
-    """Return a number with its noun: `1 image`, `1,200 images`. `items`: the number, or what is counted."""
+    """Return a number with its noun, such as `1 image` or `1,200 images`.
+
+    `items`: the number, or a collection to count.
+    """
     number = items if isinstance(items, int) else len(items)
     return f"{number:,} {plural if number != 1 else SINGULAR.get(plural, plural.removesuffix('s'))}"

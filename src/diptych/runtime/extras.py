@@ -1,4 +1,4 @@
-"""Optional libraries (the extras of pyproject.toml), and the error message that shows how to install them."""
+"""Errors for missing optional libraries (the extras in pyproject.toml). They show how to install them."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,10 @@ from diptych.runtime.errors import RecipeError
 
 @contextmanager
 def requires_extra(what: str, extra: str) -> Iterator[None]:
-    """Around imports of an extra's libraries: raises RecipeError with the install command if they are missing."""
+    """Return a context for imports of an extra's libraries.
+
+    If they are missing, it raises RecipeError with the install command. `what`: what needs them.
+    """
     try:
         yield
     except ImportError as error:
@@ -21,9 +24,10 @@ def requires_extra(what: str, extra: str) -> Iterator[None]:
 
 
 def install_hint(extra: str) -> str:
-    """The command that adds an extra to this installation: to its checkout, or from its wheel.
+    """Return the command that installs an extra, for this installation: from its checkout or from its wheel.
 
-    Diptych is in no package registry, so its bare name would install nothing, or another project's package.
+    Diptych is not in a package registry, so `pip install diptych` would install nothing, or the package of another
+    project.
     """
     source = _source()
     url = source.get("url", "")
@@ -37,7 +41,7 @@ def install_hint(extra: str) -> str:
 
 
 def _source() -> dict[str, Any]:
-    """The source of this installation as its installer recorded it (PEP 610), or an empty dict."""
+    """Return where this installation came from, as the installer recorded it (PEP 610), or an empty dict."""
     try:
         source = json.loads(distribution("diptych").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, OSError, ValueError):

@@ -1,10 +1,10 @@
-"""Write files and folders completely or not at all. They are flushed to the disk before they get their name.
+"""Write files and folders completely or not at all: under a temporary name, then flushed to disk and renamed.
 
-.NAME.diptych-PID.partial     the new NAME while it is written, in the same folder
-.NAME.diptych-PID.old         the old folder NAME while the new one takes its place
+.NAME.diptych-PID.partial     the new file or folder NAME while it is written, in the same folder
+.NAME.diptych-PID.old         the old folder NAME while the new one replaces it
 
-If a killed command leaves one of these, the next run of the same command removes it (`sweep`), in folders that Diptych
-made (`runtime.outputs`).
+If a command is killed, the next run of the same command removes its temporary files (`sweep`). It does so only in
+folders that Diptych made (`runtime.outputs`).
 """
 
 import errno
@@ -23,15 +23,15 @@ import psutil
 
 from diptych.runtime.errors import DiptychError
 
-MARKER = ".diptych"  # a file in each folder that is an output
+MARKER = ".diptych"  # name of a file in each output folder
 _LEFT = re.compile(r"\.(.+)\.diptych-(\d+)\.(partial|old)")
 
 
 def write_atomically(path: Path, *content: bytes | memoryview) -> None:
-    """Write pieces of content to a partial file, flush it to the disk and rename it to `path`.
+    """Write the pieces of `content` to a temporary file, flush it to disk, and rename it to `path`.
 
-    A reader sees the old file or the new one. For a link its target is written. A device or a pipe is written to and
-    never replaced. Raises DiptychError.
+    A reader sees either the old file or the new one. If `path` is a link, its target is replaced. A device or a pipe is
+    written to directly. Raises DiptychError.
     """
     try:
         if is_stream(path):
@@ -55,50 +55,56 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
 
 
 def refuse_unwritable(path: Path | None) -> None:
-    """Check a path before the work whose result will be written there.
+    """Check, before long work, that its result can be written to `path`.
 
-    Raises DiptychError if it is a folder, or if its own folder is missing or read-only.
+    Raises DiptychError if `path` is a folder, or if the folder that contains it is missing or read-only.
     """
     if path is None or is_stream(path):
         return
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         why = "it is read-only" if folder.is_dir() else "there is no such folder"
-        raise DiptychError(f"cannot write {path}: {folder}: {why}; create it, or choose another folder")
+        raise DiptychError(f"cannot write {path}: its folder {folder}: {why}; create it, or choose another folder")
 
 
 def refuse_links_out(folder: Path) -> None:
-    """Raise DiptychError if a link below leads out of the folder; in the hub's cache, out of the cache."""
+    """Raise DiptychError if a symbolic link below `folder` leads out of it.
+
+    In the hub's cache, links may lead to other folders of the cache.
+    """
     real = folder.resolve()
     home = next((parent.parent for parent in real.parents if parent.name == "snapshots"), real)
     inside = (os.path.join(here, name) for here, folders, names in os.walk(folder) for name in (*folders, *names))
     for path in filter(os.path.islink, inside):
         if not (target := Path(os.path.realpath(path))).is_relative_to(home):
             link = f"{path} is a link that leads out of {folder}, to {target}"
-            raise DiptychError(f"{link}; nothing was done: replace the link by the file, or remove it")
+            raise DiptychError(f"{link}; nothing was done: replace the link with the file, or remove it")
 
 
 def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """The text of a file. Raises OSError like `refuse_endless`, and ValueError for bytes that are no text."""
+    """Return the text of a file.
+
+    Raises OSError like `refuse_endless`, and ValueError if the bytes do not have this encoding.
+    """
     refuse_endless(path)
     return path.read_text(encoding, errors)
 
 
 def bytes_of(path: Path) -> bytes:
-    """The bytes of a file. Raises OSError like `refuse_endless`."""
+    """Return the bytes of a file. Raises OSError like `refuse_endless`."""
     refuse_endless(path)
     return path.read_bytes()
 
 
 def refuse_endless(path: Path) -> None:
-    """Raise OSError for a pipe or a device, which may never end, and for a missing path."""
+    """Raise OSError if a path is missing, or is a pipe or a device, which may never end."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise OSError(errno.ESPIPE, "a pipe or a device, which is not read; write its content to a file", str(path))
+        raise OSError(errno.ESPIPE, "a pipe or a device, expected a file; write its content to a file", str(path))
 
 
 def check_name(path: Path) -> None:
-    """Raise DiptychError for a name that is not UTF-8: the libraries of weights and tokenisers cannot open it."""
+    """Raise DiptychError if a file name is not UTF-8, because safetensors and tokenizers cannot open it."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -106,7 +112,7 @@ def check_name(path: Path) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises ValueError for other text, also if it is nested too deeply."""
+    """Return the value of a JSON text. Raises ValueError for invalid JSON, or if it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -114,7 +120,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def checksum(path: Path) -> int:
-    """The CRC-32 of a file, which detects damage, not forgery. Raises OSError like `refuse_endless`."""
+    """Return the CRC-32 of a file. It detects damage, but not manipulation. Raises OSError like `refuse_endless`."""
     refuse_endless(path)
     check, buffer = 0, bytearray(2**20)
     with path.open("rb", buffering=0) as file:
@@ -124,32 +130,35 @@ def checksum(path: Path) -> int:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, read in pieces. Raises OSError like `refuse_endless`."""
+    """Return the SHA-256 of a file, in hexadecimal. Raises OSError like `refuse_endless`."""
     refuse_endless(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_of_json(value: Any) -> str:
-    """The SHA-256 of a value as JSON with sorted keys."""
+    """Return the SHA-256 of a value, serialised as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def aside(path: Path, what: str = "partial") -> Path:
-    """The temporary name under which this process writes a file before it renames it to `path`."""
+    """Return the temporary path at which this process writes a file before it renames it to `path`.
+
+    `what`: the ending, "partial" or "old".
+    """
     return path.with_name(f".{path.name}.diptych-{os.getpid()}.{what}")
 
 
 def is_aside(path: Path) -> bool:
-    """True for names that `aside` gives."""
+    """Return True for temporary paths, as `aside` returns them."""
     return _LEFT.fullmatch(path.name) is not None
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left below a folder that Diptych made.
+    """Remove the temporary files that killed processes left below a folder that Diptych made.
 
-    With `name`: only folders of that name directly in `folder`, if they have a marker. A folder that was being replaced
-    is restored if the new one is missing.
+    With `name`, only the temporary folders of `folder`/`name` are removed, if they have a marker. If a process was
+    killed while it replaced a folder, and the new folder is missing, the old one is restored.
     """
     if name is None:
         left = sorted(folder.rglob(".*.diptych-*"))
@@ -169,9 +178,9 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
+    """Flush a file to disk, or for a folder the names in it."""
     if os.name == "nt" and path.is_dir():
-        return  # Windows opens no folders
+        return  # Windows cannot open folders
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -180,7 +189,10 @@ def sync(path: Path) -> None:
 
 
 def _in_use(path: Path, pid: int) -> bool:
-    """True if the process that made the path is alive. A later process may have its id; a zombie still has it."""
+    """Return True if the process that made the temporary path is still alive.
+
+    `pid` may also belong to a later process or a zombie; both return False.
+    """
     try:
         maker = psutil.Process(pid)
         return maker.status() != psutil.STATUS_ZOMBIE and maker.create_time() <= path.lstat().st_mtime + 1
@@ -189,7 +201,7 @@ def _in_use(path: Path, pid: int) -> bool:
 
 
 def is_stream(path: Path) -> bool:
-    """True for a device, a pipe or an open stream. Raises DiptychError for a folder."""
+    """Return True for a device, a pipe or an open stream. Raises DiptychError for a folder."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

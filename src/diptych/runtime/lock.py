@@ -1,4 +1,4 @@
-"""A lock on a folder that a command writes to; the kernel frees it when its holder dies."""
+"""A lock on a folder that a command writes to. The kernel frees the lock when the process that holds it ends."""
 
 import errno
 import os
@@ -11,26 +11,28 @@ from threading import get_ident
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import text_of
 
-FILE = ".lock"  # names its holder, only for the error message
-WAIT = 0.1  # seconds, in case the holder is just leaving
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # network disks without locks: the folder is used without one
+FILE = ".lock"  # contains the name of the holder, for the error message
+WAIT = 0.1  # in seconds, in case the holder is just ending
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # errors of network disks without locks; there, no lock is used
 
 
-_held: set[tuple[Path, int]] = set()  # folders that threads of this process hold
+_held: set[tuple[Path, int]] = set()  # (folder, thread) pairs of locks held in this process
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Make the folder and lock it for this thread. Under torchrun the first process locks it for all.
+    """Create the folder, and lock it for this thread during a `with` block.
 
-    A thread that holds the folder already keeps its lock. Folders made for the lock are removed if nothing was written.
-    Raises DiptychError, which names the holder.
+    Under torchrun, rank 0 locks it for all ranks.
+
+    If this thread already has the lock, nothing changes. Folders created here are removed at the end if nothing was
+    written. Raises DiptychError, with the name of the holder, if another process or thread has the lock.
     """
     mine = folder.resolve(), get_ident()
     if os.name == "nt" or os.environ.get("RANK", "0") != "0" or mine in _held:
         yield
         return
-    from filelock import FileLock, Timeout  # here, as it takes 0.1 s to import
+    from filelock import FileLock, Timeout  # imported here, because it takes 0.1 s
 
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +46,7 @@ def held(folder: Path) -> Iterator[None]:
         lock.acquire()
         path.write_text(f"process {os.getpid()} of {socket.gethostname()}")
     except Timeout as error:
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the holder has just ended
             holder = text_of(path, errors="replace")[:1000]
         holder = holder or "another process"
         raise DiptychError(f"{holder} is writing to {folder}; wait until it ends, or choose another folder") from error
@@ -58,6 +60,6 @@ def held(folder: Path) -> Iterator[None]:
         _held.discard(mine)
         path.unlink(missing_ok=True)
         lock.release()
-        with suppress(OSError):  # something was written
+        with suppress(OSError):  # not empty: something was written
             for one in made:
                 one.rmdir()

@@ -1,11 +1,11 @@
-"""Rules for all outputs: which files and folders a command may write (SECURITY.md lists them).
+"""The rules for which files and folders a command may write (listed in SECURITY.md).
 
-A folder is written to if it does not exist, is empty, or has our MARKER of the same kind. A folder that is replaced as
-a whole may only hold what its marker lists, unchanged. A file is replaced if it is unchanged since it was written as an
-output (`noted`), or on demand.
+A command may write to a folder that does not exist, is empty, or has a MARKER of the same kind. It may replace a whole
+folder only if all files in it are listed in the marker and unchanged. It may replace a file that Diptych wrote as an
+output (`noted`) and that is unchanged. With `--force` it may replace any file.
 
-MARKER holds a line `diptych KIND`, then a line `SHA256  NAME` for each file of a folder that was written as a whole.
-The list of output files, in the user's cache, has the same lines, with absolute names.
+A marker is a file with a line `diptych KIND`. If the folder was written as a whole, lines `SHA256  NAME` for its files
+follow. The list of output files, in the user's cache, has such lines with absolute names.
 """
 
 import os
@@ -37,7 +37,7 @@ Kind = Literal[
     "pairs", "drawings", "cache", "tars", "programs", "card",
 ]  # fmt: skip
 OWN = (MARKER, LOCK)
-# A file of folders written by versions without markers, and a word in it.
+# Folders of older versions have no marker. They are recognised by a file, and a word in it.
 EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
     "model": (("weights.json", '"model.safetensors"'),),
     "cache": (("contents.json", "["),),
@@ -53,11 +53,14 @@ EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
     "scorer": (("scorer.json", '"least"'),),
     "judge": (("judge.json", '"least"'),),
 }
-SHOWN = 5  # names in an error
+SHOWN = 5  # most file names in an error
 
 
 def refuse_folder(folder: Path, kind: Kind | None) -> None:
-    """Raise OutputError unless a verb may write a folder of this kind here. None: only an empty folder is accepted."""
+    """Raise OutputError unless a command may write a folder of this kind at `folder`.
+
+    None: only an empty or new folder is accepted.
+    """
     if folder.is_dir():
         others = sorted(path.name for path in folder.iterdir() if not _is_own(path))
         if others and kind is None:
@@ -67,23 +70,30 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
             raise OutputError(
                 f"{folder} is {what}, expected a folder that Diptych wrote as {kind}, or an empty one; choose another"
             )
-    elif os.path.lexists(folder) and not folder.is_dir():  # another rank may have made it meanwhile
+    # Lexists first: another rank may have made the folder in the meantime.
+    elif os.path.lexists(folder) and not folder.is_dir():
         raise OutputError(f"{folder} exists and is not a folder; choose a new or empty folder")
 
 
 def claim(folder: Path, kind: Kind) -> list[Path]:
-    """Make a folder of this kind, or continue one; return the folders that were made, innermost first."""
+    """Create a folder of this kind with its marker, or accept an existing one.
+
+    Return the folders that were created, innermost first.
+    """
     refuse_folder(folder, kind)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / MARKER).exists():  # completely or not at all: a rank that comes later reads it
+    if not (folder / MARKER).exists():  # written atomically, because another rank may read it
         write_atomically(folder / MARKER, f"diptych {kind}\n".encode())
     return made
 
 
 @contextmanager
 def taken(folder: Path, kind: Kind) -> Iterator[None]:
-    """A folder of this kind, claimed and locked; it is removed again if nothing was written to it."""
+    """Return a context in which a folder of this kind is claimed and locked.
+
+    At the end it is removed if nothing was written to it.
+    """
     made = claim(folder, kind)
     try:
         with held(folder):
@@ -93,8 +103,8 @@ def taken(folder: Path, kind: Kind) -> Iterator[None]:
 
 
 def release(folder: Path, made: Collection[Path]) -> None:
-    """Remove marker and folders that `claim` made if nothing was written."""
-    with suppress(OSError):  # temporary files are still in it
+    """Remove the marker and the folders `made` by `claim`, if nothing else was written."""
+    with suppress(OSError):  # not empty: temporary files are still in it
         if folder in made and all(map(_is_own, folder.iterdir())):
             (folder / MARKER).unlink(missing_ok=True)
             for path in made:
@@ -103,10 +113,12 @@ def release(folder: Path, made: Collection[Path]) -> None:
 
 @contextmanager
 def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
-    """A new folder to write into; at the end it is flushed to the disk and replaces the target.
+    """Return a context with a new folder to write into.
 
-    An error in between is raised, and leaves the target as it was. A part of a run that a version without markers wrote
-    is kept, as NAME.before. Raises OutputError as `refuse_replaced` does.
+    At its end, the folder is flushed to disk and replaces `target`.
+
+    If an error is raised in the context, `target` stays unchanged. If `target` is part of a run without a marker, from
+    an older version, it is kept as NAME.before. Raises OutputError like `refuse_replaced`.
     """
     target = Path(os.path.realpath(target))
     sweep(target.parent, target.name)
@@ -134,12 +146,12 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
 
 
 def refuse_replaced(target: Path, kind: Kind) -> None:
-    """Raise OutputError if a folder holds files that its marker does not list, or that were changed since."""
+    """Raise OutputError if a folder has files that its marker does not list, or that have been changed."""
     refuse_folder(target, kind)
     if _made_earlier(target):
         return
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise OutputError(f"{target} is the current folder, which would be replaced; choose a folder in it")
+        raise OutputError(f"{target} is the current folder, and would be replaced; choose a folder in it")
     inside = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
     noted = _lines(target / MARKER)
     others = [
@@ -155,20 +167,21 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
 
 
 def copy_folder(source: Path, target: Path, kind: Kind) -> None:
-    """Copy a folder with all files below it, completely or not at all.
+    """Copy a folder and all files below it, completely or not at all.
 
-    Raises DiptychError, also for links that lead out of the source: in a foreign folder they may lead to private files.
+    Raises DiptychError, also for links that lead out of `source`: in a folder from elsewhere, they may lead to private
+    files.
     """
     refuse_links_out(source)
     try:
         with whole_folder(target, kind) as temporary:
             shutil.copytree(source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN))
     except (OSError, shutil.Error) as error:
-        raise DiptychError(f"cannot copy {source} to {target}: {error}; make room and try again") from error
+        raise DiptychError(f"cannot copy {source} to {target}: {error}; free disk space and try again") from error
 
 
 def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
-    """Raise OutputError if the output is an input of the same command, by real path."""
+    """Raise OutputError if the output is also an input of the command. Real paths are compared."""
     if output is None:
         return
     real = os.path.realpath(output)
@@ -178,11 +191,12 @@ def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
 
 
 def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> None:
-    """Raise OutputError for an existing file, unless Diptych wrote it and it is unchanged.
+    """Raise OutputError if a file exists, unless Diptych wrote it and it is unchanged.
 
-    `force`: only print its name.
+    `force`: print the name of the file instead of raising an error.
 
-    `noted`: the marker of the file's folder; default: the list of output files. Streams and devices are written to.
+    `noted`: the file that lists what Diptych wrote: a folder's marker, or by default the list of output files. Streams
+    and devices are always accepted.
     """
     if not path.exists() or is_stream(path):
         return
@@ -197,7 +211,10 @@ def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> N
 
 
 def note(path: Path, noted: Path | None = None) -> None:
-    """List a file that was written, so that the same command replaces it. Without a cache nothing is listed."""
+    """Add a written file to the list `noted`, so that the same command may replace it later.
+
+    If the user's cache cannot be written, nothing is listed.
+    """
     name = path.name if noted else os.path.realpath(path)
     if path.is_file() and "\n" not in name:
         with suppress(OSError):
@@ -208,17 +225,17 @@ def note(path: Path, noted: Path | None = None) -> None:
 
 
 def noted_outputs() -> Path:
-    """The list of output files."""
+    """Return the path of the list of output files."""
     return user_cache() / "outputs"
 
 
 def user_cache() -> Path:
-    """The folder of Diptych in the user's cache."""
+    """Return the path of Diptych's folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych"
 
 
 def _kind_of(folder: Path) -> str | None:
-    """The kind of a folder that Diptych made; None for others."""
+    """Return the kind of a folder that Diptych made, or None for other folders."""
     with suppress(OSError, ValueError):
         word, _, kind = text_of(folder / MARKER).partition("\n")[0].partition(" ")
         return kind if word == "diptych" and kind in get_args(Kind) else None
@@ -231,7 +248,7 @@ def _kind_of(folder: Path) -> str | None:
 
 
 def _made_earlier(target: Path) -> bool:
-    """True for a folder in a run that a version without markers wrote, such as its model."""
+    """Return True for a folder inside a run, such as its model, if an older version wrote it without a marker."""
     marked = (target / MARKER).exists() or os.path.lexists(_before(target))
     return not marked and _kind_of(target) is not None and _kind_of(target.parent) in ("run", "detector run")
 
@@ -241,7 +258,7 @@ def _before(target: Path) -> Path:
 
 
 def _is_own(path: Path) -> bool:
-    """True for markers, locks and temporary files; a lock that is not a plain file is foreign."""
+    """Return True for Diptych's markers, locks and temporary files. Locks and markers must be plain files."""
     return is_aside(path) or (path.name in OWN and path.is_file() and not path.is_symlink())
 
 

@@ -1,10 +1,11 @@
-"""Packages that add to Diptych, by entry points of the group `diptych`:
+"""Plugins: packages that add systems, tasks and so on to Diptych, with an entry point in the group `diptych`:
 
     [project.entry-points.diptych]
     uniter = "uniter:register"
 
-`register` takes no arguments and fills the tables named below. It is called once per process, at the first lookup: by
-`diptych.load`, by verbs of the command line (not by `--help`), and by processes that Diptych starts.
+The function `register` takes no arguments, and adds entries to the tables in TABLES. It is called once per process, at
+the first lookup in a table. This happens in `diptych.load`, in verbs of the command line (not in `--help`), and in
+processes that Diptych starts.
 """
 
 import os
@@ -24,7 +25,7 @@ from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError, n
 
 GROUP, VERBS = "diptych", "diptych.verbs"
 CHOSEN, TASKS = "DIPTYCH_PLUGINS", "diptych.tasks:TASKS"
-TABLES = {  # tables that packages may add to, as MODULE:NAME, and the word for their entries
+TABLES = {  # word for the entries of a table -> the table, as MODULE:NAME
     "diptych.systems:SYSTEMS": "systems",
     TASKS: "tasks",
     "diptych.systems:OBJECTIVES": "objectives",
@@ -35,17 +36,17 @@ TABLES = {  # tables that packages may add to, as MODULE:NAME, and the word for 
     "diptych.systems:STAGED": "recipes",
 }
 
-Entries = Mapping[str, Iterable[str]]  # names by the words of TABLES
+Entries = Mapping[str, Iterable[str]]  # word of TABLES -> names of entries
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point of a package, and the entries that its function added."""
+    """A plugin: an entry point of a package, and the entries that its function added."""
 
-    package: str  # as in `pip install PACKAGE`
+    package: str  # name for `pip install PACKAGE`
     version: str
     module: str
-    adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names by the words of TABLES
+    adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # word of TABLES -> names of entries
     error: Exception | None = None
 
     @property
@@ -54,9 +55,9 @@ class Plugin:
 
 
 class PluginError(DiptychError):
-    """A package's `register` raised an error, or used a taken name.
+    """The `register` of a plugin raised an error, or used a name that is already taken.
 
-    `needed`: the error that the package may explain.
+    `needed`: the first error, such as an unknown name, which the failed plugin may have caused.
     """
 
     def __init__(self, plugin: Plugin, needed: str = "") -> None:
@@ -69,14 +70,17 @@ class PluginError(DiptychError):
 
 
 _loaded: list[Plugin] = []
-_reported: list[Plugin] = []  # failed ones that the user has seen
-_verbs: set[str] = set()  # verbs of the command line, which no task may use
-_used: list[tuple[str, str]] = []  # entries that this process has built, as (word of TABLES, name)
-_began, _lock = False, RLock()  # reentrant: a register may itself look something up
+_reported: list[Plugin] = []  # failed plugins that were already reported to the user
+_verbs: set[str] = set()  # verbs of the command line, which tasks may not use
+_used: list[tuple[str, str]] = []  # (word of TABLES, name) of entries used in this process
+_began, _lock = False, RLock()  # reentrant, because a `register` may look up entries
 
 
 def load_plugins() -> tuple[Plugin, ...]:
-    """Call the `register` of each package once. A package that fails is reported and left out."""
+    """Call the `register` of each plugin once, and return the plugins that succeeded.
+
+    A plugin that fails is reported and left out.
+    """
     for plugin in plugins():
         if plugin.error is not None and plugin not in _reported:
             _reported.append(plugin)
@@ -86,36 +90,42 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def raise_failed(needed: str) -> None:
-    """Raise PluginError if a plugin failed, as it might have added the name that is unknown in the error `needed`."""
+    """Raise PluginError if a plugin failed, because it might have added the unknown name.
+
+    `needed`: the error about that name.
+    """
     failed = [plugin for plugin in _loaded if plugin.error is not None]
     for plugin in sorted(failed, key=lambda one: one.package not in needed):
         raise PluginError(plugin, needed) from plugin.error
 
 
 def unknown_name(message: str, kind: type[Exception] = RecipeError) -> Exception:
-    """Return the error for a name in no table. Raises PluginError if a plugin failed, as it may have added the name."""
+    """Return the error `kind` for an unknown name.
+
+    If a plugin failed, raise PluginError instead, because it might have added the name.
+    """
     raise_failed(message)
     return kind(message)
 
 
 def plugins() -> tuple[Plugin, ...]:
-    """Call the `register` of each package once, and return all packages, also those that failed."""
+    """Call the `register` of each plugin once, and return all plugins, also the failed ones."""
     global _began
     with _lock:
         if not _began:
             chosen, _began = _chosen(), True
-            for entry in chosen:  # one by one: an error names the package that has the name already
+            for entry in chosen:  # added one by one, so that an error can name the plugin that already has a name
                 _loaded.append(_registered(entry))
         return tuple(_loaded)
 
 
 def reserve_verbs(names: Iterable[str]) -> None:
-    """Keep names of verbs that no task of a package may take."""
+    """Reserve names of verbs, so that tasks of plugins cannot use them."""
     _verbs.update(names)
 
 
 def verbs_listed() -> dict[str, str]:
-    """The verbs that packages list in their metadata, each with its package. Nothing of a package is imported."""
+    """Return the verbs that plugins list in their package metadata, each with its package. No plugin is imported."""
     wanted, there = os.environ.get(CHOSEN), sorted(entry_points(group=VERBS))
     chosen = None if wanted is None else {name.strip() for name in wanted.split(",")}
     listed = ((one, (one.dist.name, one.dist.version)) for one in there if one.dist)
@@ -123,14 +133,17 @@ def verbs_listed() -> dict[str, str]:
 
 
 def _chosen() -> list[EntryPoint]:
-    """The entry points of the packages in DIPTYCH_PLUGINS (names divided by commas), or all if it is not set."""
+    """Return the entry points of the packages in $DIPTYCH_PLUGINS (names separated by commas).
+
+    If it is not set, return those of all packages.
+    """
     there, wanted = sorted(entry_points(group=GROUP)), os.environ.get(CHOSEN)
     if wanted is None:
         return there
     names = {name.strip() for name in wanted.split(",") if name.strip()}
     known = {name for entry in there for name in _names(entry)}
     if missing := sorted(names - known):
-        raise RecipeError(f"{CHOSEN}={wanted}: no package {missing[0]} adds to Diptych; {nearest(missing[0], known)}")
+        raise RecipeError(f"{CHOSEN}={wanted}: {missing[0]} is not an installed plugin; {nearest(missing[0], known)}")
     return [entry for entry in there if names & _names(entry)]
 
 
@@ -139,12 +152,12 @@ def _names(entry: EntryPoint) -> set[str]:
 
 
 def _registered(entry: EntryPoint) -> Plugin:
-    """Call an entry point and record its additions. If it fails, the tables are restored."""
+    """Call the `register` of an entry point, and record which entries it adds. If it fails, the tables are restored."""
     package, version = (entry.dist.name, entry.dist.version) if entry.dist else (entry.name, "of no version")
     tables = {place: _table(place) for place in TABLES}
     before = {place: dict(table) for place, table in tables.items()}
     try:
-        with redirect_stdout(sys.stderr):  # a verb's output may be read by a program
+        with redirect_stdout(sys.stderr):  # because a program may read the verb's stdout
             entry.load()()
         adds: dict[str, tuple[str, ...]] = {}
         for place, word in TABLES.items():
@@ -154,7 +167,7 @@ def _registered(entry: EntryPoint) -> Plugin:
                 owner = _owner(word, name, before[place][name])
                 if name in gone or owner != _root(entry.module):
                     raise DiptychError(
-                        f"the name {name} of {word} exists already, added by {owner}: choose another name"
+                        f"the name {name} already exists in {word}, added by {owner}: choose another name"
                     )
             adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name in changed))
         _check_verbs(adds.get("tasks", ()), tables[TASKS])
@@ -168,7 +181,7 @@ def _registered(entry: EntryPoint) -> Plugin:
 
 
 def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
-    """Raise DiptychError if an added task has the verb of another task or of Diptych."""
+    """Raise DiptychError if an added task uses a verb of Diptych or of another task."""
     verbs = {name: task.interface.verb for name, task in tasks.items() if task.interface is not None}
     for name in added:
         verb = verbs.get(name)
@@ -179,10 +192,11 @@ def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
 
 
 def _owner(word: str, name: str, value: object) -> str:
-    """The package that added an entry, or its module if no package did."""
+    """Return the plugin that added an entry, or the entry's module if no plugin did."""
     if (plugin := next((one for one in _loaded if name in one.adds.get(word, ())), None)) is not None:
         return plugin.title
-    parts = (getattr(value, part, None) for part in ("objectives", "build"))  # of a system, of a task
+    # `objectives` of a system, `build` of a task
+    parts = (getattr(value, part, None) for part in ("objectives", "build"))
     root = _root(str(getattr(next(filter(None, parts), value), "__module__", GROUP)))
     return "Diptych" if root == GROUP else root
 
@@ -198,7 +212,7 @@ def _table(place: str) -> dict[str, Any]:
 
 
 def packages_of(entries: Entries) -> dict[str, str]:
-    """The packages that added any of these, with their versions."""
+    """Return the plugins that added any of these entries: package -> version."""
     return {
         plugin.package: plugin.version
         for plugin in plugins()
@@ -207,7 +221,10 @@ def packages_of(entries: Entries) -> dict[str, str]:
 
 
 def refuse_missing(packages: object, what: object) -> None:
-    """Raise CheckpointError if a package that `what` was made with is not installed here, PluginError if it failed."""
+    """Raise an error if a plugin that `what` was made with is missing.
+
+    It is CheckpointError if the package is not installed, and PluginError if it failed.
+    """
     there = {plugin.package: plugin for plugin in load_plugins()}
     for name, version in packages.items() if isinstance(packages, dict) else ():
         if name not in there:
@@ -218,7 +235,7 @@ def refuse_missing(packages: object, what: object) -> None:
 
 @contextmanager
 def comparing_versions(packages: object, what: object) -> Iterator[None]:
-    """Add to errors raised in this context the packages whose version has changed since `what` was made."""
+    """Return a context that adds to errors which plugins have another version than when `what` was made."""
     try:
         yield
     except Exception as error:
@@ -234,17 +251,17 @@ def comparing_versions(packages: object, what: object) -> Iterator[None]:
 
 
 def note_use(entries: Entries) -> None:
-    """Note that entries were built, so that an error on their values names the packages that added them."""
+    """Record that entries are used, so that later errors can name the plugin that added them."""
     _used.extend((word, name) for word, names in entries.items() for name in names if (word, name) not in _used)
 
 
 def plugin_in_use() -> Plugin | None:
-    """The package whose system, task or objective this process used last."""
+    """Return the plugin whose system, task or objective this process used last, or None."""
     return next((one for word, name in reversed(_used) for one in _loaded if name in one.adds.get(word, ())), None)
 
 
 def titled(thing: object) -> str:
-    """The class of an object for an error, preceded by its package: `albef-lite 0.1: Albef`."""
+    """Return an object's plugin and class for an error, such as `albef-lite 0.1: Albef`."""
     kind = thing if isinstance(thing, type) else type(thing)
     root = kind.__module__.partition(".")[0]
     plugin = next((one for one in _loaded if one.module.partition(".")[0] == root), None)
@@ -252,13 +269,16 @@ def titled(thing: object) -> str:
 
 
 def plugin_at_fault(error: BaseException) -> Plugin | None:
-    """The package whose code is in the traceback of an error, here or in the process that raised it."""
+    """Return the plugin whose code is in the traceback of an error, also if another process raised it.
+
+    None: no plugin.
+    """
     text = "".join(traceback.format_exception(error))
     return next((plugin for plugin in _loaded if any(f'File "{place}' in text for place in _places(plugin))), None)
 
 
 def _places(plugin: Plugin) -> Iterable[Path]:
-    """The folder of a plugin's package, or its only file."""
+    """Return the folder of a plugin's code, or its file if it is a single module."""
     try:
         file = Path(str(import_module(plugin.module.partition(".")[0]).__file__))
     except ImportError:

@@ -1,4 +1,4 @@
-"""Worker processes on this machine: how they start, get work and end."""
+"""Worker processes on this machine: start them, give them work, and end them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import psutil
 
 from diptych.runtime.errors import DiptychError, RecipeError
 
-# More than the cores, or than the disk and this process can feed, gain little.
+# More processes than cores gain little. Above 4, the disk or this process is the bottleneck.
 PROCESSES = min(4, os.cpu_count() or 1)
 
-# Modules that take seconds to import, and start no threads when imported.
+# Modules that take seconds to import and do not start threads then, so the fork server can load them.
 LOADED_ONCE = ("torch._dynamo", "torchvision", "pydantic", "rich.console")
 
 Piece = TypeVar("Piece")
@@ -36,9 +36,10 @@ _STARTING = Lock()
 
 
 class WorkerProcess(_PLATFORM.Process):  # type: ignore[misc]  # fork server or spawning, by the platform
-    """A process that does not import the program's `__main__`, which may be a script without a `__main__` guard.
+    """A process that does not import the main script, which may have no `if __name__ == "__main__"` guard.
 
-    Python would run such a script anew in each process. So functions and classes of `__main__` are unknown there.
+    Python would run such a script again in each process. So functions and classes defined in `__main__` are unknown in
+    the process.
     """
 
     @staticmethod
@@ -56,47 +57,51 @@ class WorkerProcess(_PLATFORM.Process):  # type: ignore[misc]  # fork server or 
 
 
 class WorkerContext(type(_PLATFORM)):  # type: ignore[misc]
-    """The platform's multiprocessing context, which starts workers."""
+    """The platform's multiprocessing context; it starts processes of the class WorkerProcess."""
 
     Process = WorkerProcess
 
 
 class PoolProcess(WorkerProcess):
-    """A process of a pool, ended by SIGKILL: it ignores SIGTERM, so the pool would wait for it forever."""
+    """A process of a pool. It ignores SIGTERM, so the pool must end it with SIGKILL."""
 
     def terminate(self) -> None:
-        self.kill()  # safe, since files are whole at any moment
+        self.kill()  # safe, because files are written atomically
 
 
 class PoolContext(WorkerContext):
-    """The context of pools."""
+    """A multiprocessing context that starts processes of the class PoolProcess."""
 
     Process = PoolProcess
 
 
 def process_context() -> WorkerContext:
-    """The context that starts processes: by a fork server that has loaded libraries once, else by spawning.
+    """Return the context that starts processes.
 
-    Neither inherits the threads of this process. The server keeps the environment that it started in.
+    It uses a fork server, which has already loaded the libraries, or if the platform has none, spawning.
+
+    New processes do not inherit threads of this process. With a fork server, they get the environment variables from
+    when the server started.
     """
     begin_loading()
     return WorkerContext()
 
 
 def begin_loading(loaded: Sequence[str] = LOADED_ONCE) -> None:
-    """Start the fork server, which loads these modules while this process does something else.
+    """Start the fork server, which loads modules while this process continues.
 
-    `loaded` matters only when the server starts: torch alone is 0.4 GB.
+    `loaded`: the modules to load. It has an effect only if the server is not running yet. Load few: torch alone takes
+    0.4 GB.
     """
-    # DDP warns if it searches for unused heads and there are none.
+    # Hides a warning: DDP searches for unused parameters even if there are none.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # oneDNN keeps code for 1,024 shapes, 0.4 GB if lengths vary between batches; with 64 it compiles much again.
+    # By default, oneDNN caches code for 1,024 shapes, up to 0.4 GB if lengths vary. With 64 it recompiles often.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     if _METHOD == "spawn":
         return
     WorkerContext().set_forkserver_preload(list(loaded))
     if current_thread() is main_thread():
-        # Signals go to the whole process group. The server and its children ignore them until they set a handler.
+        # Signals reach the whole process group. The server and its children ignore them until they set a handler.
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             forkserver.ensure_running()
@@ -106,7 +111,10 @@ def begin_loading(loaded: Sequence[str] = LOADED_ONCE) -> None:
 
 
 def torchrun_processes() -> int:
-    """The number of processes that torchrun started; 1 without it. Raises RecipeError for an incomplete environment."""
+    """Return the number of processes that torchrun started, or 1 without torchrun.
+
+    Raises RecipeError if its environment variables are incomplete.
+    """
     environment = {name: os.environ.get(name) for name in ("WORLD_SIZE", "RANK", "MASTER_PORT")}
     if environment["WORLD_SIZE"] in (None, "1"):
         return 1
@@ -119,19 +127,18 @@ def torchrun_processes() -> int:
     if faults:
         torchrun = "python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ..."
         why = f"WORLD_SIZE is set for several processes, and {faults[0]}"
-        raise RecipeError(f"{why}; torchrun sets it ({torchrun}); or unset all of it")
+        raise RecipeError(f"{why}; torchrun sets it ({torchrun}); or unset all of these variables")
     return int(os.environ["WORLD_SIZE"])
 
 
 def map_in_processes(
     work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] = LOADED_ONCE
 ) -> Generator[Made, None, None]:
-    """Yield `work(piece)` for each piece, in their order, computed in N processes (for 1, in this one).
+    """Yield `work(piece)` for each piece, in order, computed in N `processes`. With 1, it is computed in this process.
 
-    `work`, pieces and results must be picklable. What a script or a notebook defines is computed in this process.
-    `loaded` names the modules that `work` needs. At most two pieces per process are being computed or wait to be
-    yielded. An error of `work` is raised here, and ends the iteration. Closing the iterator waits only for the pieces
-    being computed.
+    `work`, pieces and results must be picklable. If `work` is defined in a script or notebook, it is computed in this
+    process. `loaded`: modules that `work` needs. At most two pieces per process are in progress or wait to be yielded.
+    An error of `work` is raised here, and ends the iteration. Closing the iterator waits only for pieces in progress.
     """
     if processes == 1 or b"__main__" in pickle.dumps(work):
         yield from map(work, pieces)
@@ -148,16 +155,18 @@ def map_in_processes(
             yield made
     except BrokenProcessPool as error:
         why = f"one of {processes} processes was ended from outside, perhaps for lack of memory"
-        raise DiptychError(f"{why}; repeat the command to resume (--processes 1 takes less memory)") from error
+        raise DiptychError(f"{why}; repeat the command to resume (--processes 1 needs less memory)") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
 def peak_memory() -> Iterator[list[float]]:
-    """A list of one number: the peak memory of this process and all its children together, in MiB.
+    """Measure the peak memory of this process and all its children together.
 
-    It is measured every 3 seconds, since each measurement takes 0.1 s. On Linux shared memory counts once.
+    The context yields a list of one number, in MiB.
+
+    It is measured every 3 seconds, because a measurement takes 0.1 s. On Linux, shared memory counts once.
     """
     peak, ended = [_held()], Event()
 
@@ -177,22 +186,22 @@ def peak_memory() -> Iterator[list[float]]:
 def _held() -> float:
     total, own = 0, psutil.Process()
     for process in (own, *own.children(recursive=True)):
-        with suppress(psutil.Error):  # it has ended
+        with suppress(psutil.Error):  # the process has ended
             memory = process.memory_full_info()
             total += getattr(memory, "pss", memory.uss)
     return total / 2**20
 
 
 def _begin() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # they go to the whole group; the parent decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # signals reach the whole group, and the parent decides
         signal.signal(number, signal.SIG_IGN)
     _watch_parent()
 
 
 def end_with_parent() -> None:
-    """End this process as soon as its parent has ended, because the same command may already run again.
+    """End this process as soon as its parent has ended. Otherwise it could still write when the command is run again.
 
-    This is safe, because files are complete at any moment.
+    This is safe, because files are written atomically.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _watch_parent()

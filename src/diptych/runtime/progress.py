@@ -1,4 +1,4 @@
-"""The progress bar: count, speed and time left. Without a terminal it is a line at growing intervals."""
+"""Progress bars with count, speed and time left. Without a terminal, lines are printed at growing intervals."""
 
 import time
 from html import escape
@@ -12,10 +12,10 @@ from rich.text import Text
 
 from diptych.runtime.terminal import make_console
 
-SPARSE_SECONDS = 10.0  # before the first line without a terminal; intervals double up to SPARSEST_SECONDS
+SPARSE_SECONDS = 10.0  # time before the first line without a terminal; it doubles up to SPARSEST_SECONDS
 SPARSEST_SECONDS = 60.0
-NOTEBOOK_SECONDS = 0.3  # between two drawings
-SPEED_SECONDS = 600.0  # the speed of training is a mean over this time: log lines may be minutes apart
+NOTEBOOK_SECONDS = 0.3  # time between two updates in a notebook
+SPEED_SECONDS = 600.0  # training speed is a mean over this time, because log lines may be minutes apart
 
 
 class _Speed(rich_progress.ProgressColumn):
@@ -29,7 +29,7 @@ class _Speed(rich_progress.ProgressColumn):
 
 
 class _Lines(Progress):
-    """Lines for a log file, such as `captioning 320/1000 pictures, 2 min left, until 14:32`, at growing intervals."""
+    """Prints lines such as `captioning 320/1000 pictures, 2 min left, until 14:32` to a log, at growing intervals."""
 
     def __init__(self, unit: str, console: Console) -> None:
         super().__init__(console=console, disable=True)
@@ -48,7 +48,7 @@ class _Lines(Progress):
 
 
 class NotebookBar(Progress):
-    """A bar in the output of a notebook's cell, with count and time left, drawn again in place."""
+    """A bar in the output of a notebook cell, with count and time left. It is updated in place."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console=console, disable=True, speed_estimate_period=SPEED_SECONDS)
@@ -81,7 +81,7 @@ class NotebookBar(Progress):
 
 
 def bar(unit: str, console: Console | None = None) -> Progress:
-    """A progress bar of rich, as a context manager; `unit` is a noun such as `images`."""
+    """Return a progress bar of the package rich, as a context manager. `unit`: a noun such as `images`."""
     console = console or make_console()
     if console.is_jupyter and not console.quiet:
         return NotebookBar(console)
@@ -93,7 +93,7 @@ def bar(unit: str, console: Console | None = None) -> Progress:
 
 
 def training_bar(console: Console) -> Progress:
-    """A training bar on a terminal. If the line is too long, its description (losses and scores) is cut first."""
+    """Return a progress bar for training on a terminal."""
     count = rich_progress.MofNCompleteColumn(table_column=Column(no_wrap=True))
     left = rich_progress.TimeRemainingColumn(table_column=Column(no_wrap=True))
     scores = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
@@ -102,7 +102,7 @@ def training_bar(console: Console) -> Progress:
 
 
 def time_left(seconds: float) -> str:
-    """A text such as `3 min left, until 14:32`, by the clock of this machine."""
+    """Return a text such as `3 min left, until 14:32`, in local time."""
     units = {172_800: (".1f", 86_400, "days"), 3600: (".1f", 3600, "h"), 90: (".0f", 60, "min")}
     form, unit, name = next((one for least, one in units.items() if seconds >= least), (".0f", 1, "s"))
     until = time.strftime("%H:%M" if seconds < 86_400 else "%d %b %H:%M", time.localtime(time.time() + seconds))
@@ -110,5 +110,5 @@ def time_left(seconds: float) -> str:
 
 
 def tell(console: Console, message: str) -> None:
-    """Print a message unchanged: brackets are no markup, and lines are not wrapped."""
+    """Print a message unchanged. rich would read brackets as markup and wrap lines."""
     console.print(message, markup=False, highlight=False, soft_wrap=True)

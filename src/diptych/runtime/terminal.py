@@ -1,4 +1,4 @@
-"""Consoles for lines of text. Files and pipes get whole lines: no wrapping, colour or animation."""
+"""Consoles for lines of text. In files and pipes, lines have no wrapping, colour or animation."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 10_000  # columns without a terminal: no line is that long
+WIDE = 10_000  # width without a terminal, longer than any line
 
 
 def printable(text: str) -> str:
-    """The text on one line and in any encoding: line breaks, control characters and lone surrogates are escaped."""
+    """Return a text as one line that any encoding can print.
+
+    Line breaks, control characters and lone surrogates are escaped.
+    """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def columns(stream: TextIO) -> int | None:
-    """The width for a stream; None for a terminal, which has its own."""
+    """Return the width for a stream, or None for a terminal, which has its own width."""
     return None if stream.isatty() else WIDE
 
 
 def heading(console: Console, text: str) -> None:
-    """Print a heading: a rule across a terminal, else only the text."""
+    """Print a heading: on a terminal with a horizontal rule, elsewhere only the text."""
     if console.is_terminal:
         console.rule(text, align="left")
     else:
@@ -31,9 +34,10 @@ def heading(console: Console, text: str) -> None:
 
 
 def make_console(stderr: bool = True) -> Console:
-    """A console, made nowhere else. Output is plain text: brackets in a path are not markup.
+    """Return a rich console for plain text, in which brackets are not markup. Consoles are created only here.
 
-    The stream decides if it is a terminal; variables such as COLUMNS do not. FORCE_COLOR colours files and pipes too.
+    Only the stream decides if it is a terminal; variables such as COLUMNS do not. With FORCE_COLOR, files and pipes
+    have colours too.
     """
     from rich.console import Console
 

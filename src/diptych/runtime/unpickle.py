@@ -1,9 +1,11 @@
-"""Read foreign pickles without running them: only numpy arrays, numbers, texts and plain containers are built.
+"""Read pickles of other programs without running code.
 
-A pickle is a program that may name any function of any module. Here every name must be one of the few builders below,
-or it is refused before anything is called. State is set only for arrays and their types, and checked before, since
-numpy's own `__setstate__` trusts it. The interpreter is the one in Python: the one in C has a table of objects, which a
-single number can make so large that it takes all memory.
+Only numpy arrays, numbers, texts and plain containers are built.
+
+A pickle is a program that may call any function of any module. Here, only the few functions in _ALLOWED may be named;
+other names are refused before anything is called. State is set only for arrays and their types. It is checked first,
+because numpy's own `__setstate__` does not check it. Python's pure-Python unpickler is used. The C version has a table
+of objects that a single number in the pickle can enlarge until memory runs out.
 """
 
 import io
@@ -19,17 +21,18 @@ import numpy.typing as npt
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 
-SIMPLE = re.compile(r"[<>|=]?[?bBiufcSUO]\d{0,6}", re.ASCII)  # types of numbers, texts, objects; no records, no times
+# Numpy types of numbers, texts and objects; not records or times.
+SIMPLE = re.compile(r"[<>|=]?[?bBiufcSUO]\d{0,6}", re.ASCII)
 PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic)
 Array = npt.NDArray[Any]
 
 
 class PickleRefused(Exception):
-    """A pickle has a refused instruction; `loads` adds where."""
+    """Raised for an instruction in a pickle that is refused. `loads` adds the file's name to the message."""
 
 
 def load(path: Path) -> Any:
-    """The value of a pickle file. Raises DataError like `loads`."""
+    """Return the value of a pickle file. Raises DataError like `loads`."""
     try:
         content = bytes_of(path)
     except OSError as error:
@@ -38,9 +41,11 @@ def load(path: Path) -> Any:
 
 
 def loads(content: bytes | memoryview, where: str) -> Any:
-    """The value of a pickle: dict, list, tuple, set, numpy arrays and scalars, numbers, str, bytes, None.
+    """Return the value of a pickle.
 
-    `str` of Python 2 is read as latin-1. Raises DataError, which begins with `where`, for other values and for damage.
+    It consists of dict, list, tuple, set, numpy arrays and scalars, numbers, str, bytes, None.
+
+    `str` of Python 2 is read as latin-1. Raises DataError for other values and for damage. `where`: begins the message.
     """
     try:
         value = _Unpickler(io.BytesIO(content), encoding="latin1").load()
@@ -55,15 +60,15 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         raise DataError(
             f"{where}: found a pickle that needs more memory than the machine has; download the file again"
         ) from None
-    except Exception as error:  # the opcodes of a damaged pickle can raise any error
+    except Exception as error:  # a damaged pickle can raise any exception
         raise DataError(
-            f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}), expected one; it "
+            f"{where}: found no pickle that can be read ({type(error).__name__}: {str(error)[:80]}); it "
             "may be cut short: download the file again"
         ) from None
 
 
 class _Dtype:
-    """A numpy type as a pickle builds it: `dtype("f4", 0, 1)`, then its state with the byte order."""
+    """A numpy type while it is built. A pickle calls `dtype("f4", 0, 1)`, then sets a state with the byte order."""
 
     __slots__ = ("dtype",)
 
@@ -83,9 +88,12 @@ class _Dtype:
 
 
 def _filled(array: Any, raw: object, dtype: object, shape: object, fortran: bool) -> Array:
-    """Fill an empty array with numbers in the machine's byte order: in place, since the pickle may refer to it."""
+    """Fill an empty array with the numbers in `raw`, in place, because the pickle may refer to the array elsewhere.
+
+    The byte order becomes the machine's.
+    """
     if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or array.size:
-        raise PickleRefused("has an array without a type or a shape, or fills one twice")
+        raise PickleRefused("has an array without type or shape, or fills an array twice")
     if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 32:
         raise PickleRefused(f"has an array of the shape {str(shape)[:40]}")
     native = dtype.dtype.newbyteorder("=")
@@ -124,7 +132,7 @@ def _scalar(dtype: object, raw: object) -> object:
 
 
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
-    """Return the bytes that Python 3 pickles as this text for Python 2."""
+    """Return the bytes that a text represents: for Python 2, Python 3 pickles bytes as a latin-1 text."""
     if encoding != "latin1":
         raise PickleRefused(f"needs the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")
@@ -136,10 +144,10 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _encoded,
     ("collections", "OrderedDict"): dict,
     **{(module, "set"): set for module in ("builtins", "__builtin__")},
-    # Empty bytes as Python 3 writes them for Python 2; `bytes` itself could take all memory.
+    # Python 3 writes empty bytes for Python 2 as a call of `bytes`. The real `bytes` could allocate all memory.
     **{(module, "bytes"): lambda: b"" for module in ("builtins", "__builtin__")},
 }
-for _core in ("numpy.core", "numpy._core"):  # as numpy 1 and as numpy 2 write it
+for _core in ("numpy.core", "numpy._core"):  # module names in numpy 1 and numpy 2
     _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = _reconstruct
     _ALLOWED[f"{_core}.multiarray", "scalar"] = _scalar
     _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _from_buffer
@@ -166,20 +174,20 @@ class _Unpickler(pickle._Unpickler):
         elif not isinstance(built, np.ndarray):
             raise PickleRefused("sets the state of an object that is not an array")
         elif not isinstance(state, tuple) or len(state) not in (4, 5):
-            raise PickleRefused("has an array of an unknown version")
+            raise PickleRefused("has an array in an unknown version of numpy's format")
         else:
             shape, dtype, fortran, raw = state[-4:]
             _filled(built, raw, dtype, shape, bool(fortran))
 
     def load_bytearray8(self: Any) -> None:
-        """Read the bytes that exist: allocating the stated number could take all memory."""
+        """Read a bytearray, up to the end of the pickle. Allocating the size that it states could take all memory."""
         self.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))
 
     dispatch |= {pickle.BUILD[0]: load_build, pickle.BYTEARRAY8[0]: load_bytearray8}
 
 
 def _check(value: object, seen: set[int]) -> None:
-    """Raise PickleRefused if a function or a type is left among the values. Each value is checked once."""
+    """Raise PickleRefused if a value contains a function or a type. `seen`: ids of values already checked."""
     if isinstance(value, PLAIN) or id(value) in seen:
         return
     seen.add(id(value))

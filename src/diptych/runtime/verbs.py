@@ -1,6 +1,6 @@
-"""The verbs of Diptych's own tasks, and the names of its systems.
+"""The verbs of the tasks that Diptych defines, and the names of its systems.
 
-`diptych --help` lists them from here, as importing the tasks or systems loads torch.
+`diptych --help` lists them from here, because importing the tasks or systems would load torch.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from diptych.runtime.decoding import SETTINGS
 
 
 class TaskHelp(NamedTuple):
-    """A verb, a sentence of help, the arguments after the image, and the options that not every such verb has."""
+    """The help of a verb: its sentence, its arguments after the image, and the options that only some verbs have."""
 
     verb: str
     help: str
@@ -35,7 +35,7 @@ _HELPS = (
     TaskHelp("ask", "Answer a question about an image.", ("questions",), ("--show",)),
 )  # fmt: skip
 TASK_VERBS = {one.verb: one for one in _HELPS}
-# Each system is a folder of their room.
+# Each system is a subpackage of diptych.systems.
 OWN_SYSTEMS = tuple(
     one.name.replace("_", "-") for one in iter_modules([str(Path(__file__).parents[1] / "systems")]) if one.ispkg
 )

@@ -1,4 +1,4 @@
-"""Weight files on disk or on the hub, read without running code from them."""
+"""Read and write files of weights, on disk or on the Hugging Face hub. No code in the files is run."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from diptych.runtime.errors import CheckpointError
 from diptych.runtime.files import text_of
 
 Tensors = dict[str, Tensor]
-# Keys under which training scripts save their tensors.
+# Keys under which training scripts save the state dict in a checkpoint.
 WRAPPERS = ("state_dict", "model", "model_state_dict", "module")
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 VOCABULARY, TOKENIZER = "vocab.txt", "tokenizer_config.json"
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a safetensors file with the permissions of any new file; the library's own are 0600."""
+    """Write a safetensors file with the usual permissions of new files. The library itself would use 0600."""
     path.touch()
     mode = path.stat().st_mode
     save_file(dict(tensors), path)
@@ -33,7 +33,7 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def compact(tensors: Mapping[str, Tensor]) -> Tensors:
-    """Return tensors to be written: on the CPU, and in bf16 if this is exact for all fp32 tensors."""
+    """Return tensors ready to be written: on the CPU, and in bf16 if all fp32 tensors can be converted without loss."""
     ours = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     long = {name: tensor for name, tensor in ours.items() if tensor.dtype == torch.float32}
     short = all(torch.equal(tensor, tensor.bfloat16().float()) for tensor in long.values())
@@ -41,10 +41,10 @@ def compact(tensors: Mapping[str, Tensor]) -> Tensors:
 
 
 def read_weights(path: Path) -> Tensors:
-    """All tensors of a safetensors file or a PyTorch file (.bin, .pt, .pth) by name, on the CPU.
+    """Return all tensors of a safetensors or PyTorch file (.bin, .pt, .pth), by name, on the CPU.
 
-    A PyTorch file is a pickle; it is read with `weights_only`, which refuses everything but tensors and plain values.
-    Raises CheckpointError for a file that is missing, damaged, unsafe or without tensors.
+    A PyTorch file is a pickle. It is read with `weights_only`, which accepts only tensors and plain values. Raises
+    CheckpointError for a file that is missing, damaged, unsafe or without tensors.
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
@@ -53,7 +53,7 @@ def read_weights(path: Path) -> Tensors:
         raise CheckpointError(f"{path} is empty; copy it again from its source")
     tensors = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
     if not tensors:
-        raise CheckpointError(f"{path} holds no tensors; expected a state dict: names and their tensors")
+        raise CheckpointError(f"{path} holds no tensors; expected a state dict, which has tensors by name")
     return tensors
 
 
@@ -67,14 +67,16 @@ def _read_safetensors(path: Path) -> Tensors:
 
 
 def _read_torch(path: Path) -> Tensors:
-    # A zip without its table of contents, which is at the end, is truncated; torch would read it as a pickle.
+    # A zip has its table of contents at the end. If it is missing, the file is cut short; torch would misread it as a
+    # pickle.
     with path.open("rb") as file:
         start = file.read(16)
     zipped, pickled = start[:2] == b"PK", start[:1] == b"\x80"
     if zipped and not zipfile.is_zipfile(path):
         raise CheckpointError(f"{path} is cut short: {path.stat().st_size} bytes; copy it again from its source")
     try:
-        with warnings.catch_warnings(action="ignore"):  # about pickles of other programs: refused below
+        # Warnings about other programs' pickles; these are refused below.
+        with warnings.catch_warnings(action="ignore"):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if (zipped or pickled) and "Unsupported" in str(error):
@@ -83,14 +85,17 @@ def _read_torch(path: Path) -> Tensors:
             raise CheckpointError(f"{path} {why}; {way_out}") from error
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
         raise CheckpointError(f"{path} {why}; expected safetensors or a PyTorch state dict") from error
-    except Exception as error:  # for a damaged pickle torch raises struct.error, KeyError, RuntimeError and more
+    except Exception as error:  # torch raises struct.error, KeyError, RuntimeError and more for damaged pickles
         why = f"is cut short or damaged ({first_line(error)})"
         raise CheckpointError(f"{path} {why}; copy it again from its source") from error
     return _unwrapped(loaded, path)
 
 
 def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensors:
-    """The tensors inside the WRAPPERS, each at most once: a dict may contain itself."""
+    """Return the tensors inside the keys WRAPPERS, such as `state_dict`.
+
+    `depth` limits the nesting, because a dict may contain itself.
+    """
     if not isinstance(loaded, Mapping):
         return {}
     for name in WRAPPERS:
@@ -105,17 +110,18 @@ def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensor
 
 
 def find_weights(source: str | os.PathLike[str]) -> Path:
-    """The weight file of a source: a file, a folder, or a hub id such as `bert-base-cased` (cached).
+    """Return the path of a weights file.
 
-    Raises CheckpointError if a folder or a repository has none. A missing file is reported by `read_weights`.
+    `source`: the file, its folder, or a hub id such as `bert-base-cased`, which is downloaded once.
+
+    Raises CheckpointError if the folder or repository has no weights file. A missing file is reported later, by
+    `read_weights`.
     """
     path = Path(source)
     if not _is_hub_id(source):
         files = [path / name for name in HUB_FILES if (path / name).is_file()] if path.is_dir() else [path]
         if not files:
-            raise CheckpointError(
-                f"{path} holds neither {' nor '.join(HUB_FILES)}; pass the path of the file of weights"
-            )
+            raise CheckpointError(f"{path} holds neither {' nor '.join(HUB_FILES)}; pass the path of the weights file")
         return files[0]
     for name in HUB_FILES:
         if (file := from_hub(str(source), name)) is not None:
@@ -124,10 +130,10 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
 
 
 def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | None:
-    """The vocab.txt of a BERT in a folder or on the hub, and True if its texts are lower-cased.
+    """Return the vocab.txt of a BERT in a folder or on the hub, and True if its texts are lower-cased.
 
-    The flag is None if tokenizer_config.json lacks it. Returns None if there is no vocabulary, or if `source` is a
-    file.
+    The second value is None if tokenizer_config.json does not state it. Return None if there is no vocabulary, or if
+    `source` is a file.
     """
     path = Path(source)
     if not path.is_dir() and not _is_hub_id(source):
@@ -152,9 +158,12 @@ def _is_hub_id(source: str | os.PathLike[str]) -> bool:
 
 
 def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass its path") -> Path | None:
-    """A file of a repository on the hub, fetched once and cached; None if the repository has no such file.
+    """Return the path of a file from a repository on the hub, which is downloaded once.
 
-    `use`: the instruction for a file that was downloaded by hand. Raises CheckpointError if the hub cannot be reached.
+    None: the repository has no such file.
+
+    `use`: what to do with a file downloaded by hand, for the error. Raises CheckpointError if the hub cannot be
+    reached.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
@@ -163,10 +172,10 @@ def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass
     try:
         with without_retries():
             return Path(hf_hub_download(name, file, revision=revision))
-    except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError
-        raise CheckpointError(f"{name} is not a file here, and the hub cannot be reached; {way_out}") from error
+    except LocalEntryNotFoundError as error:  # first, because it is a subclass of EntryNotFoundError
+        raise CheckpointError(f"there is no file {name}, and the hub cannot be reached; {way_out}") from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, OSError, ValueError) as error:
         why = f"fetching it from the hub failed ({first_line(error)})"
-        raise CheckpointError(f"{name} is not a file here, and {why}; check its name, or {way_out}") from error
+        raise CheckpointError(f"there is no file {name}, and {why}; check the name, or {way_out}") from error

@@ -1,1 +1,1 @@
-"""Storybook: an endless drawn world with ground truth and words; nothing is downloaded."""
+"""Storybook: a synthetic data set of any size. Pictures are drawn by program, with texts and ground truth."""

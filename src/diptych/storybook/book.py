@@ -1,4 +1,4 @@
-"""The drawn world as a data set: numbered scenes, and a scene's record with all its words."""
+"""Storybook as a data set: numbered scenes, and the record of a scene with all its texts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from diptych.storybook.world import SIDE, Figure, Scene
 
 
 class Storybook(Sequence[Scene]):
-    """The first `count` scenes of a split, drawn when they are read."""
+    """The first `count` scenes of a split. A scene is generated when it is read."""
 
     def __init__(self, seed: int, split: str, count: int) -> None:
         self.seed, self.split, self.length = seed, split, count
@@ -35,21 +35,21 @@ class Storybook(Sequence[Scene]):
         if isinstance(index, slice):
             return [scene(self.seed, self.split, i) for i in range(*index.indices(self.length))]
         if not -self.length <= index < self.length:
-            raise IndexError(f"scene {index} of a Storybook of {self.length}")
+            raise IndexError(f"found scene {index} of a Storybook of {self.length}, expected 0 to {self.length - 1}")
         return scene(self.seed, self.split, index % self.length)
 
 
 def thing(figure: Figure) -> Object:
-    """Return a figure as a record's object; the box is in fractions of the picture."""
+    """Convert a figure to an object of a record. Its box is in fractions of the picture."""
     x1, y1, x2, y2 = (end / SIDE for end in figure.box)
     attributes = {"colour": figure.colour, "size": figure.size} | ({"pose": figure.pose} if figure.pose else {})
     return Object(figure.kind, (x1, y1, x2, y2), attributes, figure.visible)
 
 
 def record(scene: Scene, picture: Path | None = None) -> Record:
-    """Return a scene's record: its objects, their relations, and words for every task.
+    """Return the record of a scene: its objects, their relations, and texts for all tasks.
 
-    A record of the web split has one careless caption and nothing to ask; other records have five captions.
+    In the split `web`, a record has one noisy caption and no questions. In other splits it has five captions.
     """
     number = f"{scene.seed} {scene.split} {scene.index}"
     rng, facts = Random(f"words {number}"), Facts(scene)

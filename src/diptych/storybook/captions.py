@@ -1,4 +1,4 @@
-"""Captions of one or two facts in one of several sentence forms, and the web's careless alt texts."""
+"""Generate captions with one or two facts, in several sentence forms, and noisy alt texts for the web split."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ _CLUTTER = ("photo", "image", "stock photo", "clipart", "free download", "wallpa
 
 
 def captions(rng: Random, facts: Facts) -> tuple[str, ...]:
-    """Draw five captions. They differ if thirty attempts suffice to find different ones."""
+    """Generate five random captions. They are different, unless thirty attempts give fewer than five different ones."""
     written: list[str] = []
     for attempt in range(40):
         text = caption(rng, facts)
@@ -24,18 +24,18 @@ def captions(rng: Random, facts: Facts) -> tuple[str, ...]:
 
 
 def caption(rng: Random, facts: Facts) -> str:
-    """Draw one caption."""
+    """Generate one random caption."""
     mentioned: set[int] = set()
     subject, about, many = _clause(rng, facts, mentioned)
     place = where(rng, facts.scene) if rng.random() < 0.75 else ""
     when = sky(rng, facts.scene) if rng.random() < (0.3 if place else 0.55) else ""
     be = "are" if many else "is"
-    alone = about and not about.startswith("with ")  # `is with an umbrella` is bad English
+    alone = about and not about.startswith("with ")  # to avoid `is with an umbrella`
     shapes = {"fragment": 40, "there": 18, "shows": 10, "full": 22 if alone else 0, "fronted": 10 if place else 0}
-    if len(mentioned) < len(facts.figures) - 1 and rng.random() < 0.3:  # something else as well
+    if len(mentioned) < len(facts.figures) - 1 and rng.random() < 0.3:  # also mention another object
         more, more_about, _ = _clause(rng, facts, mentioned)
         about = _join(about, "and" if more_about or rng.random() < 0.5 else "with", more, more_about)
-        shapes["full"] = 0  # `is holding a ball and two dogs running` is bad English
+        shapes["full"] = 0  # to avoid `is holding a ball and two dogs running`
     shape = rng.choices(tuple(shapes), tuple(shapes.values()))[0]
     if shape == "full":
         return _join(subject, be, about, place, when)
@@ -53,7 +53,10 @@ def _join(*parts: str) -> str:
 
 
 def _clause(rng: Random, facts: Facts, mentioned: set[int]) -> tuple[str, str, bool]:
-    """Return a subject not in `mentioned`, words about it, and True if it takes `are`; add it to `mentioned`."""
+    """Return a subject that is not in `mentioned`, words about it, and True if it takes `are`.
+
+    The subject is added to `mentioned`.
+    """
     order = [number for number in facts.order if number not in mentioned]
     first = order[1] if len(order) > 1 and rng.random() < 0.28 else order[0]
     figure = facts.of(first)
@@ -78,7 +81,7 @@ def _clause(rng: Random, facts: Facts, mentioned: set[int]) -> tuple[str, str, b
 
 
 def _linked(rng: Random, facts: Facts, a: int, relation: str, b: int) -> str:
-    """Return `holding a ball`, `sitting on the table`."""
+    """Return words for a relation of object `a` to object `b`, such as `holding a ball` or `sitting on the table`."""
     activity = facts.of(a).pose if relation != "holding" and rng.random() < 0.5 else ""
     return _join(activity, relate(rng, relation), _thing(rng, facts, b))
 
@@ -88,7 +91,10 @@ def _thing(rng: Random, facts: Facts, number: int) -> str:
 
 
 def _several(rng: Random, facts: Facts, kind: str) -> str:
-    """Return `three red balloons` if all are red, else `three balloons`."""
+    """Return words for all objects of a kind, such as `three red balloons`.
+
+    The colour is left out if they have several.
+    """
     colours = facts.colours_of_kind(kind)
     word = plural(kind, noun(rng, kind))
     number = NUMBERS[facts.counts[kind]] if rng.random() < 0.85 else "some"
@@ -103,7 +109,7 @@ def _all_do(facts: Facts, kind: str) -> bool:
 
 
 def alt_text(rng: Random, facts: Facts) -> str:
-    """Draw a web page's alt text: partial, careless, and about another picture 12 times in 100."""
+    """Generate a noisy alt text, as on web pages. It is incomplete or careless; 12% describe another picture."""
     about = facts
     if rng.random() < 0.12:
         here = facts.scene
@@ -114,10 +120,10 @@ def alt_text(rng: Random, facts: Facts) -> str:
         numbers = rng.sample(about.order[:3], min(len(about.order), rng.randint(1, 3)))
         words = [f"{figure.colour} {noun(rng, figure.kind)}" for figure in map(about.of, numbers)]
         text = " ".join([*words, about.scene.place] if rng.random() < 0.5 else words)
-    elif manner < 0.45:  # cut short
+    elif manner < 0.45:  # an incomplete sentence
         words = text.split()
         text = " ".join(words[: max(3, len(words) - rng.randint(2, 5))])
-    elif manner < 0.6:  # without function words
+    elif manner < 0.6:  # leave out function words
         text = " ".join(word for word in text.split() if word not in ("a", "an", "the", "is", "are", "there"))
     if rng.random() < 0.3:
         clutter = rng.choice(_CLUTTER)

@@ -1,7 +1,7 @@
-"""Visual commonsense reasoning in the drawn world: a question, four answers, four rationales.
+"""Items as in visual commonsense reasoning (VCR): a question, four answers, four rationales.
 
-The four options combine two details, each right or wrong: right-right, right-wrong, wrong-right and wrong-wrong. Every
-value occurs in two of the four options, so that only the picture shows which is right.
+The four options combine two details, each right or wrong. Each value of a detail occurs in two of the four options, so
+the right option cannot be found without the picture.
 """
 
 from random import Random
@@ -14,14 +14,14 @@ from diptych.storybook.kinds import KINDS, SIZES, colours_of
 
 
 class Detail(NamedTuple):
-    """One detail of an object: a phrase that is right and one that is wrong."""
+    """A detail of an object: a right phrase and a wrong phrase for it."""
 
-    about: int  # index of the object
+    about: int  # index of the object it describes
     right: str
     wrong: str
 
 
-_QUESTIONS = (  # a question and the two details that answer it
+_QUESTIONS = (  # question, and the names of the two details that answer it
     ("what is {a} doing", ("pose", "side")),
     ("where is {a} and what is it doing", ("side", "pose")),
     ("how does {a} look", ("size", "colour")),
@@ -31,7 +31,7 @@ _QUESTIONS = (  # a question and the two details that answer it
 
 
 def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
-    """Draw one item about two objects, one left of the other; () if too few details are known."""
+    """Generate one item about two objects, one left of the other. Return () if the scene has too few details."""
     for _ in range(4 if facts.sides else 0):
         a, relation, b = rng.choice(facts.sides)
         details = _details(rng, facts, a, relation, b)
@@ -50,10 +50,10 @@ def choices(rng: Random, facts: Facts) -> tuple[Choices, ...]:
 
 
 def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[str, Detail]:
-    """Return the details of two objects by name.
+    """Return the details of the objects `a` and `b` by name, such as `colour` and `other colour`.
 
-    Size and pose are left out for linked objects. An object that is held or lies on a table has fewer sizes and poses,
-    which would reveal the right option.
+    Size and pose are left out for objects in a relation such as `holding`. A held object has fewer possible sizes and
+    poses, which would reveal the right option.
     """
     other = "right of" if relation == "left of" else "left of"
     details = {"side": Detail(a, f"to the {relation} [{b}]", f"to the {other} [{b}]")}
@@ -74,7 +74,7 @@ def _details(rng: Random, facts: Facts, a: int, relation: str, b: int) -> dict[s
 
 
 def _four(rng: Random, first: Detail, second: Detail) -> tuple[tuple[str, ...], int]:
-    """Return the four combinations in random order, and the index of the right one."""
+    """Return the four combinations of two details in random order, and the index of the right one."""
     if rng.random() < 0.5:
         first, second = second, first
     pairs = [(x, y) for x in first[1:] for y in second[1:]]

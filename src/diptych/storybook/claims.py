@@ -1,7 +1,7 @@
-"""Claims that are true or false with equal chance, for yes/no questions and statements.
+"""Generate claims for yes/no questions and statements. They are true or false with equal probability.
 
-True and false claims of a form are drawn alike, so that the words alone reveal little. Absent objects are drawn from
-those that another scene of the same place could contain.
+True and false claims of the same form have a similar distribution, so that the words alone reveal little. Absent
+objects are chosen from those that other scenes of the same place may contain.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from diptych.storybook.plan import belonging, plan
 
 
 class Claim(NamedTuple):
-    """A claim as a question and as a statement, and its truth."""
+    """A claim as a question and as a statement, and whether it is true."""
 
     question: str
     statement: str
@@ -27,13 +27,16 @@ Maker = Callable[[Random, Facts, bool], Claim | None]
 
 
 def claim(rng: Random, facts: Facts) -> Claim | None:
-    """Draw a claim of some form; None if the scene does not allow this form."""
+    """Generate a claim of a random form. Return None if this form does not fit the scene."""
     maker = rng.choices(tuple(_MAKERS), tuple(_MAKERS.values()))[0]
     return maker(rng, facts, rng.random() < 0.5)
 
 
 def decoy(rng: Random, facts: Facts) -> tuple[str, str] | None:
-    """Draw a kind that is absent from the scene, and a colour for it, from a group that could have been there."""
+    """Choose a random kind that is absent from the scene but may occur in its place, and a colour for it.
+
+    Return None if there is none.
+    """
     for _ in range(6):
         part = rng.choice(plan(rng, facts.scene.place, 2).parts)
         if part.kind not in facts.counts:
@@ -52,7 +55,7 @@ def _existence(rng: Random, facts: Facts, true: bool) -> Claim | None:
 
 
 def _coloured(kind: str, colour: str) -> str:
-    """Return `a red ball`; for people `a man in red`."""
+    """Return words for an object, such as `a red ball`, or `a man in red` for a person."""
     return f"{with_article(kind)} in {colour}" if KINDS[kind].family == "person" else with_article(f"{colour} {kind}")
 
 
@@ -86,7 +89,7 @@ def _pose(rng: Random, facts: Facts, true: bool) -> Claim | None:
 
 
 def _side(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """Claim that one of two objects is left or right of the other."""
+    """Generate a claim that one object is left or right of another. `true`: whether the claim is true."""
     if not facts.sides:
         return None
     a, relation, b = rng.choice(facts.sides)
@@ -99,7 +102,7 @@ def _side(rng: Random, facts: Facts, true: bool) -> Claim | None:
 
 
 def _more(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """Claim that there are more of one kind than of another."""
+    """Generate a claim that there are more objects of one kind than of another. `true`: whether the claim is true."""
     many, few = rng.sample(tuple(facts.counts), 2) if len(facts.counts) > 1 else ("", "")
     if facts.counts[many] == facts.counts[few]:
         return None
@@ -110,13 +113,16 @@ def _more(rng: Random, facts: Facts, true: bool) -> Claim | None:
 
 
 def _number(rng: Random, facts: Facts, true: bool) -> Claim | None:
-    """Claim how many there are of a kind that occurs twice or more."""
+    """Generate a claim about the number of objects of a kind that occurs at least twice.
+
+    `true`: whether the claim is true.
+    """
     kinds = [kind for kind, count in facts.counts.items() if count > 1]
     if not kinds:
         return None
     kind = rng.choice(kinds)
     number = facts.counts[kind]
-    if not true:  # drawn as often as true numbers are
+    if not true:  # wrong numbers have the frequencies of true ones
         number = rng.choices((2, 3, 4), [weight * (n != number) for n, weight in ((2, 6), (3, 5), (4, 3))])[0]
     words = f"{NUMBERS[number]} {plural(kind)}"
     return Claim(f"are there {words}", rng.choice((f"there are {words}", f"the picture shows {words}")), true)
@@ -135,6 +141,6 @@ def _holding(rng: Random, facts: Facts, true: bool) -> Claim | None:
     return Claim(f"is {words} holding {with_article(kind)}", f"{words} is holding {with_article(kind)}", true)
 
 
-_MAKERS: dict[Maker, int] = {  # weights: existence and colour are frequent enough for a small model to learn
+_MAKERS: dict[Maker, int] = {  # form -> weight: existence and colour are frequent, so that a small model can learn them
     _existence: 10, _coloured_existence: 3, _colour: 6, _pose: 1, _side: 2, _more: 1, _number: 2, _holding: 2,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Expressions that single out one thing, such as `the small dog under the tree` if there are other dogs."""
+"""Referring expressions: they describe only one object of a scene, such as `the small dog under the tree`."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -8,12 +8,12 @@ from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import SIZE_WORDS, is_person, noun, relate, wearing, with_article
 from diptych.storybook.world import SIDE, Figure
 
-MOST = 3  # expressions per scene
-_ENDS = 18  # least distance in pixels between the leftmost thing and the next, for `on the left`
+MOST = 3  # most expressions per scene
+_ENDS = 18  # `on the left` needs this distance in pixels between the leftmost object and the next
 
 
 def expressions(rng: Random, facts: Facts) -> tuple[Expression, ...]:
-    """Draw expressions for up to three objects, those of the most frequent kinds first."""
+    """Generate expressions for up to three objects. Objects of the most frequent kinds come first."""
     order = sorted(range(len(facts.figures)), key=lambda number: (-facts.counts[facts.of(number).kind], rng.random()))
     drawn: list[Expression] = []
     for number in order:
@@ -25,11 +25,14 @@ def expressions(rng: Random, facts: Facts) -> tuple[Expression, ...]:
 
 
 def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str | None:
-    """Draw a description that is true of this thing alone, or None; `without` names a detail to leave out."""
+    """Generate a description that is true only of object `number`, or return None.
+
+    `without`: a detail that must not be used.
+    """
     details = [detail for name, detail in _DETAILS.items() if name != without]
     rng.shuffle(details)
     if len(facts.by_kind[facts.of(number).kind]) == 1:
-        details = details[:1] if rng.random() < 0.4 else []  # redundant, as people often are
+        details = details[:1] if rng.random() < 0.4 else []  # may be redundant, like many people's expressions
     rivals = set(facts.by_kind[facts.of(number).kind])
     front, back = "", ""
     for detail in details:
@@ -45,7 +48,10 @@ def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str
 
 
 def single_out_any(rng: Random, facts: Facts, numbers: Sequence[int], without: str) -> tuple[int, str] | None:
-    """Draw one of these things and a description of it alone; None if there is no thing or no description."""
+    """Choose a random object among `numbers`, and generate a description that is true only of it.
+
+    Return None if there is no object or no description.
+    """
     if not numbers:
         return None
     number = rng.choice(numbers)
@@ -53,7 +59,7 @@ def single_out_any(rng: Random, facts: Facts, numbers: Sequence[int], without: s
     return None if words is None else (number, words)
 
 
-# A detail returns words before the noun, words after it, and all objects of this kind that they describe.
+# A detail function returns words before the noun, words after it, and all objects of this kind that the words describe.
 DrawDetail = Callable[[Random, Facts, int], tuple[str, str, set[int]] | None]
 
 
@@ -68,7 +74,7 @@ def _colour(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]]
 
 
 def _size(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
-    """Return `small` or `big`, which singles a thing out among things of other sizes; None for medium."""
+    """Return `small` or `big` as the detail. Return None for a medium object."""
     figure = facts.of(number)
     if figure.size not in SIZE_WORDS:
         return None
@@ -85,7 +91,7 @@ def _pose(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] |
 
 
 def _end(rng: Random, facts: Facts, number: int) -> tuple[str, str, set[int]] | None:
-    """Return `on the left` or `on the right` for a thing at an end of its kind's row."""
+    """Return `on the left` or `on the right` if the object is the leftmost or rightmost of its kind, else None."""
     row = sorted(facts.by_kind[facts.of(number).kind], key=lambda other: facts.of(other).centre[0])
     if len(row) < 2 or number not in (row[0], row[-1]):
         return None

@@ -1,4 +1,4 @@
-"""Facts of a scene, computed once for its captions, questions and expressions."""
+"""Facts about a scene, computed once for its captions, questions and expressions."""
 
 from collections import Counter
 from functools import cached_property
@@ -11,9 +11,9 @@ _WEIGHT = {"person": 1.6, "animal": 1.5, "vehicle": 1.1, "object": 0.8}
 
 
 class Facts:
-    """Counts, singletons and the order in which a person would mention objects.
+    """Facts about the objects of a scene: counts, relations, and the order in which a person would mention them.
 
-    Objects are identified by their index in `scene.figures`.
+    An object is given by its index in `scene.figures`.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -26,17 +26,17 @@ class Facts:
 
     @cached_property
     def by_kind(self) -> dict[str, list[int]]:
-        """The objects of each kind."""
+        """Return the objects of each kind."""
         return {kind: [at for at, one in enumerate(self.figures) if one.kind == kind] for kind in self.counts}
 
     @cached_property
     def alone(self) -> list[int]:
-        """The objects that are the only ones of their kind: `the dog` means one of these."""
+        """Return the objects that are the only one of their kind. Only these can be called `the dog`."""
         return [numbers[0] for numbers in self.by_kind.values() if len(numbers) == 1]
 
     @cached_property
     def order(self) -> list[int]:
-        """All objects, the most salient first: large, alive, part of a relation."""
+        """Return all objects, the most salient first. Salience depends on size, on being alive, and on relations."""
         linked = {number for a, _, b in self.links for number in (a, b)}
 
         def salience(number: int) -> float:
@@ -52,9 +52,9 @@ class Facts:
         return next((relation for a, relation, b in self.scene.relations if (a, b) == (subject, other)), None)
 
     def colours_of_kind(self, kind: str) -> set[str]:
-        """Return the colours that the objects of a kind have."""
+        """Return all colours of the objects of a kind."""
         return {self.figures[number].colour for number in self.by_kind.get(kind, ())}
 
     def of(self, number: int) -> Figure:
-        """Return the object of this number."""
+        """Return the object with this index."""
         return self.figures[number]

@@ -1,11 +1,11 @@
-"""Storybook on disk: pictures, and words in the formats of the public data sets.
+"""Write a Storybook to disk: pictures, and texts in the formats of public data sets.
 
 pictures/train/000012.png
 coco/captions_train.json  coco/instances_train.json  conceptual/web.tsv
 vqa2/questions_train.json vqa2/annotations_train.json refcoco/refs_train.json
 vcr/train.jsonl           vcr/train/000012.json       nlvr/train.jsonl
 snli-ve/train.jsonl
-storybook.json            the seed, and the number of scenes that are complete in each split
+storybook.json            the seed, and the number of complete scenes in each split
 """
 
 import json
@@ -30,8 +30,8 @@ from diptych.storybook.book import Storybook, record
 from diptych.storybook.render import render
 from diptych.storybook.world import SPLITS
 
-WORLD = 1  # incremented when drawings or words change, so that two worlds are never mixed in one folder
-_PART = 64  # scenes that a process draws at a time
+WORLD = 1  # version, incremented when drawings or texts change, so that a folder never mixes two versions
+_PART = 64  # scenes per work item of a process
 
 
 def write(
@@ -41,15 +41,17 @@ def write(
     progress: Callable[[int], None] | None = None,
     processes: int = 1,
 ) -> None:
-    """Write the first N scenes of each split in `splits` (split -> N). `progress` gets the number of scenes just done.
+    """Write the first N scenes of each split. `splits`: split -> N.
 
-    The bytes do not depend on `processes`. Every file is written completely or not at all. A second call resumes a
-    stopped one: it draws only what is missing, and a larger N adds scenes. Raises DataError for a wrong split or
-    number, a folder that cannot be written, and a folder with another world or seed.
+    `progress` is called with the number of scenes just written.
+
+    The files do not depend on `processes`. Each file is written atomically. If a call was stopped, a second call
+    resumes: it writes only missing files. A larger N adds scenes. Raises DataError for an unknown split, a negative
+    number, a folder that cannot be written, and a folder with another world version or seed.
     """
     for split, number in splits.items():
         if split not in SPLITS:
-            raise DataError(f"found the split `{split}`, expected one of Storybook's: {nearest(split, SPLITS)}")
+            raise DataError(f"Storybook has no split `{split}`; {nearest(split, SPLITS)}")
         if number < 0:
             raise DataError(f"found {number} scenes for {split}, expected 0 or more")
     try:
@@ -75,13 +77,13 @@ def write(
                     _save_lines(folder / MANIFEST, [json.dumps({"world": WORLD, "seed": seed, "splits": done})])
     except OSError as error:
         raise DataError(
-            f"{error.filename or folder}: cannot be written ({error.strerror}); free space or choose another folder, "
-            "then run the same command again: it resumes from here"
+            f"{error.filename or folder}: cannot be written ({error.strerror}); free disk space and run the same "
+            "command again to resume, or choose another folder"
         ) from error
 
 
 def _complete(folder: Path, seed: int) -> dict[str, int]:
-    """Return the number of complete scenes of each split in the folder."""
+    """Return for each split the number of scenes that are complete in the folder."""
     if not (folder / MANIFEST).exists():
         return {}
     manifest = read_json(folder / MANIFEST).read(StorybookManifest)
@@ -94,14 +96,14 @@ def _complete(folder: Path, seed: int) -> dict[str, int]:
 
 
 def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]:
-    """Draw the missing pictures of a part of a split. Return the part's records if its flag is set, else []."""
+    """Draw the missing pictures of a range of scenes. `part`: the split, True to return records, the range."""
     book, wanted, numbers = part
     records = []
     for number in numbers:
         path = folder / "pictures" / f"{key_of(book.split, number)}.png"
         if not path.exists():
             png = BytesIO()
-            # The paper's grain does not compress: a higher level costs time and gains little.
+            # The noise of the paper does not compress, so a higher level takes time and gains little.
             Image.fromarray(render(book[number])).save(png, format="PNG", compress_level=1)
             _save(path, png.getvalue())
         if wanted:
@@ -110,7 +112,7 @@ def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]
 
 
 def _words(split: str, records: list[Record]) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield the name and the lines of every file with words of a split."""
+    """Yield the name and the lines of every text file of a split."""
     yield f"coco/instances_{split}.json", [json.dumps(official.instances(records))]
     if split == "web":
         yield "conceptual/web.tsv", (f"{one.captions[0]}\t{official.file_of(one)}" for one in records)
@@ -131,7 +133,10 @@ def _save_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _save(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all. Unlike `write_atomically`, do not flush each of 12,000 small files."""
+    """Write a file atomically.
+
+    Unlike `write_atomically`, it is not flushed to disk, because there are 12,000 small files.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = aside(path)
     unfinished.write_bytes(content)

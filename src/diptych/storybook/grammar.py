@@ -1,6 +1,6 @@
-"""Words for things: nouns, articles, descriptions, relations, places.
+"""Generate words for objects: nouns, articles, descriptions, relations, places.
 
-There are no commas or full stops, which tokenisers treat differently.
+Texts have no commas or full stops, because tokenisers treat them differently.
 """
 
 from pathlib import Path
@@ -13,24 +13,27 @@ from diptych.storybook.kinds import KINDS
 from diptych.storybook.world import Figure, Scene
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
-# By topic and what is named: words for sizes, relations, places, skies, and the wrong answers of careless people.
+# Topic -> name -> words. Topics: sizes, relations, places, skies, and wrong answers of careless people.
 WORDS = decode(text_of(Path(__file__).with_name("words.json")), type=dict[str, dict[str, tuple[str, ...]]])
 SIZE_WORDS = WORDS["sizes"]
 
 
 def with_article(words: str) -> str:
-    """Prefix `a` or `an`. The letter decides: no word of this world has a vowel letter spoken as a consonant."""
+    """Add the article `a` or `an` before words, by the first letter.
+
+    The vocabulary has no exceptions such as `hour`.
+    """
     return f"an {words}" if words[0] in "aeiou" else f"a {words}"
 
 
 def noun(rng: Random, kind: str) -> str:
-    """Return the plain noun, or a synonym one time in four."""
+    """Return the noun of a kind, or in 25% of calls a synonym."""
     synonyms = KINDS[kind].synonyms
     return rng.choice(synonyms) if synonyms and rng.random() < 0.25 else kind
 
 
 def plural(kind: str, word: str | None = None) -> str:
-    """Return the plural of a kind's noun, or of `word`, one of its synonyms."""
+    """Return the plural of the noun of a kind, or of its synonym `word`."""
     word = word or kind
     return KINDS[kind].plurals.get(word, word + "s")
 
@@ -40,14 +43,14 @@ def is_person(figure: Figure) -> bool:
 
 
 def wearing(rng: Random, figure: Figure) -> str:
-    """Return a phrase that names a person's colour, such as `in a red dress`."""
+    """Return a phrase with a person's colour, such as `in a red dress`."""
     garment = "dress" if figure.kind in ("woman", "girl") else "shirt"
     clothes = with_article(f"{figure.colour} {garment}")
     return rng.choice((f"in {figure.colour}", f"in {clothes}", f"wearing {clothes}", f"dressed in {figure.colour}"))
 
 
 def describe(rng: Random, figure: Figure, colour: bool, size: bool, article: str = "a") -> str:
-    """Describe a thing: the article, its size and colour if `size` and `colour` are set, and its noun."""
+    """Return a description of an object, such as `a small red ball`. `size`, `colour`: whether to include them."""
     words = [noun(rng, figure.kind)]
     if colour and not is_person(figure):
         words.insert(0, figure.colour)
@@ -59,24 +62,24 @@ def describe(rng: Random, figure: Figure, colour: bool, size: bool, article: str
 
 
 def relate(rng: Random, relation: str) -> str:
-    """Return words for a relation."""
+    """Return words for a relation, such as `to the left of`."""
     return rng.choice(WORDS["relations"][relation])
 
 
 def doing(figure: Figure) -> str:
-    """Return the thing's pose or activity, or ""."""
+    """Return the pose or activity of an object, such as `sitting`, or ""."""
     if figure.pose:
         return figure.pose
     return "" if figure.kind in ("balloon", "kite") and figure.grounded else KINDS[figure.kind].activity
 
 
 def where(rng: Random, scene: Scene) -> str:
-    """Return words for the scene's place."""
+    """Return words for the scene's place, such as `on the beach`."""
     return rng.choice(WORDS["places"][scene.place])
 
 
 def sky(rng: Random, scene: Scene) -> str:
-    """Return words for time and weather; in a room only `at night`, or ""."""
+    """Return words for time and weather, or "". In a room the only words are `at night`."""
     if scene.place == "room":
         return "at night" if scene.time == "night" else ""
     return rng.choice(WORDS["skies"][f"{scene.time} {scene.weather}"])

@@ -1,7 +1,7 @@
-"""Sentences that a scene entails, contradicts or leaves open, as in SNLI-VE.
+"""Generate sentences that a scene entails, contradicts or leaves open, as in SNLI-VE.
 
-All sentences of a scene have one form and are about `the dog`. With one dog in the scene, the sentence is true or
-false. Without a dog, nothing in the picture decides. So the words alone do not reveal the class.
+All sentences of a scene have the same form, and are about an object such as `the dog`. If the scene has one dog, the
+sentence is true or false. If it has no dog, the sentence is neutral. So the words alone do not reveal the class.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _TRIES = 8
 
 
 def hypotheses(rng: Random, facts: Facts) -> tuple[TaskItem, ...]:
-    """Draw one sentence of each class, in random order; () if no drawn form of sentence fits the scene."""
+    """Generate one sentence of each class, in random order. Return () if no form of sentence fits the scene."""
     for _ in range(_TRIES):
         form = rng.choices(tuple(_FORMS), tuple(_FORMS.values()))[0]
         texts = {label: _sentence(rng, facts, form, label) for label in LABELS}
@@ -30,7 +30,10 @@ def hypotheses(rng: Random, facts: Facts) -> tuple[TaskItem, ...]:
 
 
 def _sentence(rng: Random, facts: Facts, form: "Form", label: str) -> str:
-    """Draw a sentence of this form and class, about the only thing of its kind or an absent one; "" if none fits."""
+    """Generate a sentence of this form and class.
+
+    For the class neutral it is about an absent object, else about the only object of its kind. Return "" if none fits.
+    """
     absent = decoy(rng, facts)
     if absent is None or not facts.alone:
         return ""
@@ -63,6 +66,7 @@ def _holding(facts: Facts, kind: str, number: int | None) -> list[tuple[str, boo
     return [(f"holding {with_article(name)}", name in held) for name in belonging(facts.scene.place, "held")]
 
 
-# Return all endings of one form for a kind, each with its truth for the object of this number (None: it is absent).
+# A form returns all ends of a sentence for a kind, each with True if it holds for object `number` (None: absent).
 Form = Callable[[Facts, str, int | None], list[tuple[str, bool]]]
-_FORMS: dict[Form, int] = {_colour: 6, _pose: 2, _side: 2, _holding: 1}  # weights: a small model can learn colours
+# Form -> weight; colours are frequent, because a small model can learn them.
+_FORMS: dict[Form, int] = {_colour: 6, _pose: 2, _side: 2, _holding: 1}

@@ -1,4 +1,4 @@
-"""The inventory of the drawn world: kinds of things, with their colours, sizes, poses and places."""
+"""The kinds of objects in Storybook, with their colours, sizes, poses and places."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,14 +9,14 @@ from msgspec.json import decode
 from diptych.runtime.files import text_of
 
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown")
-SIZES: Mapping[str, float] = {"small": 0.72, "medium": 1.0, "big": 1.36}  # scale of the drawing
+SIZES: Mapping[str, float] = {"small": 0.72, "medium": 1.0, "big": 1.36}  # size -> scale of the drawing
 PLACES = ("park", "beach", "street", "room")
 PARK, BEACH, STREET, ROOM = PLACES
-HORIZON: Mapping[str, float] = {PARK: 84, BEACH: 96, STREET: 92, ROOM: 104}  # y at which the ground starts
+HORIZON: Mapping[str, float] = {PARK: 84, BEACH: 96, STREET: 92, ROOM: 104}  # place -> y at which the ground starts
 
 
 class Kind(Struct, frozen=True):
-    """One kind of thing. Lengths are pixels of a medium-sized one in a picture of 160 x 160."""
+    """A kind of object. Lengths are in pixels, for an object of medium size in a picture of 160 x 160."""
 
     name: str
     family: str  # "person", "animal", "vehicle" or "object"
@@ -24,27 +24,27 @@ class Kind(Struct, frozen=True):
     height: int
     places: tuple[str, ...]
     poses: tuple[str, ...] = ()
-    activity: str = ""  # activity of a kind without poses
+    activity: str = ""  # words for what it does, for kinds without poses
     synonyms: tuple[str, ...] = ()
-    level: str = "ground"  # where it is if nothing carries it: "ground", "sky" or "water"
-    surface: tuple[float, float, float] | None = None  # left, right, y from the top: room for others on it
-    shelter: tuple[float, float, float] | None = None  # left, right, height above the ground: room below it
-    grip: tuple[float, float] | None = None  # x, y at which a hand holds it; None: it cannot be held
-    looks: int = 1  # number of variants of the drawing, whose details no word names, such as skin and hair
-    small_enough: bool = False  # fits on or under another thing
-    plurals: dict[str, str] = {}  # noun -> plural, for nouns that do not take an s
+    level: str = "ground"  # where it is unless it is carried: "ground", "sky" or "water"
+    surface: tuple[float, float, float] | None = None  # space for other objects on it: left, right, y from the top
+    shelter: tuple[float, float, float] | None = None  # space for other objects below it: left, right, height
+    grip: tuple[float, float] | None = None  # x, y where a hand holds it; None: cannot be held
+    looks: int = 1  # variants of the drawing, in details that no text mentions
+    small_enough: bool = False  # can be on or under another object
+    plurals: dict[str, str] = {}  # noun -> irregular plural
 
 
-HAND = (27.0, 21.0)  # x, y of the hand that holds something, in the person's own pixels
+HAND = (27.0, 21.0)  # x, y of a holding hand in the drawing of a person
 
 KINDS = {one.name: one for one in decode(text_of(Path(__file__).with_name("kinds.json")), type=list[Kind])}
 NAMES = tuple(KINDS)
-# The one colour of each kind that only the split `test_rare` has.
+# For each kind, the colour that occurs only in the split `test_rare`.
 RARE_COLOURS = {name: COLOURS[(3 * i + 5) % len(COLOURS)] for i, name in enumerate(NAMES)}
 
 
 def names_of_kinds() -> dict[str, str]:
-    """Map every noun of the world, singular and plural, to its kind: {"puppies": "dog", ...}."""
+    """Return a dict from every noun, singular and plural, to its kind: {"puppies": "dog", ...}."""
     return {
         name: kind.name
         for kind in KINDS.values()
@@ -54,15 +54,18 @@ def names_of_kinds() -> dict[str, str]:
 
 
 def is_rare(kind: str, colour: str) -> bool:
-    """Return True if this combination occurs only in the split `test_rare`."""
+    """Return True if this kind has this colour only in the split `test_rare`."""
     return RARE_COLOURS[kind] == colour
 
 
 def colours_of(kind: str) -> tuple[str, ...]:
-    """Return the seven colours that a kind has in every split."""
+    """Return the seven colours that a kind has in all splits."""
     return tuple(colour for colour in COLOURS if not is_rare(kind, colour))
 
 
 def sitting_drop(height: float) -> float:
-    """Return how much lower a sitting person's neck is, in the person's own pixels: the trunk rests on the ground."""
+    """Return how many pixels lower the neck of a sitting person is than of a standing one.
+
+    `height`: of the standing person.
+    """
     return 0.53 * height - 12.7

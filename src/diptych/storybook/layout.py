@@ -1,4 +1,4 @@
-"""Layout of a scene: groups are placed one by one so that they hide little of each other."""
+"""Lay out a scene: groups of objects are placed one by one, so that they hide little of each other."""
 
 from dataclasses import fields
 from functools import lru_cache
@@ -10,8 +10,8 @@ from diptych.storybook.plan import Group, PlacePart, extent, plan
 from diptych.storybook.truth import Relations, relations_between, seen
 from diptych.storybook.world import SIDE, SKIES, SPLITS, Figure, Scene, Thing
 
-VARIANTS = 12  # backgrounds of one place and sky in one split
-LEAST_VISIBLE = 0.35  # least visible share of a thing; what is more hidden is removed
+VARIANTS = 12  # backgrounds per place, sky and split
+LEAST_VISIBLE = 0.35  # objects with a smaller visible share are removed
 _TRIES = 14
 
 Box = tuple[float, float, float, float]
@@ -19,9 +19,9 @@ Box = tuple[float, float, float, float]
 
 @lru_cache(maxsize=4096)
 def scene(seed: int, split: str, index: int) -> Scene:
-    """Return the scene of this number in this split, always the same. Raises DataError for an unknown split."""
+    """Return scene `index` of a split. It depends only on the arguments. Raises DataError for an unknown split."""
     if split not in SPLITS:
-        raise DataError(f"found the split `{split}`, expected one of Storybook's: {nearest(split, SPLITS)}")
+        raise DataError(f"Storybook has no split `{split}`; {nearest(split, SPLITS)}")
     rng = Random(f"storybook {seed} {split} {index}")
     place = rng.choice(PLACES)
     time, weather = rng.choices(SKIES, (10, 3, 3, 4, 2, 2))[0]
@@ -38,7 +38,10 @@ def scene(seed: int, split: str, index: int) -> Scene:
 
 
 def _fill(rng: Random, place: str, wanted: int, rare: bool) -> tuple[tuple[Figure, ...], Relations]:
-    """Draw about `wanted` figures, in painter's order, and the relations within their groups."""
+    """Choose and place about `wanted` random figures.
+
+    Return them in painter's order, with the relations inside their groups.
+    """
     taken: list[Box] = []
     placed: list[tuple[float, list[Figure], Group]] = []
     count = 0
@@ -51,7 +54,7 @@ def _fill(rng: Random, place: str, wanted: int, rare: bool) -> tuple[tuple[Figur
             continue
         x, y = spot
         taken.append(_bounds(group, x, y))
-        depth = y - 200 if group.level != "ground" else y  # the sky and the sea lie behind all ground
+        depth = y - 200 if group.level != "ground" else y  # objects in sky and sea are behind those on the ground
         placed.append((depth, [_figure(part, group, x, y) for part in group.parts], group))
         count += len(group.parts)
     placed.sort(key=lambda item: item[0])
@@ -64,7 +67,7 @@ def _fill(rng: Random, place: str, wanted: int, rare: bool) -> tuple[tuple[Figur
 
 
 def _bounds(group: Group, x: float, y: float) -> Box:
-    """Return the box of a group whose feet are at (x, y)."""
+    """Return the box of a group that is placed with its feet at (x, y)."""
     boxes = []
     for part in group.parts:
         width, height = extent(part)
@@ -74,7 +77,7 @@ def _bounds(group: Group, x: float, y: float) -> Box:
 
 
 def _spot(rng: Random, group: Group, place: str, taken: list[Box]) -> tuple[float, float] | None:
-    """Draw a position for the group's feet, or return None if the picture is too full."""
+    """Choose a random position for the feet of a group. Return None if the picture is too full."""
     left, top, right, bottom = _bounds(group, 0, 0)
     horizon = HORIZON[place]
     if group.level == "ground":
@@ -94,7 +97,7 @@ def _spot(rng: Random, group: Group, place: str, taken: list[Box]) -> tuple[floa
 
 
 def _hidden(a: Box, b: Box) -> float:
-    """Return the overlap of two boxes as a share of the smaller."""
+    """Return the area of the overlap of two boxes, as a share of the smaller box."""
     across = min(a[2], b[2]) - max(a[0], b[0])
     down = min(a[3], b[3]) - max(a[1], b[1])
     if across <= 0 or down <= 0:

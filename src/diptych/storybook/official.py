@@ -1,4 +1,4 @@
-"""Storybook's records as JSON values in the formats of the public data sets."""
+"""Convert records of Storybook to JSON values in the formats of public data sets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,17 +10,17 @@ from diptych.storybook.kinds import KINDS, NAMES
 from diptych.storybook.world import SIDE
 
 Json = dict[str, Any]
-_MOST = 1000  # annotations of one sort per picture: ids are picture * 1000 + place, as in VQA v2
+_MOST = 1000  # most annotations of a type per picture: as in VQA v2, an id is picture * 1000 + index
 _INFO = {"description": "Storybook, the drawn world of Diptych", "version": "1"}
 
 
 def number_of(record: Record) -> int:
-    """Return the number of a record's picture within its split."""
+    """Return the number of a record's picture in its split."""
     return int(record.key.rpartition("/")[2])
 
 
 def file_of(record: Record) -> str:
-    """Return the name of a record's picture below the folder `pictures`."""
+    """Return the path of a record's picture below the folder `pictures`."""
     return f"{record.key}.png"
 
 
@@ -29,7 +29,7 @@ def _id(record: Record, place: int) -> int:
 
 
 def _box(box: tuple[float, float, float, float]) -> list[int]:
-    """Return a box (fractions) as COCO's left, top, width, height in pixels."""
+    """Convert a box in fractions to COCO's form: left, top, width, height in pixels."""
     x1, y1, x2, y2 = (round(end * SIDE) for end in box)
     return [x1, y1, x2 - x1, y2 - y1]
 
@@ -39,7 +39,7 @@ def _images(records: Sequence[Record]) -> list[Json]:
 
 
 def captions(records: Sequence[Record]) -> Json:
-    """Return a COCO caption file."""
+    """Return the content of a COCO caption file."""
     annotations = [
         {"id": _id(record, place), "image_id": number_of(record), "caption": caption}
         for record in records
@@ -49,7 +49,10 @@ def captions(records: Sequence[Record]) -> Json:
 
 
 def instances(records: Sequence[Record]) -> Json:
-    """Return a COCO instance file, plus attributes, visible shares and relations, which other readers ignore."""
+    """Return the content of a COCO instance file.
+
+    It also has attributes, visible shares and relations, which other programs ignore.
+    """
     images = [
         image | {"relations": [list(relation) for relation in record.relations]}
         for image, record in zip(_images(records), records, strict=True)
@@ -64,7 +67,8 @@ def instances(records: Sequence[Record]) -> Json:
 
 def _instance(record: Record, place: int, thing: Object) -> Json:
     x, y, width, height = _box(thing.box)
-    outline = [x, y, x + width, y, x + width, y + height, x, y + height]  # the box: no closer outline is known
+    # The box as the outline, because no exact outline is known.
+    outline = [x, y, x + width, y, x + width, y + height, x, y + height]
     return {
         "id": _id(record, place), "image_id": number_of(record), "category_id": NAMES.index(thing.kind) + 1,
         "bbox": [x, y, width, height], "area": width * height, "segmentation": [outline], "iscrowd": 0,
@@ -73,7 +77,7 @@ def _instance(record: Record, place: int, thing: Object) -> Json:
 
 
 def questions(records: Sequence[Record], split: str) -> tuple[Json, Json]:
-    """Return VQA v2's two files: the questions, and the answers that people gave."""
+    """Return the contents of VQA v2's two files: the questions, and the answers of the annotators."""
     texts, annotations = [], []
     for record in records:
         for place, question in enumerate(record.questions):
@@ -91,7 +95,7 @@ def questions(records: Sequence[Record], split: str) -> tuple[Json, Json]:
 
 
 def refs(records: Sequence[Record]) -> Json:
-    """Return RefCOCO's expressions."""
+    """Return RefCOCO's list of expressions."""
     refs = [_ref(record, place, one) for record in records for place, one in enumerate(record.expressions)]
     return {"info": _INFO, "images": _images(records), "refs": refs}
 
@@ -107,7 +111,7 @@ def _ref(record: Record, place: int, expression: Expression) -> Json:
 
 
 def vcr_lines(records: Sequence[Record]) -> list[Json]:
-    """Return the lines of a VCR file."""
+    """Return the lines of a VCR annotation file."""
     return [
         {
             "movie": "storybook", "objects": [thing.kind for thing in record.objects], "img_fn": file_of(record),
@@ -122,7 +126,7 @@ def vcr_lines(records: Sequence[Record]) -> list[Json]:
 
 
 def vcr_metadata(record: Record) -> Json:
-    """Return VCR's metadata file of a picture: boxes, outlines and names of its objects."""
+    """Return the content of VCR's metadata file for a picture: boxes, outlines and names of its objects."""
     boxes = [[round(end * SIDE) for end in thing.box] for thing in record.objects]
     return {
         "boxes": [[*map(float, box), 1.0] for box in boxes],
@@ -132,7 +136,7 @@ def vcr_metadata(record: Record) -> Json:
 
 
 def hypotheses(records: Sequence[Record]) -> list[Json]:
-    """Return SNLI-VE's lines: the premise is the picture, and its first caption."""
+    """Return the lines of an SNLI-VE file. The premise is the picture with its first caption."""
     return [
         {
             "Flickr30K_ID": record.key, "pairID": hypothesis.key, "sentence1": record.captions[0],
@@ -144,7 +148,7 @@ def hypotheses(records: Sequence[Record]) -> list[Json]:
 
 
 def statements(records: Sequence[Record]) -> list[Json]:
-    """Return NLVR's lines, with one picture per statement."""
+    """Return the lines of an NLVR file, with one picture per statement."""
     return [
         {"identifier": one.key, "sentence": one.text, "label": str(one.true), "image": file_of(record)}
         for record in records

@@ -1,4 +1,4 @@
-"""Drawing of flat shapes with a dark outline, anti-aliased by aggdraw, in the units of each drawing."""
+"""Draw flat shapes with a dark outline, anti-aliased by aggdraw."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,33 +9,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 Colour = tuple[int, int, int]
-Line = Colour | Literal["darker"] | None  # an outline: its colour, a darker shade of the fill, or none
+Line = Colour | Literal["darker"] | None  # outline: a colour, a darker shade of the fill, or none
 
 PAINT: dict[str, Colour] = {
     "red": (222, 54, 52), "orange": (245, 138, 34), "yellow": (250, 210, 50), "green": (62, 166, 74),
     "blue": (52, 112, 214), "purple": (140, 74, 178), "pink": (248, 148, 190), "brown": (136, 88, 52),
 }  # fmt: skip
-OUTLINE = 0.9  # default width of an outline, in units
+OUTLINE = 0.9  # default width of an outline, in units of the page
 INK: Colour = (52, 44, 52)
 WHITE: Colour = (252, 250, 246)
 
 
 class Style(TypedDict, total=False):
-    """How a shape is drawn, if it differs from the defaults of `Pencil`."""
+    """Optional settings of a shape, which replace the defaults of `Pencil`."""
 
-    line: Line  # the outline; "darker" by default
-    width: float | None  # of the outline, in units; OUTLINE by default
-    opacity: int  # of the fill, 0 to 255; 255 by default
+    line: Line  # outline; default: "darker"
+    width: float | None  # width of the outline in units; default: OUTLINE
+    opacity: int  # opacity of the fill, 0 to 255; default: 255
 
 
 def mix(first: Colour, second: Colour, share: float) -> Colour:
-    """Mix two colours; `share` (0 to 1) is the weight of the second."""
+    """Return a mix of two colours. `share`: weight of the second, 0 to 1."""
     r, g, b = (round(x + (y - x) * share) for x, y in zip(first, second, strict=True))
     return r, g, b
 
 
 def shade(colour: Colour, by: float) -> Colour:
-    """Mix a colour with black (`by` from -1 to 0) or white (`by` from 0 to 1)."""
+    """Return a colour mixed with black (`by` from -1 to 0) or with white (`by` from 0 to 1)."""
     return mix(colour, (0, 0, 0) if by < 0 else (255, 255, 255), abs(by))
 
 
@@ -50,10 +50,10 @@ def _pen(colour: Colour, width: float, opacity: int) -> Any:
 
 
 class Pencil:
-    """A transparent page of `width` x `height` units to draw on, or an opaque one that starts as `paper`.
+    """A page of `width` x `height` units to draw on. It is transparent, or begins as a copy of the image `paper`.
 
-    A unit is `scale` pixels. `paper` is (height, width, 3) in pixels. Coordinates are rounded to a hundredth of a
-    pixel, because the last digit of a sine differs between machines and must change no pixel.
+    A unit is `scale` pixels. `paper` has the shape (height, width, 3). Coordinates are rounded to 0.01 pixels: the last
+    digit of a sine differs between machines, and must not change a pixel.
     """
 
     def __init__(self, width: float, height: float, scale: float, paper: NDArray[np.uint8] | None = None) -> None:
@@ -70,7 +70,7 @@ class Pencil:
     def _tools(
         self, fill: Colour | None, line: Line = "darker", width: float | None = None, opacity: int = 255
     ) -> tuple[Any, Any]:
-        """Return the outline's pen and the fill's brush; None if the shape has no outline or no fill."""
+        """Return aggdraw's pen for the outline and brush for the fill. None: no outline, or no fill."""
         brush = None if fill is None else _brush(fill, opacity)
         if line is None:
             return None, brush
@@ -78,7 +78,7 @@ class Pencil:
         return _pen(colour, round((OUTLINE if width is None else width) * self.scale, 2), 255), brush
 
     def polygon(self, points: Sequence[float], fill: Colour | None, **style: Unpack[Style]) -> None:
-        """Draw a closed polygon; `points` is x y x y ..."""
+        """Draw a closed polygon. `points`: x y x y ..."""
         self._page.polygon(self._points(points), *self._tools(fill, **style))
 
     def box(self, x1: float, y1: float, x2: float, y2: float, fill: Colour | None, **style: Unpack[Style]) -> None:
@@ -95,24 +95,27 @@ class Pencil:
     def ellipse(
         self, x: float, y: float, across: float, down: float, fill: Colour | None, **style: Unpack[Style]
     ) -> None:
-        """Draw an ellipse around (x, y) with the radii `across` and `down`."""
+        """Draw an ellipse with the centre (x, y), the horizontal radius `across` and the vertical radius `down`."""
         corners = self._points((x - across, y - down, x + across, y + down))
         self._page.ellipse(corners, *self._tools(fill, **style))
 
     def circle(self, x: float, y: float, radius: float, fill: Colour | None, **style: Unpack[Style]) -> None:
-        """Draw a circle around (x, y)."""
+        """Draw a circle with the centre (x, y)."""
         self.ellipse(x, y, radius, radius, fill, **style)
 
     def chord(
         self, x: float, y: float, across: float, down: float, fill: Colour, start: float, end: float,
         **style: Unpack[Style],
     ) -> None:  # fmt: skip
-        """Draw an ellipse between its chord and the arc `start` to `end` (degrees counter-clockwise from east)."""
+        """Draw a segment of an ellipse: the area between an arc and its chord.
+
+        The arc is from `start` to `end`, in degrees counter-clockwise from east.
+        """
         corners = self._points((x - across, y - down, x + across, y + down))
         self._page.chord(corners, start, end, *self._tools(fill, **style))
 
     def stroke(self, points: Sequence[float], colour: Colour, width: float, opacity: int = 255) -> None:
-        """Draw an open line with round ends and joints, as for arms, legs and strings."""
+        """Draw an open line with round ends and joints, such as an arm or a string. `points`: x y x y ..."""
         self._page.line(self._points(points), _pen(colour, round(width * self.scale, 2), opacity))
         if width >= 2:
             for x, y in zip(points[::2], points[1::2], strict=True):
@@ -121,7 +124,10 @@ class Pencil:
     def curve(
         self, points: Sequence[float], fill: Colour | None, *, closed: bool = True, **style: Unpack[Style]
     ) -> None:
-        """Draw a path of cubic curves: x y, then six numbers per curve (two control points and the end)."""
+        """Draw a path of cubic Bézier curves.
+
+        `points`: x y of the start, then six numbers per curve (two control points and its end).
+        """
         path = aggdraw.Path()
         numbers = self._points(points)
         path.moveto(*numbers[:2])
@@ -132,6 +138,6 @@ class Pencil:
         self._page.path(path, *self._tools(fill, **style))
 
     def pixels(self) -> NDArray[np.uint8]:
-        """Return (height, width, 4), colours premultiplied by opacity, or (height, width, 3) for a page with paper."""
+        """Return the pixels: (height, width, 4) with premultiplied colours, or (height, width, 3) with paper."""
         width, height = self.size
         return np.frombuffer(self._page.tobytes(), np.uint8).reshape(height, width, self._channels)

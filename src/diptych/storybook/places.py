@@ -1,4 +1,4 @@
-"""Backgrounds: four places by day and night, in three kinds of weather, each in many variants."""
+"""Draw backgrounds: four places, by day or night, in three kinds of weather, with many variants."""
 
 from functools import lru_cache
 from random import Random
@@ -13,7 +13,8 @@ from diptych.storybook.world import SIDE
 
 MIDNIGHT: Colour = (18, 24, 58)
 SNOW: Colour = (236, 242, 250)
-CEILINGS: dict[tuple[str, str], tuple[Colour, Colour]] = {  # the sky's colour at the top and at the horizon
+# Time and weather -> colour of the sky at the top and at the horizon.
+CEILINGS: dict[tuple[str, str], tuple[Colour, Colour]] = {
     ("day", "clear"): ((96, 182, 240), (216, 240, 252)),
     ("day", "rain"): ((124, 142, 164), (188, 198, 208)),
     ("day", "snow"): ((164, 188, 214), (226, 234, 244)),
@@ -30,9 +31,12 @@ _WALLS: tuple[Colour, ...] = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=320)  # 77 kB each at standard size: all of one split
+@lru_cache(maxsize=320)  # holds all backgrounds of a split, 77 kB each at standard size
 def background(place: str, time: str, weather: str, variant: int, zoom: int = 1) -> NDArray[np.uint8]:
-    """Return a background, (160 * zoom, 160 * zoom, 3). The array is cached: copy it before writing to it."""
+    """Return a background with the shape (160 * zoom, 160 * zoom, 3).
+
+    The array is cached, so copy it before changing it.
+    """
     rng = Random(f"background {place} {variant}")
     sky = (time, weather)
     pencil = Pencil(SIDE, SIDE, zoom, _fade(*CEILINGS[sky], SIDE * zoom, round(HORIZON[place] * zoom)))
@@ -46,14 +50,17 @@ def background(place: str, time: str, weather: str, variant: int, zoom: int = 1)
 
 
 def _fade(top: Colour, bottom: Colour, side: int, horizon: int) -> NDArray[np.uint8]:
-    """Return a page that fades from one colour at the top to another at the horizon."""
+    """Return an image that fades from the colour `top` to the colour `bottom` at the horizon."""
     share = np.clip(np.arange(side) / horizon, 0, 1)[:, None]
     rows = np.round(np.array(top) * (1 - share) + np.array(bottom) * share).astype(np.uint8)
     return np.repeat(rows[:, None], side, axis=1)
 
 
 def _lit(colour: Colour, sky: tuple[str, str], snowed: float = 0.0) -> Colour:
-    """Return a colour as it looks under this sky; `snowed` (0 to 1) is how much of it snow covers when it snows."""
+    """Return a colour as it looks with this time and weather.
+
+    `snowed`: share that snow covers when it snows, 0 to 1.
+    """
     time, weather = sky
     if weather == "snow" and snowed:
         colour = mix(colour, SNOW, snowed)
@@ -63,7 +70,7 @@ def _lit(colour: Colour, sky: tuple[str, str], snowed: float = 0.0) -> Colour:
 
 
 def _ground(p: Pencil, top: float, colour: Colour, end: Colour) -> None:
-    """Fill the page from `top` down, in bands that change from `colour` to `end`."""
+    """Fill the page below `top` with bands whose colours change from `colour` to `end`."""
     for step in range(16):
         p.box(-1, top + (SIDE - top) * step / 16, SIDE + 1, SIDE + 1, mix(colour, end, step / 16), line=None)
 
@@ -198,7 +205,7 @@ def _room(p: Pencil, rng: Random, sky: tuple[str, str]) -> None:
 
 
 def _wall_around(p: Pencil, rng: Random, wall: Colour, window: tuple[float, float, float, float], top: float) -> None:
-    """Draw wallpaper everywhere but in the window, whose sky is already on the page."""
+    """Draw wallpaper around the window. The sky in the window is already on the page."""
     x, y, width, height = window
     stripe = shade(wall, rng.choice((-0.05, 0.25)))
     around = (0, 0, SIDE, y), (0, y + height, SIDE, top), (0, y, x, y + height), (x + width, y, SIDE, y + height)

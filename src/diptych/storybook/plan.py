@@ -1,4 +1,4 @@
-"""Contents of a scene before its layout: small groups of objects that belong together."""
+"""Choose the contents of a scene before its layout: small groups of objects that belong together."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from diptych.storybook.world import Thing
 
 @dataclass(frozen=True)
 class PlacePart(Thing):
-    """One thing of a group; `x` and `y` are the middle of its feet, in pixels from the middle of the group's feet."""
+    """An object of a group. `x`, `y`: the middle of its feet, in pixels relative to the middle of the group's feet."""
 
     x: float = 0.0
     y: float = 0.0
@@ -19,21 +19,24 @@ class PlacePart(Thing):
 
 @dataclass(frozen=True)
 class Group:
-    """Things that are placed together, and the relations between them (indices into `parts`)."""
+    """Objects that are placed together, and the relations between them, as indices into `parts`."""
 
-    parts: tuple[PlacePart, ...]  # in painter's order
+    parts: tuple[PlacePart, ...]  # in painter's order, the farthest first
     relations: tuple[tuple[int, str, int], ...] = ()
     level: str = "ground"
 
 
 def extent(part: PlacePart) -> tuple[float, float]:
-    """Return width and height in pixels."""
+    """Return the width and height of an object in pixels."""
     kind, scale = KINDS[part.kind], SIZES[part.size]
     return kind.width * scale, kind.height * scale
 
 
 def plan(rng: Random, place: str, most: int, rare: bool = False) -> Group:
-    """Draw a group of at most `most` objects of this place; with `rare`, one has its kind's rare colour."""
+    """Choose a random group of at most `most` objects that fit a place.
+
+    `rare`: give one object the rare colour of its kind.
+    """
     makers: tuple[Callable[[Random, str], Group], ...] = (_single, _row, _holding, _on, _under)
     weights = (30, 24 if most > 2 else 12, 18, 14, 14)
     maker = rng.choices(makers, weights)[0] if most > 1 else _single
@@ -45,7 +48,7 @@ def plan(rng: Random, place: str, most: int, rare: bool = False) -> Group:
     return group
 
 
-_ROLES: Mapping[str, Callable[[Kind], object]] = {  # true for the kinds that can play this part in a group
+_ROLES: Mapping[str, Callable[[Kind], object]] = {  # role in a group -> test for kinds that can have it
     "single": bool,
     "row": lambda kind: kind.width <= 50,
     "held": lambda kind: kind.grip,
@@ -57,7 +60,7 @@ _ROLES: Mapping[str, Callable[[Kind], object]] = {  # true for the kinds that ca
 
 @cache
 def belonging(place: str, role: str) -> tuple[str, ...]:
-    """Return the kinds of this place that can play a part in a group: a key of `_ROLES`, such as "held"."""
+    """Return the kinds in a place that can have a role in a group. `role`: a key of `_ROLES`, such as "held"."""
     return tuple(kind.name for kind in KINDS.values() if place in kind.places and _ROLES[role](kind))
 
 
@@ -78,15 +81,15 @@ def _single(rng: Random, place: str) -> Group:
 
 
 def _row(rng: Random, place: str, most: int = 2) -> Group:
-    """Draw two to four of a kind, side by side: there is something to count and to single out."""
+    """Choose two to four objects of a random kind, side by side, for counting and for referring expressions."""
     name = rng.choice(belonging(place, "row"))
     first = _part(rng, name)
-    alike = rng.random() < 0.35  # all of one colour, or each of its own
+    alike = rng.random() < 0.35  # True: all have the same colour
     parts, x = [first], 0.0
     for _ in range(rng.randint(min(most, rng.randint(2, 3)), min(4, most)) - 1):
         other = _part(rng, name)
         other = replace(other, colour=first.colour if alike else other.colour)
-        if _level(other) != _level(first):  # a flying bird in a row on the ground would hang in the air
+        if _level(other) != _level(first):  # avoids a flying bird in a row on the ground
             other = replace(other, pose=first.pose)
         x += (extent(parts[-1])[0] + extent(other)[0]) / 2 + rng.randint(1, 7)
         parts.append(replace(other, x=x, y=float(rng.randint(-7, 7))))
@@ -106,7 +109,7 @@ def _holding(rng: Random, place: str) -> Group:
     assert kind.grip is not None
     sideways = -1 if person.mirrored else 1
     hand_x = (HAND[0] * SIZES[person.size] - width / 2) * sideways
-    # A sitting person's drawing starts lower in its frame.
+    # The neck and hands of a sitting person are lower in the drawing.
     lower = sitting_drop(KINDS[person.kind].height) * SIZES[person.size] if person.pose == "sitting" else 0.0
     hand_y = HAND[1] * SIZES[person.size] - height + lower
     grip_x = (kind.grip[0] - kind.width / 2) * scale * sideways
@@ -116,7 +119,10 @@ def _holding(rng: Random, place: str) -> Group:
 
 
 def _place_within(rng: Random, holder: PlacePart, span: tuple[float, float, float], other: PlacePart) -> float:
-    """Draw the x of `other` on or under `holder`, whose `span` is (left, right, height) in the holder's own pixels."""
+    """Choose a random x for `other`, on or under `holder`.
+
+    `span`: left, right and height of the space, in the holder's pixels.
+    """
     left, right, _ = (value * SIZES[holder.size] for value in span)
     slack = max(0.0, right - left - extent(other)[0]) / 2
     middle = (left + right) / 2 - extent(holder)[0] / 2

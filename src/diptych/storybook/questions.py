@@ -1,4 +1,4 @@
-"""Questions with ten answers each, and true or false statements."""
+"""Generate questions with ten answers each, and true or false statements."""
 
 from collections.abc import Callable
 from random import Random
@@ -12,21 +12,21 @@ from diptych.storybook.grammar import WORDS, is_person, plural
 from diptych.storybook.kinds import COLOURS, KINDS
 
 ANSWERERS = 10
-YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # the most of each in a scene
+YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # largest numbers per scene
 _TRIES = 6
 
 
 class TopicQuestion(NamedTuple):
-    """A question, its true answer and the wrong answers that people give."""
+    """A question, its true answer, and wrong answers that people may give."""
 
-    topic: str  # a scene has one question on it, in whatever words
+    topic: str  # a scene has at most one question on a topic
     question: str
     truth: str
     others: tuple[str, ...]
 
 
 def questions(rng: Random, facts: Facts) -> tuple[Question, ...]:
-    """Draw the scene's questions. No text or topic occurs twice, as the same words must have one answer."""
+    """Generate the questions of a scene. No text and no topic occurs twice, so that a question has only one answer."""
     drawn: dict[str, Question] = {}
     topics: set[str] = set()
 
@@ -46,7 +46,7 @@ def questions(rng: Random, facts: Facts) -> tuple[Question, ...]:
 
 
 def statements(rng: Random, facts: Facts) -> tuple[Statement, ...]:
-    """Draw the scene's statements, none twice."""
+    """Generate the statements of a scene, without duplicates."""
     drawn: dict[str, Statement] = {}
     for _ in range(STATEMENTS * _TRIES):
         made = claim(rng, facts) if len(drawn) < STATEMENTS else None
@@ -56,7 +56,7 @@ def statements(rng: Random, facts: Facts) -> tuple[Statement, ...]:
 
 
 def _answers(rng: Random, truth: str, others: tuple[str, ...]) -> tuple[str, ...]:
-    """Draw ten answers: seven or more are true."""
+    """Generate ten answers, of which at least seven are true."""
     astray = rng.choices((0, 1, 2, 3), (11, 6, 2, 1))[0] if others else 0
     answers = [truth] * (ANSWERERS - astray) + rng.choices(others or ("",), k=astray)
     rng.shuffle(answers)
@@ -72,14 +72,14 @@ def _yes_no(rng: Random, facts: Facts) -> TopicQuestion | None:
 
 
 def _how_many(rng: Random, facts: Facts) -> TopicQuestion | None:
-    """Draw a counting question. The answer is drawn first, so that no number is the likeliest guess."""
+    """Generate a counting question. The answer is chosen first, so that all numbers are equally frequent."""
     count = rng.choices((0, 1, 2, 3, 4), (1, 1, 5, 12, 20))[0]
     what = rng.choice(("kind", "kind", "colour", "family"))
     words = ""
     if what == "kind":
         absent = decoy(rng, facts) if count == 0 else None
         kinds = [absent[0]] if absent else [kind for kind, number in facts.counts.items() if number == count]
-        kinds = [kind for kind in kinds if KINDS[kind].width <= 50]  # wider kinds never come in rows
+        kinds = [kind for kind in kinds if KINDS[kind].width <= 50]  # wider objects never occur in rows
         words = plural(rng.choice(kinds)) if kinds else ""
     elif what == "colour":
         objects = [figure.colour for figure in facts.figures if not is_person(figure)]
@@ -119,7 +119,7 @@ def _colour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
 
 
 def _linked(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
-    """Ask what is held, or what is on or under something."""
+    """Generate a question about a relation: what is held, or what is on or under an object."""
     if not facts.links:
         return None
     a, relation, b = rng.choice(facts.links)
@@ -133,7 +133,7 @@ def _linked(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
 
 
 def _neighbour(rng: Random, facts: Facts) -> tuple[str, str, str] | None:
-    """Ask what is left or right of something, if this is exactly one thing."""
+    """Generate a question about what is left or right of an object, if exactly one object is."""
     if not facts.sides:
         return None
     _, relation, b = rng.choice(facts.sides)

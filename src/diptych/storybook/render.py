@@ -1,4 +1,4 @@
-"""Rendering of a scene to pixels."""
+"""Render a scene to pixels."""
 
 from functools import lru_cache
 from random import Random
@@ -15,7 +15,7 @@ from diptych.storybook.world import SIDE, Scene
 
 
 def render(scene: Scene, zoom: int = 1) -> NDArray[np.uint8]:
-    """Return the picture, (160 * zoom, 160 * zoom, 3), 0 to 255, the same on every machine."""
+    """Return the picture with the shape (160 * zoom, 160 * zoom, 3), values 0 to 255. It is equal on all machines."""
     page = background(scene.place, scene.time, scene.weather, scene.variant, zoom).copy()
     for figure in scene.figures:
         if figure.grounded:
@@ -27,7 +27,7 @@ def render(scene: Scene, zoom: int = 1) -> NDArray[np.uint8]:
     if scene.weather != "clear" and scene.place != "room":
         _paste(page, _falling(scene.weather, scene.variant % 4, zoom), 0, 0)
     lighter, darker = _grain(page.shape[0])
-    # A pixel is made lighter or darker, never both. In bytes this is 7 times as fast as a clipped sum in int16.
+    # The noise is split into parts to add and to subtract, so bytes suffice: 7 times as fast as a clipped sum in int16.
     return page + np.minimum(255 - page, lighter) - np.minimum(page, darker)
 
 
@@ -39,7 +39,7 @@ def _paste(page: NDArray[np.uint8], drawn: Sprite, top: int, left: int) -> None:
 
 @lru_cache(maxsize=256)
 def _soft_ellipse(across: float, zoom: int) -> Sprite:
-    """Return a shadow with the horizontal radius `across`."""
+    """Return the shadow of an object: a soft ellipse with the horizontal radius `across`."""
     down = 1.6 + across * 0.07
     pencil = Pencil(2 * across + 4, 2 * down + 4, zoom)
     for grown, opacity in ((1.6, 26), (0.4, 34), (-1.0, 34)):
@@ -50,7 +50,7 @@ def _soft_ellipse(across: float, zoom: int) -> Sprite:
 
 @lru_cache(maxsize=16)
 def _falling(weather: str, variant: int, zoom: int) -> Sprite:
-    """Return rain or snow in front of everything, thin enough to see through."""
+    """Return a layer of rain or snow to draw in front of everything."""
     pencil, rng = Pencil(SIDE, SIDE, zoom), Random(f"{weather} {variant}")
     (rain if weather == "rain" else snow)(pencil, rng, (0, 0, SIDE, SIDE), 90 if weather == "rain" else 110)
     return cut_out(pencil.pixels())
@@ -58,9 +58,9 @@ def _falling(weather: str, variant: int, zoom: int) -> Sprite:
 
 @lru_cache(maxsize=4)
 def _grain(side: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return a paper's grain, -4 to 4, as two arrays (side, side, 3): the values to add and the values to subtract.
+    """Return noise like the grain of paper, -4 to 4, as two arrays (side, side, 3): values to add, values to subtract.
 
-    It comes from Python's own generator, because NumPy does not promise the same stream in every version.
+    It uses Python's random generator, because NumPy does not guarantee equal numbers in all versions.
     """
     noise = np.frombuffer(Random("grain").randbytes(side * side), np.uint8).reshape(side, side, 1)
     grain = np.repeat(noise.astype(np.int16) % 9 - 4, 3, 2)

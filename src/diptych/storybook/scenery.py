@@ -1,15 +1,15 @@
-"""Drawings of the sky: sun, moon, stars, clouds, rain and snow."""
+"""Draw the sky: sun, moon, stars, clouds, rain and snow."""
 
 from random import Random
 
 from diptych.storybook.pencil import WHITE, Colour, Pencil, mix
 from diptych.storybook.world import SIDE
 
-Sky = tuple[str, str]  # time and weather
+Sky = tuple[str, str]  # (time, weather)
 
 
 def lights(p: Pencil, rng: Random, sky: Sky, horizon: float) -> None:
-    """Draw the sun with its glow, or the moon and stars; nothing if the sky is overcast."""
+    """Draw the sun with its glow, or at night the moon and stars. Draw nothing if the sky is overcast."""
     x, y = rng.uniform(18, SIDE - 18), rng.uniform(15, 30)
     if sky == ("day", "clear"):
         for radius, opacity in ((24.0, 36), (18.5, 60), (14.0, 90)):
@@ -43,14 +43,14 @@ def clouds(p: Pencil, rng: Random, sky: Sky, horizon: float) -> None:
 
 
 def rain(p: Pencil, rng: Random, inside: tuple[float, float, float, float], drops: int) -> None:
-    """Draw slanting streaks inside a box (left, top, right, bottom)."""
+    """Draw slanting streaks of rain in a box (left, top, right, bottom)."""
     for _ in range(drops):
         x, y, length = rng.uniform(inside[0] + 2, inside[2]), rng.uniform(inside[1], inside[3] - 7), rng.uniform(4, 7)
         p.stroke((x, y, max(inside[0], x - length * 0.3), y + length), (214, 232, 250), 0.8, opacity=190)
 
 
 def snow(p: Pencil, rng: Random, inside: tuple[float, float, float, float], flakes: int) -> None:
-    """Draw flakes inside a box (left, top, right, bottom)."""
+    """Draw snowflakes in a box (left, top, right, bottom)."""
     for _ in range(flakes):
         x, y = rng.uniform(inside[0], inside[2]), rng.uniform(inside[1], inside[3])
         p.circle(x, y, rng.choice((0.7, 1.0, 1.4)), (255, 255, 255), line=None, opacity=235)

@@ -1,4 +1,4 @@
-"""Contact sheet of pictures with their boxes and words."""
+"""Draw a contact sheet of pictures with their boxes and texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ from diptych.vision.image_files import write_png
 ZOOM = 2
 COLUMNS = 4
 _MARGIN = 12
-_LINE = 14  # pixels from one line of text to the next
-_WORDS = 58  # letters per line
-_LINES = 22  # lines of text below a picture
+_LINE = 14  # height of a line of text in pixels
+_WORDS = 58  # characters per line of text
+_LINES = 22  # number of lines of text below a picture
 
 
 def show(scenes: Sequence[Scene], path: Path, boxes: bool = True) -> None:
-    """Save one sheet of the scenes, with boxes if `boxes` is set and with words, as a PNG file."""
+    """Save a PNG of scenes with their texts. `boxes`: also draw the boxes of their objects."""
     side = SIDE * ZOOM
     cell = (side + 2 * _MARGIN, side + _LINES * _LINE + 2 * _MARGIN)
     rows = -(-len(scenes) // COLUMNS)

@@ -1,4 +1,4 @@
-"""Drawings of single things, cached; scenes are composed of them."""
+"""Cached drawings of single objects, from which scenes are composed."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,25 +11,25 @@ from diptych.storybook.kinds import KINDS, SIZES
 from diptych.storybook.pencil import PAINT, Pencil
 from diptych.storybook.world import Figure
 
-MOONLIGHT = (204, 208, 236)  # factors in 256ths: dim and bluish, yet red stays red
+MOONLIGHT = (204, 208, 236)  # colour factors x 256: dim and bluish, but red stays red
 
 
 @dataclass(frozen=True)
 class Sprite:
-    """A drawing without background; pixels are premultiplied by their opacity."""
+    """A drawing without background. Pixels are premultiplied by their opacity."""
 
     pixels: NDArray[np.uint8]  # (h, w, 3)
-    clear: NDArray[np.uint8]  # (h, w, 3), three equal channels: transparency, 255 where nothing is drawn
-    mask: NDArray[np.bool_]  # (h, w), where opacity is over one half
+    clear: NDArray[np.uint8]  # (h, w, 3), transparency in three equal channels; 255: fully transparent
+    mask: NDArray[np.bool_]  # (h, w), True where opacity is above 0.5
 
 
 def sprite(figure: Figure, zoom: int = 1, night: bool = False) -> Sprite:
-    """Return the drawing of a thing, `zoom` times its size in a picture of 160 x 160."""
+    """Return the drawing of an object, `zoom` times as large as in a picture of 160 x 160."""
     manner = Manner(figure.pose, figure.look, figure.holding)
     return _sprite(figure.kind, figure.colour, manner, figure.mirrored, SIZES[figure.size] * zoom, night)
 
 
-@lru_cache(maxsize=8192)  # a medium one is about 10 kB
+@lru_cache(maxsize=8192)  # a medium object takes about 10 kB
 def _sprite(kind: str, colour: str, manner: Manner, mirrored: bool, scale: float, night: bool) -> Sprite:
     pixels = _drawn(kind, colour, manner, scale)
     return cut_out(pixels[:, ::-1] if mirrored else pixels, MOONLIGHT if night else None)
@@ -43,7 +43,7 @@ def _drawn(kind: str, colour: str, manner: Manner, scale: float) -> NDArray[np.u
 
 
 def cut_out(pixels: NDArray[np.uint8], light: tuple[int, int, int] | None = None) -> Sprite:
-    """Return a pencil's page, (h, w, 4), as a sprite; `light` multiplies its colours, in 256ths."""
+    """Convert the pixels of a page, (h, w, 4), to a sprite. `light`: factors of the colours, x 256."""
     colours, opacity = pixels[..., :3], pixels[..., 3]
     if light is not None:
         colours = (colours * np.array(light, np.uint16) >> 8).astype(np.uint8)

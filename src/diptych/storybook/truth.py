@@ -1,4 +1,4 @@
-"""Ground truth of a layout: the visible part of each thing, and the relations between things."""
+"""Compute the ground truth of a layout: the visible part of each object, and relations between objects."""
 
 from dataclasses import replace
 
@@ -8,14 +8,15 @@ from diptych.storybook.sprites import sprite
 from diptych.storybook.world import SIDE, Figure
 
 Relations = tuple[tuple[int, str, int], ...]
-_SIDE_DISTANCE = 14  # least distance in pixels between the centres of two things for `left of`
-_NEAR = 7  # most pixels between two boxes for `near`
+_SIDE_DISTANCE = 14  # `left of` needs this distance in pixels between the centres of two objects
+_NEAR = 7  # `near` allows this distance in pixels between two boxes
 
 
 def seen(figures: tuple[Figure, ...], links: Relations, least: float) -> tuple[tuple[Figure, ...], Relations]:
-    """Return the figures with a visible share of at least `least`, measured, and the links between them.
+    """Return the figures with a visible share of at least `least`, with visible boxes, and the links between them.
 
-    The most hidden figure is removed first and the rest measured again, because it may have covered others.
+    The figure that is hidden most is removed first. Then the others are measured again, because it may have covered
+    them.
     """
     while True:
         figures = _measured(figures)
@@ -29,7 +30,7 @@ def seen(figures: tuple[Figure, ...], links: Relations, least: float) -> tuple[t
 
 
 def _measured(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
-    """Return the figures with the box and the share of their visible parts."""
+    """Return the figures with `box` and `visible` computed from their visible pixels."""
     owner = np.zeros((SIDE, SIDE), np.uint8)
     windows = []
     for number, figure in enumerate(figures, start=1):
@@ -52,7 +53,7 @@ def _measured(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
 
 
 def window(top: int, left: int, shape: tuple[int, ...], side: int) -> tuple[slice, slice, tuple[slice, slice]]:
-    """Return the overlap of a drawing and the picture, as rows and columns of the picture and of the drawing."""
+    """Return the overlap of a drawing and the picture: rows and columns of the picture, then those of the drawing."""
     height, width = shape[:2]
     rows = slice(max(0, top), min(side, top + height))
     columns = slice(max(0, left), min(side, left + width))
@@ -61,7 +62,7 @@ def window(top: int, left: int, shape: tuple[int, ...], side: int) -> tuple[slic
 
 
 def relations_between(figures: tuple[Figure, ...], links: Relations) -> Relations:
-    """Return the links of the groups, and the relations that the boxes show: left of, right of, above, near."""
+    """Return the links inside groups, and relations computed from the boxes: left of, right of, above, near."""
     relations = list(links)
     linked = {frozenset((a, b)) for a, _, b in links}
     for i, first in enumerate(figures):

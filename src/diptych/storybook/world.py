@@ -1,38 +1,38 @@
-"""One scene of the drawn world: its things and their positions, before any pixel or word."""
+"""A scene of Storybook: its objects and their positions, from which pixels and texts are made."""
 
 from dataclasses import dataclass
 
 from diptych.storybook.kinds import KINDS, SIZES
 
-SIDE = 160  # pixels, width and height of a picture
+SIDE = 160  # width and height of a picture in pixels
 SPLITS = ("web", "train", "val", "test", "test_rare")
 SKIES = tuple((time, weather) for time in ("day", "night") for weather in ("clear", "rain", "snow"))
 
 
 @dataclass(frozen=True)
 class Thing:
-    """The looks of one thing: everything that its drawing depends on."""
+    """How an object looks: everything that its drawing depends on."""
 
     kind: str
     colour: str
     size: str
     pose: str  # "" for kinds without poses
-    look: int  # variant of the drawing: details that no word names, such as skin and hair
+    look: int  # variant of details that no text mentions, such as hair
     mirrored: bool
-    holding: bool  # a person with an arm out
+    holding: bool  # True: a person stretches out an arm
 
 
 @dataclass(frozen=True)
 class Figure(Thing):
-    """One thing and the position of its drawing. `box` and `visible` describe the part that nothing nearer covers.
+    """An object and the position of its drawing. `box` and `visible` describe the part that no nearer object covers.
 
-    Positions are pixels from the top left.
+    Positions are in pixels from the top left.
     """
 
-    grounded: bool  # on the ground, where it casts a shadow
+    grounded: bool  # True: on the ground, so it casts a shadow
     left: int
     top: int
-    box: tuple[int, int, int, int] = (0, 0, 0, 0)  # pixels, right and bottom ends excluded
+    box: tuple[int, int, int, int] = (0, 0, 0, 0)  # in pixels; right and bottom are exclusive
     visible: float = 1.0
 
     @property
@@ -50,7 +50,7 @@ class Figure(Thing):
 
 @dataclass(frozen=True)
 class Scene:
-    """Layout and truth of a picture. Figures are in painter's order, the farthest first."""
+    """The layout and ground truth of a picture. Figures are in painter's order, the farthest first."""
 
     seed: int
     split: str
@@ -58,9 +58,10 @@ class Scene:
     place: str
     time: str
     weather: str
-    variant: int  # of the background; each split has its own, so no picture is in two splits
+    variant: int  # variant of the background; splits have different ones, so they share no picture
     figures: tuple[Figure, ...]
-    relations: tuple[tuple[int, str, int], ...]  # (subject, relation, object), indices into figures
+    # (subject, relation, object); subject and object are indices into figures.
+    relations: tuple[tuple[int, str, int], ...]
 
     @property
     def key(self) -> str:

@@ -1,6 +1,6 @@
-"""The systems, one folder each, with their recipes, objectives and tables of the papers.
+"""The systems. Each has a folder with its model, importer, objectives, recipes, and the tables of its paper.
 
-`SYSTEMS` is the only list of systems: recipes, objectives, importers and tables follow from its entries.
+`SYSTEMS` is the only list of systems. All lists of recipes, objectives, importers and tables are derived from it.
 """
 
 import sys
@@ -32,14 +32,18 @@ __all__ = [
 
 LISTED = "`diptych recipes` lists all"
 RECIPES: dict[str, Preset] = {}
-STAGED: dict[str, StagedPreset] = {}  # recipes of several stages
-_ADDED_BY: dict[tuple[str, str], str] = {}  # modules, by `systems`, `tasks`, `recipes` or `objectives` and name
+STAGED: dict[str, StagedPreset] = {}  # name -> recipe of several stages
+# (`systems`, `tasks`, `recipes` or `objectives`; name) -> the module that added it.
+_ADDED_BY: dict[tuple[str, str], str] = {}
 
 
 def add_system(system: System) -> None:
-    """Add a system with its objectives and recipes, and a small recipe for each task that the system can learn.
+    """Add a system to `SYSTEMS`, with its objectives and recipes.
 
-    A module that adds it again replaces it. Raises RecipeError for the name of another's system, recipe or objectives.
+    Also add a small recipe for each task that it can learn.
+
+    If the same module adds the system again, the new one replaces the old one. Raises RecipeError if another module has
+    added a system, recipe or objectives of the same name.
     """
     _note_owner("systems", [system.name], SYSTEMS)
     _note_owner("recipes", [preset.name for preset in system.recipes], RECIPES.keys() | STAGED.keys())
@@ -57,15 +61,16 @@ def add_system(system: System) -> None:
 
 
 def add_task(spec: TaskSpec) -> None:
-    """Add a task, its objectives, and a small recipe for each system that can learn it.
+    """Add a task to `TASKS`, with its objectives. Also add a small recipe for each system that can learn it.
 
-    A module that adds it again replaces it. Raises RecipeError for the name of another's task or objectives.
+    If the same module adds the task again, the new one replaces the old one. Raises RecipeError if another module has
+    added a task or objectives of the same name.
     """
     _note_owner("tasks", [spec.name], TASKS)
     kinds = {kind.model_fields["kind"].default: kind for kind in spec.training.objectives}
     _note_owner("objectives", [name for name, kind in kinds.items() if OBJECTIVES.get(name) is not kind], OBJECTIVES)
     TASKS[spec.name] = spec
-    if spec.training.answers is not None:  # a task with labels gets a head over its list, unless it has one
+    if spec.training.answers is not None:  # a task with a list of labels gets a classification head by default
         HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update(kinds)
     for system in SYSTEMS.values():
@@ -73,24 +78,27 @@ def add_task(spec: TaskSpec) -> None:
 
 
 def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
-    """Record the module that calls `add_system` or `add_task`. Raises RecipeError if another module added a name."""
+    """Record the module that calls `add_system` or `add_task` as the owner of `names`.
+
+    `word`: what they name, such as "recipes". Raises RecipeError if another module owns one of them.
+    """
     module = sys._getframe(2).f_globals["__name__"]
     for name in names:
         if name in taken and (owner := _ADDED_BY.get((word, name), __name__)) != module:
             added = f"added by {_title(owner)}, and {_title(module)} adds it too"
-            raise RecipeError(f"the name {name} of {word} exists already, {added}: choose another name")
+            raise RecipeError(f"the name {name} already exists in {word}, {added}: choose another name")
     _ADDED_BY.update({(word, name): module for name in names})
 
 
 def _title(module: str) -> str:
-    """The package of a module with its version; the module's name if it belongs to no package."""
+    """Return the package and version of a module, or the module's name if it is not from an installed plugin."""
     root = module.partition(".")[0]
     titles = {"diptych": "Diptych"} | {one.module.partition(".")[0]: one.title for one in plugins()}
     return titles.get(root, module)
 
 
 def _add_small(system: System, spec: TaskSpec) -> None:
-    """Add `SYSTEM/small/TASK` if the system can learn the task and does not define this recipe itself."""
+    """Add the recipe `SYSTEM/small/TASK`, if the system can learn the task and has no such recipe yet."""
     name = f"{system.name}/small/{spec.name}"
     if name not in RECIPES and hindrance(system, spec) is None:
         RECIPES[name] = small_task(RECIPES[f"{system.name}/small/pretrain"], spec.name)
@@ -98,7 +106,7 @@ def _add_small(system: System, spec: TaskSpec) -> None:
 
 
 def hindrance(system: System, spec: TaskSpec) -> str | None:
-    """Return the reason why the system has no small recipe of the task, or None if nothing prevents it."""
+    """Return the reason why the system has no small recipe for the task, or None if it can have one."""
     if (reason := system.declines.get(spec.name)) is not None:
         return f"{system.name} declines {spec.name}: {reason}"
     pretrain = RECIPES.get(f"{system.name}/small/pretrain")
@@ -117,14 +125,20 @@ for _system in (UNIFIED_VLP, VL_BERT, IMAGE_BERT, TDEN, XGPT):
 
 
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
-    """Return the recipe with `KEY=VALUE` assignments applied. Raises RecipeError, with the nearest name, if unknown."""
+    """Return the recipe `name` with assignments `KEY=VALUE` applied.
+
+    Raises RecipeError, with the nearest name, if it is unknown.
+    """
     if name not in RECIPES:
         raise unknown_name(f"no recipe {name!r}; {nearest(name, RECIPES, LISTED)}")
     return RECIPES[name]().override(tuple(assignments))
 
 
 def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
-    """Return a recipe of several stages, or of one, with assignments applied. Raises RecipeError if it is unknown."""
+    """Return the recipe `name` as a list of one or more stages, with assignments applied.
+
+    Raises RecipeError if it is unknown.
+    """
     if name in STAGED:
         return STAGED[name]().override(tuple(assignments))
     if name not in RECIPES:
@@ -133,12 +147,15 @@ def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
 
 
 def find_selection(name: str) -> Selection | int:
-    """Return a rule that selects regions by its name, or an exact number of regions. Raises RecipeError."""
+    """Return the selection rule `name`, such as `unified-vlp`. For digits such as `36`, return this number of regions.
+
+    Raises RecipeError.
+    """
     if name.isdecimal():
         return int(name)
     known = dict(SELECTIONS)
     for system in SYSTEMS.values():
         known |= system.rules
     if name not in known:
-        raise RecipeError(f"no selection {name!r}, expected a number of regions or a rule; {nearest(name, known)}")
+        raise RecipeError(f"no selection {name!r}; expected a number of regions or a rule; {nearest(name, known)}")
     return known[name]

@@ -1,8 +1,8 @@
-"""The import of official checkpoints that several systems share: they all descend from Google's BERT.
+"""Read official checkpoints of models that descend from Google's BERT; several systems share this code.
 
-One table of names serves BERT, UniLM and Unified VLP. They differ in TensorFlow's gamma and beta, a `module.` from
-data-parallel training, half precision, two segments instead of six, the number of positions, and UniLM's word head,
-which is four times as wide (one slice per task). Code for a single system is in the system's folder.
+BERT, UniLM and Unified VLP share one table of names. Their files differ in a few points: TensorFlow's names gamma and
+beta, a prefix `module.` from data-parallel training, half precision, two or six segments, and the number of positions.
+UniLM's word head is four times as wide, with one slice per task. Code for a single system is in the system's folder.
 """
 
 import os
@@ -31,21 +31,21 @@ NAMES = {
     "bert.pooler.dense": "heads.pooler.0",
     "cls.predictions.transform.dense": "heads.word.dense",
     "cls.predictions.transform.LayerNorm": "heads.word.norm",
-    "cls.predictions": "heads.word",  # its bias
+    "cls.predictions": "heads.word",  # only a bias
     "vis_embed.0": "regions.feature.0",
     "vis_embed.2": "regions.feature.2",
     "vis_pe_embed.0": "regions.place.0",
     "ans_classifier.0": "heads.answer.inner",
     "ans_classifier.2": "heads.answer.outer",
 }
-IN_LAYER = {  # names inside an encoder layer, the same in all these checkpoints
+IN_LAYER = {  # names inside an encoder layer, equal in all these checkpoints
     "attention.output.dense": "attention.out",
     "attention.output.LayerNorm": "attention_norm",
     "intermediate.dense": "inner",
     "output.dense": "outer",
     "output.LayerNorm": "norm",
 }
-SELF_ATTENTION = {"attention.self": "attention"}  # its query, key and value are one tensor here
+SELF_ATTENTION = {"attention.self": "attention"}  # the file's query, key and value are joined to one tensor
 TABLE = NAMES | layer_table("bert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
 UNUSED = {
     TIED: "the word embeddings once more",
@@ -53,18 +53,18 @@ UNUSED = {
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
 }
-# Tensors from which sizes are read.
+# Tensors whose shapes give the model's sizes.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
-SEQ2SEQ_TASK = 3  # UniLM's slice of a wide word head (run_img2txt_dist.py:315)
+SEQ2SEQ_TASK = 3  # index of the seq2seq slice in UniLM's word head (run_img2txt_dist.py:315)
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
-    """Initialise a model from BERT, UniLM or Unified VLP: a file, a folder, or a hub id. Missing weights stay random.
+    """Initialise a model from the weights of BERT, UniLM or Unified VLP. Weights that the file lacks stay random.
 
-    `model` needs the parameter names of our Unified VLP, as ImageBERT has: `text.words`, `text.segments`,
-    `encoder.layers`. Its config needs `segments`, the number of segment embeddings. Missing segments are copied as the
-    authors do: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the existing ones. Raises CheckpointError for
-    a file that does not fit, RecipeError for a config without `segments`.
+    `source`: a file, a folder, or a hub id. `model` must use the parameter names of the class UnifiedVLP: `text.words`,
+    `text.segments`, `encoder.layers`. Its config must have `segments`, the number of segment embeddings. As in the
+    authors' code, missing segments are copied: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the existing
+    ones. Raises CheckpointError if the file does not fit, and RecipeError if the config has no `segments`.
     """
     path, ours, report = read_bert(source)
     config = model.config
@@ -72,8 +72,8 @@ def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Impor
     segments = getattr(config, "segments", None)
     if segments is None:
         raise RecipeError(
-            f"{type(model).__name__} cannot start from BERT: its config has no `segments`; add the number of its "
-            "segment embeddings as a field or a property"
+            f"{type(model).__name__} cannot start from BERT: its config has no `segments`; add a field or property "
+            "`segments` with the number of segment embeddings"
         )
     ours["text.segments.weight"] = fit_segments(ours["text.segments.weight"], segments)
     ours["text.positions.weight"] = fit_positions(ours["text.positions.weight"], config.positions)
@@ -82,65 +82,71 @@ def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Impor
 
 
 def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, ImportReport]:
-    """Read the tensors of BERT, UniLM or Unified VLP under the names of our Unified VLP. Raises CheckpointError."""
+    """Read a checkpoint of BERT, UniLM or Unified VLP.
+
+    Return its path, its tensors under the names of the class UnifiedVLP, and a report. Raises CheckpointError.
+    """
     path = find_weights(source)
     theirs, names_there = in_full(read_weights(path), bert_name)
     if WORDS not in theirs:
         refuse_system(theirs, path, "a BERT, UniLM or Unified VLP checkpoint")
     if missing := [name for name in SIZED if name not in theirs]:
-        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")
+        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or belongs to another system")
     ours, report = renamed(theirs, names_there)
     return path, ours, report
 
 
 def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError if the word embeddings of a file do not fit the model's vocabulary."""
+    """Raise CheckpointError if the file's number of word embeddings differs from the size of the model's vocabulary."""
     words = len(ours["text.words.weight"])
     if words != vocabulary.size:
         raise CheckpointError(
-            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; use the vocabulary that comes "
-            "with the checkpoint"
+            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; use that of the checkpoint: "
+            "--set data.vocabulary=vocab.txt"
         )
 
 
 def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released: str) -> Vocabulary:
-    """Read a vocab.txt, which must have `words` words.
+    """Read the vocab.txt `file`, which must have `words` words.
 
-    Raises CheckpointError, which names the authors' file (`released`).
+    Raises CheckpointError otherwise; its message names the released file, `released`.
     """
     vocabulary = Tokens.from_vocabulary(file, lowercase=lowercase).vocabulary
     if words != vocabulary.size:
         raise CheckpointError(
-            f"{path} has {words} words, the vocabulary file {vocabulary.size}; the released models use that of "
+            f"{path} has {words} words, the vocabulary file {vocabulary.size}; released models use the vocab.txt of "
             f"{released}"
         )
     return vocabulary
 
 
 def heads_for(path: Path, width: int, heads: int | None) -> int:
-    """Number of attention heads, which checkpoints do not store: as given, or width / 64. Raises CheckpointError."""
+    """Return the number of attention heads, which checkpoints do not store: `heads` if given, else width / 64.
+
+    Raises CheckpointError.
+    """
     heads = heads or max(width // 64, 1)
     if width % heads:
         raise CheckpointError(
-            f"{path} has a width of {width}, which is not divisible by {heads} attention heads; pass heads"
+            f"{path} has a width of {width}, which is not divisible by {heads} attention heads; pass heads=N"
         )
     return heads
 
 
 def head_names(ours: Tensors) -> tuple[str, ...]:
-    """The names of the heads whose weights are among the tensors."""
+    """Return the names of the heads whose weights are among the tensors, such as `word`."""
     return tuple(sorted({name.split(".")[1] for name in ours if name.startswith("heads.")}))
 
 
 def load_known(model: nn.Module, ours: Tensors, report: ImportReport) -> ImportReport:
-    """Load the tensors that the model has; the others are reported as left."""
+    """Load the tensors that the model has. All others are reported as unused."""
     known = model.state_dict()
     report.left |= {name: "not in the model" for name in ours if name not in known}
     return load_into(model, {name: value for name, value in ours.items() if name in known}, report)
 
 
 def fit_segments(rows: Tensor, count: int) -> Tensor:
-    """Extend two segments to six as the authors do (modeling.py:674), or keep the first `count`."""
+    """Return `count` segment embeddings: the first ones, or six made from two (the authors' modeling.py:674)."""
     if len(rows) == 2 and count == 6:
         return rows[[0, 1, 0, 0, 0, 1]]
     if len(rows) < count:
@@ -151,30 +157,30 @@ def fit_segments(rows: Tensor, count: int) -> Tensor:
 
 
 def fit_positions(rows: Tensor, count: int) -> Tensor:
-    """The first `count` position embeddings, repeated from the first if there are too few (modeling.py:690)."""
+    """Return `count` position embeddings. If there are too few, they repeat from the first one (modeling.py:690)."""
     return rows[torch.arange(count) % len(rows)]
 
 
 def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dict[str, str]]:
-    """Tensors in float32 under cleaned names, and a table from cleaned names to those of the file."""
+    """Return the tensors in float32 under the names `clean(name)`, and a table from these names to the file's names."""
     full = {clean(name): value.float() if value.is_floating_point() else value for name, value in tensors.items()}
     return full, {clean(name): name for name in tensors}
 
 
 def bert_name(name: str) -> str:
-    """The name of a tensor as in PyTorch's BERT with heads."""
+    """Return a tensor's name as in PyTorch's BERT with heads, such as `bert.pooler.dense.weight`."""
     new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
-    bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))  # a BertModel without heads
+    bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))  # from a BertModel without heads
     return f"bert.{new}" if bare else new
 
 
 def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, ImportReport]:
-    """The tensors of a BERT, UniLM or Unified VLP by Diptych's names, and a report that uses the file's names."""
+    """Return the tensors of BERT, UniLM or Unified VLP under our names, and a report with the file's names."""
     return rename(theirs, names_there, TABLE, UNUSED)
 
 
 def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
-    """Raise CheckpointError that names the system to which a file belongs."""
+    """Raise CheckpointError. The message names the system to which the file belongs, if it is known."""
     prefixed = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
     system = next((title for title, prefixes in prefixed if any(name.startswith(prefixes) for name in theirs)), None)
     what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
@@ -182,7 +188,7 @@ def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
 
 
 def narrow_word_head(ours: Tensors, width: int, report: ImportReport) -> None:
-    """Keep the seq2seq task's slice of UniLM's relaxed projection, which has one slice per task."""
+    """If the word head has one slice per task, as in UniLM, keep only the slice of the seq2seq task."""
     wide = ours.get("heads.word.dense.weight")
     if wide is None or len(wide) == width:
         return

@@ -1,4 +1,4 @@
-"""Lists for `diptych recipes`: all recipes, the keys of one recipe, the rows of the papers that recipes reproduce."""
+"""The lists that `diptych recipes` prints: recipes, the keys of one recipe, and rows of the papers' tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ from diptych.tasks import TASKS
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A recipe in one line of the list."""
+    """A recipe, as one line of the list."""
 
     name: str
     system: str
     task: str
-    about: str  # one sentence
-    steps: int  # of all its stages together
-    epochs: float | None  # its length, if given in epochs
+    about: str  # a sentence that describes it
+    steps: int  # optimizer steps of all stages
+    epochs: float | None  # None: the length is given in steps
     batch: int
-    samples: int  # read in all; a sample that is read twice counts twice
-    authors: str  # cost of the authors' run, if their paper reports it
-    tables: tuple[str, ...]  # tables of the papers with a row that it reproduces
-    command: str  # commands to type
+    samples: int  # samples read in all steps; a sample that is read twice counts twice
+    authors: str  # cost of the authors' run; empty if their paper does not report it
+    tables: tuple[str, ...]  # tables of papers in which it reproduces a row
+    command: str  # commands to run it
 
 
 def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[CatalogueEntry]:
-    """Return the recipes whose name contains `pattern`, or matches its `*`, `?` and `[]`, for a system and a task.
+    """Return the recipes whose name contains `pattern`, or matches it if it has `*`, `?` or `[]`.
 
-    Raises RecipeError if there is none.
+    `system`, `task`: return only recipes for this system and task. Raises RecipeError if there is none.
     """
     known: dict[str, Preset | StagedPreset] = {**RECIPES, **STAGED}
     _check(system, task)
@@ -47,15 +47,15 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
     if not chosen:
         options = {"--system": system, "--task": task}
         wanted = " and ".join(f"{option} {value}" for option, value in options.items() if value is not None)
-        raise RecipeError(f"none of {len(names)} recipes is of {wanted}; {LISTED}")
+        raise RecipeError(f"none of the {len(names)} recipes found is for {wanted}; {LISTED}")
     return chosen
 
 
 def rows(table: int, pattern: str = "", system: str | None = None, task: str | None = None) -> list[ledger.LedgerRow]:
-    """Return the rows of the papers' tables of this number.
+    """Return the rows of Table N of all papers; `table` is N.
 
-    `system`: only rows of this system's paper. `task`: only tables with scores of this task. `pattern`: only rows that
-    a recipe of a matching name reproduces. Raises RecipeError if there is none.
+    `system`: only rows of this system's paper. `task`: only tables with scores of this task. `pattern`: only rows
+    reproduced by a recipe whose name matches. Raises RecipeError if there are no such rows.
     """
     _check(system, task)
     of_system = tuple(paper for paper in papers() if system in (None, paper.system))
@@ -79,12 +79,12 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
 
 
 def made(name: str) -> list[ledger.LedgerRow]:
-    """Return the rows that a recipe reproduces, alone or with others."""
+    """Return the rows that a recipe reproduces, alone or together with other recipes."""
     return [entry for entry in ledger.ledger_rows(papers()) if name in entry.row.recipes]
 
 
 def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:
-    """Return a row with its paper, table, numbers, recipes and commands."""
+    """Return a row as a dict for JSON: its paper, table, numbers, recipes and commands."""
     row = entry.row
     place = {"id": entry.id, "paper": entry.paper.cite, "table": entry.table.number, "row": row.name}
     made_by = {"recipes": row.recipes, "commands": row.commands, "note": row.note}
@@ -92,9 +92,10 @@ def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:
 
 
 def settings(name: str) -> dict[str, dict[str, Any]]:
-    """Return all keys of a recipe as `--set` takes them. Keys of a stage begin with the stage's number.
+    """Return all keys of a recipe, as for `--set KEY=VALUE`. With several stages, a key begins with the stage's number.
 
-    Each has its `value`, the `default` of the field unless it is required, and a `note` on its meaning.
+    For each key there is a dict: its `value`, the field's `default` (unless the field is required), and a `note` on its
+    meaning.
     """
     recipes = find_stages(name).recipes
     if len(recipes) == 1:
@@ -103,7 +104,7 @@ def settings(name: str) -> dict[str, dict[str, Any]]:
 
 
 def command_of(name: str) -> str:
-    """Return the command of one recipe. The user replaces names in capitals."""
+    """Return the command that runs a recipe. Names in capitals, such as STORE, must be replaced by the user."""
     first = find_stages(name).recipes[0]
     start = " --model MODEL" if first.wants_model else " --init FILE --vocab VOCAB" if first.wants_init else ""
     if TASKS[first.task].pretrains:
@@ -138,7 +139,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _settings(config: BaseModel, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the dotted keys of a section and of the sections in it."""
+    """Yield the dotted keys of a section and its inner sections, each with its value, default and note."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         if isinstance(value, BaseModel):

@@ -1,13 +1,13 @@
-r"""The ledger: every row of the papers' tables, with the commands that reproduce it.
+r"""The ledger: every row of the tables in the papers, with the commands that reproduce it.
 
-`systems/NAME/paper.toml` holds the tables, copied by hand. docs/papers.md and `diptych recipes` show them.
+`systems/NAME/paper.toml` holds the tables, copied by hand. docs/papers.md and `diptych recipes --table` show them.
 
-- A row is `[name, numbers, calls, note]`; empty cells at its end are left out.
-- `calls` names entries of the table `[commands]`, separated by `; `. Each name is followed by values for the {words} of
-  its command, such as `run=xgpt/text`.
-- A command consists of lines to type, or of further calls. `vl-bert:vqa` calls a command of another system's paper.
-- {word} is replaced by its value. {word:run} is replaced by the run folder of the recipe that the value names. Values
-  come from the call, then from its callers, then from `[words]`, then from WORDS.
+- A row is a list `[name, numbers, calls, note]`; empty cells at the end may be left out.
+- `calls` names commands of the table `[commands]`, separated by `; `. A name may be followed by values for the {words}
+  of its command, such as `run=xgpt/text`.
+- A command consists of shell lines, or of further calls. `vl-bert:vqa` calls the command `vqa` of VL-BERT's paper.
+- {word} is replaced by its value. {word:run} is replaced by the run folder of the recipe in the value, such as
+  runs/xgpt-text. If a call gives no value, its caller's value is used, else the value in `[words]` or WORDS.
 """
 
 import re
@@ -26,63 +26,63 @@ from diptych.runtime.files import text_of
 from diptych.systems.system import SYSTEMS
 
 NOT_REPORTED = "-"
-# Names in capitals are the user's: stores made by `diptych extract`, files of weights.
+# In the values, names in capitals are files or stores of the user, such as BERT for a file of weights.
 WORDS = {
     "NOTHING": "--set init=none",
-    "BERT": "--set init=BERT --set data.vocabulary=VOCAB",  # bert-base-uncased, or -cased for Unified VLP
+    "BERT": "--set init=BERT --set data.vocabulary=VOCAB",  # bert-base-uncased; bert-base-cased for Unified VLP
     "UNILM": "--set init=UNILM --set data.vocabulary=VOCAB",
     "FROM_NOTHING": "--init none",
     "FROM_BERT": "--init BERT --vocab VOCAB",
     "FROM_UNILM": "--init UNILM --vocab VOCAB",
     "METRICS": "--extra-metrics METEOR --extra-metrics SPICE",
-    "model": "",  # model that a run starts from
-    "begin": "",  # options of a run that starts from no model
+    "model": "",  # recipe whose model the run starts from
+    "begin": "",  # options of a run that does not start from a model
 }
 _RECIPE = re.compile(r"diptych (?:pretrain (\S+)|finetune .*?--recipe (\S+))")
 
 
 class TablePart(BaseModel):
-    """Columns of a table that are scores of one task on one split."""
+    """A group of columns of a table: the scores of one task on one split."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    title: str  # data and split, such as COCO test
-    columns: tuple[str, ...]  # as the paper names them
-    task: str | None = None  # the task that is scored; None: the columns are no scores
+    title: str  # data set and split, such as COCO test
+    columns: tuple[str, ...]  # names of the columns, as in the paper
+    task: str | None = None  # the task that is scored; None: the columns are not scores
 
 
 class WrittenTable(BaseModel):
-    """A table as it is in the file."""
+    """A table as written in paper.toml."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     about: str
-    parts: tuple[str, ...] = ()  # keys of `[parts]`; none for tables in words
+    parts: tuple[str, ...] = ()  # keys of `[parts]`; empty for tables of words
     rows: tuple[Annotated[tuple[str, ...], Field(min_length=1, max_length=4)], ...]
-    spaced: bool = False  # True if numbers contain spaces and are separated by ` | `
-    systems: dict[str, str] = {}  # by name of a row; default: the paper's own system if the row has commands
+    spaced: bool = False  # True: cells contain spaces, and ` | ` separates them
+    systems: dict[str, str] = {}  # row name -> system; default: the paper's system for rows with commands
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row, with the numbers that the paper reports and the commands to reproduce it."""
+    """A row of a table: the numbers that the paper reports, and the commands to reproduce it."""
 
-    name: str  # as in the paper
-    numbers: tuple[str, ...]  # as printed, one per column; `-` if the paper reports none
-    commands: tuple[str, ...] = ()  # in order; none for other systems
-    system: str | None = None  # None: no system of Diptych
-    note: str = ""  # what a reader needs to know in addition to the commands
+    name: str  # name of the row, as in the paper
+    numbers: tuple[str, ...]  # as printed, one per column; `-`: not reported
+    commands: tuple[str, ...] = ()  # in order; empty for systems that Diptych does not have
+    system: str | None = None  # None: Diptych does not have the system
+    note: str = ""  # remark for the reader
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """Recipes that the commands train by, each once."""
+        """Return the names of the recipes in the commands, without duplicates."""
         matches = filter(None, map(_RECIPE.match, self.commands))
         return tuple(dict.fromkeys(match[1] or match[2] for match in matches))
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One table; tables in words (comparisons, examples) have no parts."""
+    """A table of a paper. Tables of words (comparisons, examples) have no parts."""
 
     number: int
     about: str
@@ -91,12 +91,12 @@ class PaperTable:
 
     @property
     def columns(self) -> tuple[tuple[TablePart, str], ...]:
-        """Each column's part and name."""
+        """Return the part and the name of each column."""
         return tuple((part, column) for part in self.parts for column in part.columns)
 
 
 class Paper(BaseModel):
-    """The tables of one paper, with the commands in full."""
+    """The tables of one paper, with complete commands."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -105,17 +105,18 @@ class Paper(BaseModel):
     parts: dict[str, TablePart] = {}
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
-    stores: dict[str, str] = {}  # regions by the end of a store's name: the detector, its rule, the paper's section
-    costs: dict[str, str] = {}  # cost of the authors' run of a recipe, as reported in the paper
-    written: dict[int, WrittenTable] = Field(alias="tables")  # by number
+    # Suffix of a store's name -> its regions: detector, selection rule, section of the paper.
+    stores: dict[str, str] = {}
+    costs: dict[str, str] = {}  # recipe -> cost of the authors' run, as reported in the paper
+    written: dict[int, WrittenTable] = Field(alias="tables")  # number -> table
 
     @cached_property
     def tables(self) -> tuple[PaperTable, ...]:
-        """All tables. Raises KeyError for a word, part or command that the file lacks."""
+        """Return all tables. Raises KeyError if a word, part or command is not defined in the file."""
         return tuple(self._table(number, table) for number, table in self.written.items())
 
     def expand(self, calls: str, given: Mapping[str, str]) -> Iterator[str]:
-        """Yield the command lines of some calls; {words} get the values that are `given`."""
+        """Yield the command lines of `calls`. `given`: values of the {words}."""
         for line in re.split(r"\n|; ", calls.strip()):
             if line.startswith("diptych "):
                 yield " ".join(line.format_map(given).split())
@@ -140,9 +141,11 @@ class Paper(BaseModel):
 
 
 class _Word(str):
-    """A value whose `{word:run}` is the folder of a recipe's run, and `{word:start}` the options to start from it.
+    """A value of a {word}.
 
-    Rows that share a pre-training share its folder.
+    `{word:run}` gives the run folder of the recipe, and `{word:start}` the options to start from its model.
+
+    Rows with the same pre-training share its run folder.
     """
 
     __slots__ = ()
@@ -155,7 +158,7 @@ class _Word(str):
 
 @cache
 def read_paper(system: str, path: Path) -> Paper:
-    """Read a paper's file. Raises RecipeError if it is invalid."""
+    """Read the paper.toml of a system. Raises RecipeError if it is invalid."""
     try:
         paper = Paper.model_validate({"system": system, **tomllib.loads(text_of(path))})
         paper.tables  # noqa: B018  # expanded here, so that a missing name is reported with its file
@@ -168,7 +171,7 @@ def read_paper(system: str, path: Path) -> Paper:
 
 
 def paper_of(system: str) -> Paper:
-    """Return the paper of a system. Raises RecipeError if the system has no tables."""
+    """Return the paper of a system. Raises RecipeError if Diptych has no tables of it."""
     path = SYSTEMS[system].tables
     if path is None:
         raise RecipeError(f"Diptych has no tables of {system}'s paper")
@@ -176,14 +179,14 @@ def paper_of(system: str) -> Paper:
 
 
 def papers() -> tuple[Paper, ...]:
-    """Return the papers of all systems that have tables, by year."""
+    """Return the papers of all systems that have tables, sorted by year."""
     by_year = sorted(SYSTEMS.values(), key=lambda system: system.paper[:2])
     return tuple(paper_of(system.name) for system in by_year if system.tables is not None)
 
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """A row with its paper and its table."""
+    """A row, with the paper and the table that contain it."""
 
     paper: Paper
     table: PaperTable
@@ -191,13 +194,13 @@ class LedgerRow:
 
     @property
     def id(self) -> str:
-        """An id such as `xgpt/table-2/cc-ic-imlm`."""
+        """Return an id such as `xgpt/table-2/cc-ic-imlm`."""
         slug = re.sub(r"[^a-z0-9+]+", "-", self.row.name.lower().replace("*", " star")).strip("-")
         return f"{self.paper.system}/table-{self.table.number}/{slug}"
 
     @property
     def reported(self) -> dict[str, dict[str, str]]:
-        """The numbers that the paper reports, by title of the part and name of the column."""
+        """Return the numbers that the paper reports, by part title and column name."""
         numbers: dict[str, dict[str, str]] = {}
         for (part, column), number in zip(self.table.columns, self.row.numbers, strict=True):
             if number != NOT_REPORTED:
@@ -206,12 +209,12 @@ class LedgerRow:
 
 
 def ledger_rows(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:
-    """Yield all rows, in the papers' order."""
+    """Yield all rows of all tables, in the order of the papers."""
     for paper in papers:
         for table in paper.tables:
             yield from (LedgerRow(paper, table, row) for row in table.rows)
 
 
 def numbers(text: str) -> tuple[str, ...]:
-    """Split a row's numbers; `|` between parts is ignored."""
+    """Split the numbers of a row at spaces. A `|` between parts is ignored."""
     return tuple(text.replace("|", " ").split())

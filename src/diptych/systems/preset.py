@@ -1,7 +1,7 @@
-"""Presets: named recipes as plain data, built when they are called.
+"""Presets: named recipes as plain data. Calling a preset builds the `Recipe`.
 
-`preset` writes a whole recipe out. `Preset.but` derives another one: a section is given whole, or as a dict of the keys
-that change in it.
+`preset` defines a preset with all fields. `Preset.but` derives one from another. A changed section is given as a whole,
+or as a dict of the keys that change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Changed = Mapping[str, Any]
 
 
 class Fields(TypedDict, total=False):
-    """The fields of a `Recipe` except its name."""
+    """The fields of a `Recipe`, except `name`."""
 
     system: str
     task: str
@@ -37,20 +37,20 @@ class Fields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Preset:
-    """A named recipe. A call builds it, and raises RecipeError for unknown keys and wrong values."""
+    """A named recipe. Calling it builds the `Recipe`, and raises RecipeError for unknown keys or invalid values."""
 
     name: str
-    about: str  # one sentence for the list of recipes
-    fields: Fields  # all fields, or those that differ from `base`
+    about: str  # a sentence for the list of recipes
+    fields: Fields  # all fields, or with `base`, only the changed fields
     base: Preset | None = None
 
     def but(self, name: str, about: str, **changes: Unpack[Fields]) -> Preset:
-        """Return another preset that differs in these fields."""
+        """Return a new preset, equal to this one except for the fields in `changes`."""
         return Preset(name, about, changes, self)
 
     @property
     def model(self) -> ModelConfig:
-        """The model section of the recipe."""
+        """Return the section `model` of the recipe."""
         own = self.fields.get("model", {})
         if isinstance(own, ModelConfig):
             return own
@@ -64,13 +64,13 @@ class Preset:
 
 
 def preset(name: str, about: str, **fields: Unpack[Fields]) -> Preset:
-    """Return a preset with all its fields written out."""
+    """Return a preset that defines all its fields, without a base."""
     return Preset(name, about, fields)
 
 
 @dataclass(frozen=True)
 class StagedPreset:
-    """Presets that train one after the other, each from the weights of the stage before."""
+    """A recipe of several stages. Each stage is a preset, and starts from the weights of the previous stage."""
 
     name: str
     about: str

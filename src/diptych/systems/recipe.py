@@ -1,4 +1,4 @@
-"""A recipe: every name and number that decides the results of a run. It is saved as recipe.json in the run's folder."""
+"""Recipes: all settings that determine the results of a run. A recipe is saved as recipe.json in the run's folder."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ from diptych.tasks.spec import TaskOptions
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
 FILE = "recipe.json"
-# `--set objectives=SYSTEM` replaces the whole section. Such settings are applied first, whatever their order.
+# `--set objectives=SYSTEM` replaces the whole section, so it is applied before all other settings.
 REPLACED = ("objectives", "objectives.kind")
-MULTIPLIERS = "optimizer.lr_multipliers"  # the only table with keys of the user's choice: prefixes of parameter names
-# Settings that may change when a run is resumed: its length, its output, and how the same numbers are computed.
+MULTIPLIERS = "optimizer.lr_multipliers"  # the only section whose keys the user chooses: prefixes of parameter names
+# Settings that may change when a run is resumed: its length, its output, and how it is computed.
 _LENGTH, _OUTPUT = ("steps", "patience"), ("log_every", "tensorboard", "checkpoint_every", "keep")
 _COMPUTATION = ("threads", "compile", "loading_threads", "loading_processes")
 CHANGEABLE = frozenset(f"training.{name}" for name in (*_LENGTH, *_OUTPUT, *_COMPUTATION))
 M = TypeVar("M", bound=BaseModel)
-# `init` of the papers' recipes until the user gives a file: `paper: BERT base`, or `paper: xgpt/text` for the model of
-# another recipe. PUBLISHED: where the weights can be found.
+# In recipes of the papers, `init` is a placeholder until the user gives a file: `paper: BERT base`, or `paper:
+# xgpt/text` for the model of another recipe. PUBLISHED: where to find the weights.
 OF_PAPER = "paper: "
 PUBLISHED = {
     "BERT base": "bert-base-uncased on the hub, with its vocab.txt",
     "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
     "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
-ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)  # until the tokeniser is known
+# Placeholder to build objectives before there is a tokeniser.
+ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
 
 
 class DataConfig(BaseModel):
-    """The records that a run trains on and validates with, and how their texts and images are read."""
+    """The records for training and validation, and how their texts and images are read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -95,7 +96,7 @@ class DataConfig(BaseModel):
 
 
 class Recipe(BaseModel):
-    """All settings of a run. `name` is the preset that they came from."""
+    """All settings of a run. `name` is the name of the preset."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -123,14 +124,14 @@ class Recipe(BaseModel):
 
     @property
     def pixels(self) -> Pixels | None:
-        """How images are read; None if the model reads no pixels."""
+        """Return how images are read as pixels, or None if the model does not read pixels."""
         if not self.model.reads_pixels:
             return None
         data = self.data
         return Pixels(data.pixels_shorter, data.pixels_longer, data.pixels_colours, not data.images)
 
     def task_with(self, tokens: Tokens, answers: Answers | None, spec: TaskSpec | None = None) -> Task:
-        """Build the recipe's task, or another one, with the recipe's settings."""
+        """Build the recipe's task, or the task `spec`, with the recipe's settings."""
         shape, objectives, spec = self.model, self.objectives, spec or find_task(self.task)
         answers = answers if answers is not None and answers.task == spec.name else None
         options = TaskOptions(
@@ -142,16 +143,16 @@ class Recipe(BaseModel):
 
     @property
     def wants_init(self) -> bool:
-        """True if `init` is the name of the paper's initial weights and not yet a file."""
+        """Return True if `init` is still a placeholder, such as `paper: BERT base`, instead of a file."""
         return self.init is not None and self.init.startswith(OF_PAPER)
 
     @property
     def wants_model(self) -> bool:
-        """True if the paper starts from a model of another recipe."""
+        """Return True if `init` is a placeholder for the model of another recipe, such as `paper: xgpt/text`."""
         return self.wants_init and "/" in str(self.init)
 
     def check_begun(self) -> None:
-        """Raise RecipeError if the paper starts from pre-trained weights and the recipe names no file for them."""
+        """Raise RecipeError if `init` is still a placeholder for the pre-trained weights of the paper."""
         if not self.wants_init:
             return
         what = str(self.init).removeprefix(OF_PAPER)
@@ -196,10 +197,12 @@ class Recipe(BaseModel):
         return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
-        """Return the recipe with dotted keys set, such as `optimizer.lr=3e-4`; training.steps unsets training.epochs.
+        """Return the recipe with dotted keys set, such as `optimizer.lr=3e-4`.
 
-        Raises RecipeError for unknown keys (with the nearest name), for wrong values, and for objectives that need what
-        the model does not provide.
+        Setting training.steps unsets training.epochs.
+
+        Raises RecipeError for unknown keys (with the nearest name), for invalid values, and for objectives that the
+        model cannot train.
         """
         values = self.model_dump(mode="json")
         if any(text.partition("=")[0] == "training.steps" for text in assignments):
@@ -212,29 +215,32 @@ class Recipe(BaseModel):
         return made
 
     def save(self, folder: Path) -> None:
-        """Write recipe.json into the folder."""
+        """Write recipe.json to `folder`."""
         write_atomically(folder / FILE, (self.model_dump_json(indent=2) + "\n").encode())
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read recipe.json of a run or model folder. Raises RecipeError if it is missing or invalid."""
+        """Read recipe.json from the folder of a run or model. Raises RecipeError if it is missing or invalid."""
         path = folder / FILE
         try:
             values = parse_json(text_of(path))
         except (OSError, ValueError) as error:
-            raise RecipeError(f"{path} is not a recipe ({error}); a model folder and a run folder hold one") from error
+            raise RecipeError(f"{path} is not a recipe ({error}); pass a model folder or a run folder") from error
         return parse(cls, values, str(path))
 
     def differences(self, other: Recipe, without: Collection[str] = ()) -> list[str]:
-        """Return a line per key that differs, such as `optimizer.lr: 0.0003, was 0.0001`, except keys in `without`."""
+        """Return a line for each key that differs, such as `optimizer.lr: 0.0003, was 0.0001`.
+
+        Keys in `without` are skipped.
+        """
         return differences(self.model_dump(mode="json"), other.model_dump(mode="json"), without)
 
     @property
     def bound(self) -> dict[str, Any]:
-        """The settings that a checkpoint must share with its run.
+        """Return the settings in which a checkpoint must agree with the run that resumes it.
 
-        Settings with default values are left out, so that checkpoints still open after a later version adds a setting.
-        Settings whose default has changed are left out too; recipe.json compares them.
+        Settings with default values are left out, so that old checkpoints can still be resumed after a new setting is
+        added to Diptych. If a default changes, comparing recipe.json detects it.
         """
         own = self.model_dump(mode="json", exclude_defaults=True, exclude={"data": {"validation_records"}})
         chosen = {key: value for key, value in own.items() if (key, value) != ("data", {})}
@@ -244,21 +250,24 @@ class Recipe(BaseModel):
 
 
 def named_system(system: str) -> str:
-    """Return the name if it is in SYSTEMS. Raises ValueError with the nearest known name."""
+    """Return `system` if it is a name in SYSTEMS. Raises ValueError, with the nearest name, if not."""
     if system not in SYSTEMS:
         raise unknown_name(f"no system {system!r}; {nearest(system, SYSTEMS)}", ValueError)
     return system
 
 
 def system_of(others: ValidationInfo) -> System:
-    """Return the system that a validator's other fields name. Raises ValueError if they name none."""
+    """Return the system named in the other fields of a validated config. Raises ValueError if there is none."""
     if others.data.get("system") is None:
-        raise ValueError("cannot be read without the system it belongs to; see system")
+        raise ValueError("cannot be checked, because the field `system` is missing or invalid")
     return SYSTEMS[others.data["system"]]
 
 
 def parse(kind: type[M], values: Any, where: str) -> M:
-    """Return the values of a file or command line as a config. Raises one RecipeError with all problems."""
+    """Return values from a file or the command line as a config of class `kind`.
+
+    Raises one RecipeError that lists all problems. `where`: their source.
+    """
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -267,14 +276,14 @@ def parse(kind: type[M], values: Any, where: str) -> M:
 
 
 def _assign(values: dict[str, Any], key: str, text: str) -> None:
-    """Set one dotted key of a dumped recipe."""
+    """Set a dotted key in `values`, the JSON form of a recipe. `text` is the value as typed."""
     value = value_of(text)
     if key == MULTIPLIERS and not isinstance(value, dict):
         raise RecipeError(f'--set {key}={text}: expected {key}.PREFIX=NUMBER, or JSON: {key}={{"regions.": 0.1}}')
     if key in REPLACED and (key == "objectives" or text != values["objectives"]["kind"]):
         values["objectives"] = _objectives_of(text, key, values["task"])
         return
-    # The prefix of a parameter group may have dots itself (`regions.network.`).
+    # A prefix of parameter names may contain dots (`regions.network.`).
     prefix = key.removeprefix(f"{MULTIPLIERS}.")
     *path, last = key.split(".") if prefix == key else (*MULTIPLIERS.split("."), prefix)
     section = values
@@ -287,23 +296,29 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
         known = f"did you mean {' or '.join(inside)}?" if inside else nearest(last, section)
         raise RecipeError(f"--set {key}: no key {last!r} in {'.'.join(path) or 'the recipe'}; {known}")
     if isinstance(section.get(last), dict) and key != MULTIPLIERS:
-        raise RecipeError(f"--set {key}: that is a section; set one of its keys: {', '.join(sorted(section[last]))}")
+        raise RecipeError(f"--set {key}: {key} is a section; set one of its keys: {', '.join(sorted(section[last]))}")
     section[last] = value
 
 
 def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
-    """The default objectives of a system's paper, whose keys can be set afterwards."""
+    """Return the default objectives of a system, for `--set objectives=SYSTEM`.
+
+    `key` is the option's key, for errors.
+    """
     systems = SYSTEMS.keys() & OBJECTIVES.keys()
     if system not in systems:
         wanted = f"expected a system, to learn by its objectives; {nearest(system, systems)}"
         raise unknown_name(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
-        raise RecipeError(f"--set {key}={system}: only pre-training has objectives; fine-tuning trains the task {task}")
+        raise RecipeError(f"--set {key}={system}: only for pre-training, and this recipe trains {task}; leave it out")
     return OBJECTIVES[system](kind=system).model_dump(mode="json")
 
 
 def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
-    """Describe one of pydantic's problems in a line; for an unknown key, with the nearest known key."""
+    """Return one line that describes a problem found by pydantic.
+
+    For an unknown key, it names the nearest known key.
+    """
     key = ".".join(str(part) for part in problem["loc"]) or kind.__name__
     if problem["type"] == "extra_forbidden":
         *path, last = problem["loc"]
@@ -312,10 +327,10 @@ def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
 
 
 def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str]:
-    """Names of the keys in a section of a recipe."""
+    """Return the names of the keys in the section `path` of a recipe."""
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
-        # A section of an unknown system or kind is refused as a whole, so both are known here.
+        # An unknown system or kind of objectives was reported earlier, so both are known here.
         if inner is ModelConfig:
             inner = SYSTEMS[values["system"]].config
         elif inner is ResolvedConfig:

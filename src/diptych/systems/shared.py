@@ -1,7 +1,7 @@
-"""Parts that presets of all systems share: the small size, recipes for the user's photographs, self-critical training.
+"""Parts shared by the presets of all systems: small recipes, recipes for photographs, self-critical training.
 
-Small recipes are for data such as Storybook, with captions of about ten words out of a few hundred: they take minutes
-on two cores. docs/photographs-reference.md has the measurements behind the recipes for photographs.
+Small recipes are for data such as Storybook: captions of about ten words, a vocabulary of a few hundred. They train in
+minutes on two cores. docs/photographs-reference.md has the measurements behind the recipes for photographs.
 """
 
 from collections.abc import Iterator
@@ -20,30 +20,32 @@ ADAMW = OptimizerConfig(
     kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
 )
 TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_every=200)
-# Networks of this width do worse with dropout of 0.1: without it questions are learnt in half of the steps, and
-# pre-training predicts words better at the same step (experiments/LOG.md).
+# Dropout of 0.1 harms networks this small. Without it, VQA needs half as many steps, and pre-training predicts words
+# better at the same step (experiments/LOG.md).
 NO_DROPOUT: dict[str, float] = {"dropout": 0.0, "attention_dropout": 0.0}
-PHOTO_WORDS = 30  # tokens of a caption at most
-ANSWERING = tuple(spec.name for spec in (VQA, RETRIEVAL, ENTAILMENT))  # tasks whose recipes for photographs last EPOCHS
+PHOTO_WORDS = 30  # most tokens of a caption
+ANSWERING = tuple(spec.name for spec in (VQA, RETRIEVAL, ENTAILMENT))  # tasks trained for EPOCHS on photographs
 EPOCHS = 6.0
 
 
 def muon(*stacks: str) -> OptimizerConfig:
-    """Return the optimizer Muon for the layers of `stacks`.
+    """Return the config of Muon for small recipes.
 
-    On Storybook it needs half of AdamW's steps and ends at a lower loss (experiments/LOG.md).
+    `stacks`: prefixes of the parameters it trains, such as `encoder.layers.`.
+
+    On Storybook, Muon needs half as many steps as AdamW and ends at a lower loss (experiments/LOG.md).
     """
     return derive(ADAMW, kind="muon", muon_params=stacks, lr=2e-3)
 
 
 def small_task(pretrain: Preset, task: str) -> Preset:
-    """Return `SYSTEM/small/TASK`: small pre-training, changed by the task's `TaskSpec.training.small`.
+    """Return the preset `SYSTEM/small/TASK`: `pretrain`, with the changes in the task's `TaskSpec.training.small`.
 
-    Raises ValueError if the task defines no small recipes.
+    Raises ValueError if `TaskSpec.training.small` is None.
     """
     spec = TASKS[task]
     if spec.training.small is None:
-        raise ValueError(f"the task {task} defines no small recipes (TaskSpec.training.small)")
+        raise ValueError(f"the task {task} has no small recipe; set TaskSpec.training.small")
     return pretrain.but(
         pretrain.name.replace("/small/pretrain", f"/small/{task}"),
         f"{spec.title}, for small worlds and one core.",
@@ -55,10 +57,10 @@ def small_task(pretrain: Preset, task: str) -> Preset:
 
 
 def photos(*presets: Preset) -> Iterator[Preset]:
-    """Yield recipes for some thousand photographs: longer texts, and runs that end when validation stops improving.
+    """Yield recipes for a few thousand photographs. Texts are longer, and a run ends when validation stops improving.
 
-    `presets` are small recipes, first that of pre-training. Recipes of ANSWERING that are not given are derived from
-    it. The recipes of ANSWERING run for a number of epochs, and are validated on the whole split.
+    `presets`: small recipes; the first must be pre-training. Recipes for the tasks ANSWERING are derived from it if
+    they are not given. They run for EPOCHS, and are validated on the whole split.
     """
     given = {preset.name.rpartition("/")[2] for preset in presets}
     for preset in (*presets, *(small_task(presets[0], task) for task in ANSWERING if task not in given)):
@@ -82,10 +84,10 @@ def photos(*presets: Preset) -> Iterator[Preset]:
 
 
 def small_scst(caption: Preset, writes: Literal["queries", "decoder"]) -> Preset:
-    """Return self-critical training (Rennie et al. 2017) of a small captioner.
+    """Return a recipe of self-critical training (SCST, Rennie et al. 2017) for a small captioner.
 
-    The rate is constant and far below that of training on reference captions. The baseline is the mean reward of five
-    sampled captions, so that no greedy caption is needed.
+    The learning rate is constant, and much lower than in training on reference captions. The baseline is the mean
+    reward of five sampled captions, so that no greedy caption is needed. The command is:
 
     diptych finetune caption --data STORE --model CAPTIONER --out OUT --recipe unified-vlp/small/scst
     """

@@ -1,4 +1,4 @@
-"""Recipes that train one after the other, each from the weights of the stage before (ImageBERT, section 4.2)."""
+"""Recipes of several stages. Each stage starts from the weights of the previous one (ImageBERT, section 4.2)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from diptych.systems.recipe import Recipe
 from diptych.tasks import TASKS
 
 STAGE = re.compile(r"(\d+)\.(.+)")
-FIRST_ALONE = ("init", "network_init", "data.vocabulary")  # later stages take these from the stage before
+# Keys that only the first stage uses; later stages continue from the previous one.
+FIRST_ALONE = ("init", "network_init", "data.vocabulary")
 
 
 @dataclass(frozen=True, repr=False)
 class Stages:
-    """A list of recipes, each of which starts from the model of the previous one. A single recipe is an ordinary run.
+    """A list of recipes. Each recipe after the first starts from the model of the previous one.
 
-    Raises RecipeError if there is none, or if systems or models differ between stages.
+    An ordinary run has one recipe. Raises RecipeError if the list is empty, or if systems or models differ between
+    stages.
     """
 
     name: str
@@ -26,15 +28,15 @@ class Stages:
 
     def __post_init__(self) -> None:
         if not self.recipes:
-            raise RecipeError(f"{self.name} has no stages, so there is nothing to train")
+            raise RecipeError(f"{self.name} has no stages, so there is nothing to train; add at least one recipe")
         systems = {recipe.system for recipe in self.recipes}
         if len(systems) > 1:
-            raise RecipeError(f"the stages of {self.name} train different systems: {', '.join(sorted(systems))}")
+            raise RecipeError(f"the stages of {self.name} train {', '.join(sorted(systems))}; expected one system")
         for recipe in self.recipes[1:]:
             if recipe.model != self.recipes[0].model:
                 lines = (line for line in recipe.differences(self.recipes[0]) if line.startswith("model."))
                 raise RecipeError(
-                    f"{recipe.name} has another model than the stage before it: {'; '.join(lines)}; all stages "
+                    f"{recipe.name} has a different model than the stage before: {'; '.join(lines)}; all stages "
                     "need the same model"
                 )
 
@@ -44,9 +46,9 @@ class Stages:
         return f"<diptych.Stages {what}; .recipes has them>"
 
     def override(self, assignments: Sequence[str]) -> Stages:
-        """Return the stages with keys set: `optimizer.lr=1e-4` in all, `2.optimizer.lr=1e-4` in the second.
+        """Return the stages with keys set: `optimizer.lr=1e-4` in all stages, `2.optimizer.lr=1e-4` only in stage 2.
 
-        Raises RecipeError for a stage that does not exist, and as `Recipe.override` does.
+        Raises RecipeError for a stage that does not exist, and for the errors of `Recipe.override`.
         """
         if len(self.recipes) == 1:
             return Stages(self.name, (self.recipes[0].override(assignments),))
@@ -64,9 +66,9 @@ class Stages:
         return Stages(self.name, changed)
 
     def check_pretrains(self) -> None:
-        """Raise RecipeError if a stage trains a task, which `finetune` does."""
+        """Raise RecipeError if a stage is fine-tuning for a task instead of pre-training."""
         for recipe in self.recipes:
             if not TASKS[recipe.task].pretrains:
                 raise RecipeError(
-                    f"{recipe.name} pre-trains nothing: diptych finetune {recipe.task} --recipe {self.name}"
+                    f"{recipe.name} is not pre-training; run: diptych finetune {recipe.task} --recipe {self.name}"
                 )

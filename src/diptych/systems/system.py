@@ -1,6 +1,6 @@
-"""A system's entry: its classes, importer, objectives, presets and the tables of its paper.
+"""The entry of a system in `SYSTEMS`: its classes, importer, objectives, presets, and the tables of its paper.
 
-`SYSTEMS` is the only list of systems. `diptych.systems` fills it, and other packages add their own.
+`SYSTEMS` is the only list of systems. `diptych.systems` fills it, and other packages can add systems.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ from diptych.objectives.settings import Objectives
 from diptych.tasks import TASKS
 from diptych.vision.detectors.selection import Selection
 
-# The detectors whose features the released models were trained on; docs/fidelity.md has the sources of the selections.
+# Names of the detectors whose features the released models use; docs/fidelity.md has the sources.
 BOTTOM_UP = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)"
 BOTTOM_UP_CAFFE = "bottom-up attention (caffe)"
 
 
 class NamedPreset(Protocol):
-    """A recipe, or several stages, made by a call (`diptych.systems.preset`)."""
+    """A preset: calling it returns a recipe, or a recipe of several stages (see `diptych.systems.preset`)."""
 
     @property
     def name(self) -> str: ...
@@ -32,46 +32,47 @@ class NamedPreset(Protocol):
 
 @dataclass(frozen=True)
 class Importer:
-    """Reads the weights that a system's authors published."""
+    """How to import the weights that the authors of a system published."""
 
-    read: Callable[..., Imported]  # (file of weights, vocab.txt, lowercase=...)
-    extractor: str  # the detector whose features the released models read
-    selection: str  # the regions that they read
-    lowercase: bool  # True if the vocabulary of the released models is lower case
-    detector: str  # beginning of the extractor name of our detector with the same features
-    key_prefixes: tuple[str, ...] = ()  # beginnings of keys that only this system's checkpoints have
+    read: Callable[..., Imported]  # called with (file of weights, vocab.txt, lowercase=...)
+    extractor: str  # detector whose features the released models use
+    selection: str  # how their regions were selected
+    lowercase: bool  # True: the released models have a lower-case vocabulary
+    detector: str  # prefix of the extractor's name in feature contracts, for our detector with the same features
+    key_prefixes: tuple[str, ...] = ()  # prefixes of keys that only this system's checkpoints have
 
 
 @dataclass(frozen=True)
 class System:
     """Everything that training, scoring and serving need to know about a system."""
 
-    name: str  # in recipes: `NAME/small/pretrain`
-    title: str  # spelt as in the paper
-    paper: str  # its arXiv number
+    name: str  # as in recipes such as `NAME/small/pretrain`
+    title: str  # name as spelt in the paper
+    paper: str  # arXiv number of the paper
     config: type[ModelConfig]
     resolved: type[ResolvedConfig]
     model: type[SystemModel]
-    selection: Selection  # of regions, as in the paper
-    objectives: type[Objectives]  # settings of its pre-training
-    recipes: tuple[NamedPreset, ...]  # the system's recipes; NAME/small/TASK is derived from NAME/small/pretrain
-    selections: Mapping[str, Selection] = field(default_factory=dict)  # further values of `--select`
-    tables: Path | None = None  # paper.toml: the tables of its paper, row by row
-    # (model, file or folder or hub id): initialise a model from weights of BERT or of another system
+    selection: Selection  # rule that selects regions, as in the paper
+    objectives: type[Objectives]  # settings of pre-training
+    recipes: tuple[NamedPreset, ...]  # NAME/small/TASK is derived from NAME/small/pretrain if it is missing
+    selections: Mapping[str, Selection] = field(default_factory=dict)  # further rules that select regions, by name
+    tables: Path | None = None  # paper.toml, the tables of its paper
+    # Initialises a model from weights of BERT or another system; called with (model, file or folder or hub id).
     start: Callable[[Any, str], ImportReport] | None = None
-    # (model, file or folder, order of colours): initialise the part that reads pixels, if the model has one
+    # Initialises the part of a model that reads pixels; called with (model, file or folder, order of colours).
     start_network: Callable[[Any, str, Colours], ImportReport] | None = None
-    importer: Importer | None = None  # None: its authors published no weights
-    declines: Mapping[str, str] = field(default_factory=dict)  # tasks that it cannot learn, each with the reason
+    importer: Importer | None = None  # None: the authors published no weights
+    declines: Mapping[str, str] = field(default_factory=dict)  # task that it cannot learn -> the reason
 
     @property
     def rules(self) -> dict[str, Selection]:
-        """Selections of regions by name (`--select`)."""
+        """Return all rules of the system that select regions, by name."""
         return {self.name: self.selection, **self.selections}
 
 
 SYSTEMS: dict[str, System] = {}
-# Objectives that a recipe can name, by `kind`. Any kind fits any model that provides what it needs. Systems add theirs.
+# Kinds of objectives that a recipe can use, by `kind`. A model can use any kind whose needs it provides. Systems add
+# their own.
 OBJECTIVES: dict[str, type[Objectives]] = {
     kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.training.objectives
 }

@@ -1,1 +1,1 @@
-"""Image to regions: image files, detectors, grids, backbones, published features, region selection."""
+"""From images to regions: image files, detectors, grids, backbones, published features, region selection."""

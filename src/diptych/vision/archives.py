@@ -1,4 +1,4 @@
-"""Paths of images inside a tar or a zip, or of two images side by side.
+"""Read an image inside a tar or zip, or two images as one, from paths such as:
 
 cc3m/00000.tar/000000012.jpg                    a member of an archive
 dev/dev-850-0-img0.png+dev-850-0-img1.png       two images of a folder as one, for NLVR2's statements
@@ -18,12 +18,12 @@ from diptych.runtime.files import bytes_of
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
-MOST_BYTES = 256 * 2**20  # limit of one member
-KEPT = 32  # archives whose tables of contents are cached
+MOST_BYTES = 256 * 2**20  # size limit of one image in an archive
+KEPT = 32  # number of archives whose lists of members are cached
 
 
 def beside(path: Path) -> tuple[Path, Path] | None:
-    """Return the two images of a path that names two, else None."""
+    """Return the two image paths in a path such as A.png+B.png. Return None for a path of one image."""
     left, plus, right = path.name.partition(BESIDE)
     if not plus or not left or not right or path.is_file():
         return None
@@ -31,9 +31,9 @@ def beside(path: Path) -> tuple[Path, Path] | None:
 
 
 def archive_of(path: Path) -> tuple[Path, str] | None:
-    """Return the archive that a path leads into, and the name inside; None for an ordinary path."""
+    """Split a path such as A.tar/7.jpg into the archive and the name inside it. Return None for an ordinary path."""
     text = str(path).lower()
-    if TAR not in text and ZIP not in text:  # the quick exit of most paths: sets have millions
+    if TAR not in text and ZIP not in text:  # a quick test first, for data sets with millions of paths
         return None
     for outer in path.parents:
         if outer.suffix.lower() in (TAR, ZIP):
@@ -42,11 +42,11 @@ def archive_of(path: Path) -> tuple[Path, str] | None:
 
 
 def is_there(name: Path | str) -> bool:
-    """True if there is an image at a path of any of these kinds."""
+    """Return True if there is an image at a path: a file, a member of an archive, or both images of a pair."""
     if os.path.isfile(name):
         return True
     text = str(name).lower()
-    if not any(sign in text for sign in (TAR, ZIP, BESIDE)):  # the quick exit of most paths: sets have millions
+    if not any(sign in text for sign in (TAR, ZIP, BESIDE)):  # a quick test first, for data sets with millions of paths
         return False
     path = Path(name)
     if (two := beside(path)) is not None:
@@ -56,13 +56,16 @@ def is_there(name: Path | str) -> bool:
 
 
 def content(path: Path) -> Path | io.BytesIO:
-    """Return a source for Pillow: the path, or an archive's member in memory. Raises FileNotFoundError, DataError."""
+    """Return what Pillow can open: the path, or the content of an archive's member.
+
+    Raises FileNotFoundError, DataError.
+    """
     inside = archive_of(path)
     return path if inside is None else io.BytesIO(read_member(*inside))
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of an image file, or of both files of a pair."""
+    """Return the bytes of an image file. For a pair of images, return the bytes of both files, joined."""
     if (two := beside(path)) is not None:
         return b"".join(read_bytes(one) for one in two)
     source = content(path)
@@ -70,13 +73,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def members(archive: Path) -> dict[str, tuple[int, int]]:
-    """Return the offset and length in bytes of each complete member, by name. In a zip, offsets are 0."""
+    """Return the offset and length in bytes of each complete member, by name. For a zip, all offsets are 0."""
     status = archive.stat()
     return _members(archive, status.st_mtime_ns, status.st_size)[0]
 
 
 def damaged_members(archive: Path) -> list[str]:
-    """Return a line for each part of a tar that is damaged or cut short. The other members can be read."""
+    """Return a message for each damaged or cut part of a tar. All other members can still be read."""
     status = archive.stat()
     return _members(archive, status.st_mtime_ns, status.st_size)[1]
 
@@ -88,7 +91,7 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
             with zipfile.ZipFile(archive) as opened:
                 return {one.filename: (0, one.file_size) for one in opened.infolist()}, []
         entries, damaged = _of_tar(archive, size, pass_over=False)
-        if damaged:  # a damaged header hides all members after it
+        if damaged:  # tarfile finds no member after a damaged header
             entries, _ = _of_tar(archive, size, pass_over=True)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise DataError(f"{archive}: cannot be read as an archive ({error}); download it again") from None
@@ -96,7 +99,10 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
 
 
 def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Return the complete members of a tar, and its faults. `pass_over`: search for members after damage."""
+    """Return the complete members of a tar, and a message per fault.
+
+    `pass_over`: skip damage and search for members after it.
+    """
     entries, damaged = dict[str, tuple[int, int]](), list[str]()
     with archive.open("rb") as file, tarfile.open(fileobj=file, mode="r:", ignore_zeros=pass_over) as tar:
         try:
@@ -116,10 +122,10 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
 
 
 def text_keys(images: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """Return the key of each image's text: names without their endings, such as `7` of 7.jpg and 7.txt.
+    """Return for each image the key of its text file. Keys are names without endings, such as `7` for 7.jpg and 7.txt.
 
-    Names with more dots (7.input.jpg, 7.outputs.txt) belong together if their parts before the first dot are equal
-    (WebDataset's rule), and if this leaves one image and one text.
+    Names with more dots (7.input.jpg, 7.outputs.txt) match if their parts before the first dot are equal, which is
+    WebDataset's rule. Only one image and one text may have the same first part.
     """
     images, texts = list(images), set(texts)
     keys = {key: key for key in images if key in texts}
@@ -132,18 +138,18 @@ def text_keys(images: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
 
 
 def read_member(archive: Path, name: str) -> bytes:
-    """Return the bytes of a member. Raises FileNotFoundError, DataError."""
+    """Return the bytes of a member of an archive. Raises FileNotFoundError, or DataError if it cannot be read."""
     entries = members(archive)
     if name not in entries:
         raise FileNotFoundError(f"no {name} in {archive}")
     start, length = entries[name]
     if length > MOST_BYTES:
-        raise DataError(f"{archive}: found {name} of {length} bytes, expected at most {MOST_BYTES}; leave it out")
+        raise DataError(f"{archive}: {name} has {length} bytes, expected at most {MOST_BYTES}; leave it out")
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
-                if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # its header may ask for 4 GiB of memory
-                    raise DataError(f"{archive}: found {name} packed with LZMA, expected deflate; pack the images anew")
+                if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # LZMA's header may demand 4 GiB of memory
+                    raise DataError(f"{archive}: {name} is compressed with LZMA; expected deflate: make the zip again")
                 return opened.read(name)
         with archive.open("rb") as file:
             file.seek(start)

@@ -1,7 +1,7 @@
-"""Decode image files in separate processes, each with a deadline and a memory limit.
+"""Decode image files in separate processes, which have a deadline and a memory limit.
 
-The reason: a progressive JPEG of 350 kB took 12.7 s to decode. vision/limited.py starts and ends the processes (`python
--m diptych.vision.decoder`).
+The limits are needed for hostile files: a progressive JPEG of 350 kB took 12.7 s to decode. vision/limited.py starts
+and ends the processes (`python -m diptych.vision.decoder`).
 """
 
 import atexit
@@ -26,13 +26,13 @@ ERRORS = {kind.__name__: kind for kind in (DataError, TooManyPixels, UnknownForm
 
 
 class Decoders:
-    """Up to `processes` decoding processes. They are started when needed, also to replace one that was ended.
+    """A pool of decoding processes. A process is started when it is needed, or to replace one that was ended.
 
     Args:
-        processes: number of images decoded at a time; further calls wait.
-        seconds: CPU time after which the process of an image is ended. The limit of elapsed time is ten times as long.
-        memory: bytes of address space of a process. An image of MOST_PIXELS with 16 bits needs 2 GiB.
-        nice: how far the processes yield to others on the same cores, 0 to 19.
+        processes: largest number of processes. Each decodes one image at a time; further calls wait.
+        seconds: CPU time per image, after which the process is ended. The limit of elapsed time is ten times as long.
+        memory: limit of address space per process, in bytes. An image of MOST_PIXELS with 16 bits needs 2 GiB.
+        nice: Unix niceness of the processes, 0 to 19; 19 is the lowest priority.
     """
 
     def __init__(self, processes: int, seconds: float = SECONDS, memory: int = MEMORY, nice: int = 0) -> None:
@@ -40,7 +40,10 @@ class Decoders:
         self.close, self.nice = self._processes.close, nice
 
     def open(self, path: Path) -> Pixels:
-        """Read an image file, uint8 (H, W, 3), as `open_pixels` does. Raises DataError, also at the deadline."""
+        """Read an image file like `open_pixels`, as uint8 (H, W, 3).
+
+        Raises DataError, also if the limits are exceeded.
+        """
         folder = "/" if path.is_absolute() else os.getcwd()
         return self._ask({"path": str(path), "folder": folder, "name": str(path)})[0]
 
@@ -49,7 +52,7 @@ class Decoders:
         return self.read_frames(file, name, most_pixels, count=False)[0]
 
     def read_frames(self, file: bytes, name: str, most_pixels: int, count: bool = True) -> tuple[Pixels, int]:
-        """Read an image from bytes as `read` does, and count its frames (1 where `count` is False)."""
+        """Read an image from bytes, and count its frames. With `count=False`, the count returned is 1."""
         return self._ask({"bytes": len(file), "name": name, "most_pixels": most_pixels, "count": count}, file)
 
     def _ask(self, request: Values, file: bytes = b"") -> tuple[Pixels, int]:
@@ -63,7 +66,7 @@ class Decoders:
 
 @cache
 def shared_decoders() -> Decoders:
-    """The decoders of this process, one per core."""
+    """Return the pool of decoders that this process shares, with one decoder per core."""
     decoders = Decoders(os.cpu_count() or 1)
     atexit.register(decoders.close)
     return decoders

@@ -1,4 +1,4 @@
-"""Fingerprints of images: three 64-bit numbers, by which equal images and near copies are found."""
+"""Fingerprints of images: three 64-bit hashes that detect equal images and near copies."""
 
 import hashlib
 
@@ -10,12 +10,13 @@ from diptych.vision.image_files import Pixels
 
 
 def image_fingerprint(pixels: Pixels) -> tuple[int, int, int]:
-    """Return the content hash of an image (H, W, 3), and the difference hashes of it and of its mirrored copy.
+    """Return three hashes of an image (H, W, 3): content hash, difference hash, difference hash of the mirrored image.
 
-    Each is a number from 0 to 2**64 - 1.
+    A hash is a number from 0 to 2**64 - 1.
 
-    The content hash is computed from the decoded pixels. Another name, lossless format or metadata does not change it.
-    Near copies (another size, saved again as a JPEG) have difference hashes that differ in a few bits.
+    The content hash is computed from the decoded pixels, so it does not depend on the file's name, lossless format or
+    metadata. Near copies, such as a resized image or a new JPEG of it, have difference hashes that differ in a few
+    bits.
     """
     content = hashlib.sha256(repr(pixels.shape).encode())
     content.update(np.ascontiguousarray(pixels).data)
@@ -24,7 +25,10 @@ def image_fingerprint(pixels: Pixels) -> tuple[int, int, int]:
 
 
 def dhash(image: Image.Image) -> int:
-    """Return the difference hash (Krawetz): 64 bits, 1 where a grey cell is brighter than its left neighbour."""
+    """Return the difference hash (Krawetz) of an image.
+
+    It has 64 bits; a bit is 1 if a grey cell is brighter than its left neighbour.
+    """
     return _differences(_cells(image))
 
 

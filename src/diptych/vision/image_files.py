@@ -1,4 +1,4 @@
-"""Read image files as upright 8-bit RGB arrays; unreadable ones raise a DataError that names them.
+"""Read image files as upright 8-bit RGB arrays. For an unreadable file, a DataError names the file.
 
 This module does not import torch, so a decoding process (`diptych.vision.decoder`) starts in 0.1 s and stays small.
 """
@@ -18,36 +18,39 @@ from diptych.runtime.files import bytes_of, write_atomically
 from diptych.vision.archives import beside, content
 
 ENDINGS = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
-# Pillow's names of them. Readers of other formats are never used, as some start programs.
+# Pillow's names of these formats. Its readers of other formats are not used, because some start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-ORIENTATION = 0x0112  # EXIF's tag; values 5 to 8 swap width and height
-TEXTS = frozenset((b"tEXt", b"zTXt", b"iTXt", b"iCCP"))  # chunks of a PNG
-ORIENTING = (b"XML:com.adobe.xmp\0\0", b"Raw profile type ")  # first bytes of texts that may have an orientation
-SHORT_TEXT = 1_000  # bytes: deflate unpacks them to less than 1 MB
+ORIENTATION = 0x0112  # EXIF's orientation tag; values 5 to 8 swap width and height
+TEXTS = frozenset((b"tEXt", b"zTXt", b"iTXt", b"iCCP"))  # PNG chunks with text or a colour profile
+ORIENTING = (b"XML:com.adobe.xmp\0\0", b"Raw profile type ")  # first bytes of texts that may state the orientation
+SHORT_TEXT = 1_000  # in bytes; a text this short unpacks to less than 1 MB
 T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
-MOST_PIXELS = 64_000_000  # 8000 x 8000: larger is a mistake or an attack, and would take 200 MB
+MOST_PIXELS = 64_000_000  # 8000 x 8000 pixels take 200 MB; a larger image is probably a mistake or an attack
 SMALLEST_SIDE = 4
-USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as the whole image
-TEXT_COST = 64  # a pixel written as digits (PPM's P1 to P3) costs Pillow as much as 64 others
-TILE_WIDTH, TILE_LENGTH = 322, 323  # TIFF's tags
-PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of one
-START_OF_SCAN = b"\xff\xda"  # JPEG's marker
+USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as a whole image
+TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 others
+TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
+PNG = b"\x89PNG\r\n\x1a\n"  # first bytes of a PNG
+START_OF_SCAN = b"\xff\xda"  # a marker in JPEG files
 
 
 class UnknownFormat(DataError):
-    """A file that is not an image, or has an unsupported format."""
+    """Raised for a file that is not an image, or has an unsupported format."""
 
 
 class TooManyPixels(DataError):
-    """An image of more pixels than allowed."""
+    """Raised for an image with more pixels than allowed."""
 
 
 def open_pixels(path: Path) -> Pixels:
-    """Read an image: upright by EXIF, transparency on white, the first frame of an animation, 16 bits as 8.
+    """Read an image file as uint8 (H, W, 3).
 
-    A path may lead into an archive or name two images side by side (`diptych.vision.archives`). Raises DataError for a
-    file that is missing, not an image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
+    EXIF's orientation is applied, transparent pixels are put on white, and 16 bits are scaled to 8. Of an animation,
+    the first frame is read.
+
+    The path may be inside an archive, or name two images side by side (`diptych.vision.archives`). Raises DataError for
+    a file that is missing, not an image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
     """
     if (two := beside(path)) is not None:
         return _side_by_side(*(open_pixels(one) for one in two))
@@ -60,17 +63,20 @@ def read_pixels(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Pixel
 
 
 def count_frames(file: bytes, name: str) -> int:
-    """Return the number of frames of an image: 1 unless it is an animation. Raises DataError."""
+    """Return the number of frames of an image. It is 1 unless the image is an animation. Raises DataError."""
     return _read(lambda: BytesIO(file), name, lambda image: int(getattr(image, "n_frames", 1)), MOST_PIXELS)
 
 
 def read_header(file: bytes, name: str) -> tuple[str, int, int]:
-    """Return Pillow's name of the format, and the width and height of the upright image. Raises DataError."""
+    """Return the name of the format, such as JPEG, and width and height of the upright image in pixels.
+
+    Raises DataError.
+    """
     return _read(lambda: BytesIO(file), name, lambda image: (image.format or "", *_upright(image)), None)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
-    """Return width and height of the upright image in pixels; only its header is read. Raises DataError."""
+    """Return width and height of the upright image in pixels. Only the header is read. Raises DataError."""
     if (two := beside(path)) is not None:
         (width, height), right = (picture_size(one) for one in two)
         return width + _width_at(height, right), height
@@ -78,7 +84,7 @@ def picture_size(path: Path) -> tuple[int, int]:
 
 
 def _side_by_side(left: Pixels, right: Pixels) -> Pixels:
-    """Join two images; the right one is resized to the height of the left."""
+    """Join two images side by side. The right image is resized to the height of the left one."""
     height = left.shape[0]
     size = (_width_at(height, (right.shape[1], right.shape[0])), height)
     resized = Image.fromarray(right).resize(size, Image.Resampling.BICUBIC)
@@ -90,12 +96,12 @@ def _width_at(height: int, size: tuple[int, int]) -> int:
 
 
 def upright_pixels(image: Image.Image) -> Pixels:
-    """Convert an open image to RGB, with EXIF's orientation applied."""
+    """Return the pixels of an open image in RGB, with EXIF's orientation applied."""
     return to_pixels(ImageOps.exif_transpose(image))
 
 
 def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
-    """Return an image as a JPEG of at most `side` pixels in width and height."""
+    """Return the bytes of a JPEG of the image, resized to at most `side` pixels in width and height."""
     image, content = Image.fromarray(pixels), BytesIO()
     image.thumbnail((side, side))
     image.save(content, "JPEG", quality=quality)
@@ -103,16 +109,18 @@ def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
-    if image.width * image.height > MOST_PIXELS:  # a PNG is decoded for its EXIF, which may follow the pixels
+    # Reading EXIF decodes the whole PNG, because EXIF may follow the pixels.
+    if image.width * image.height > MOST_PIXELS:
         return image.size
     turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
-    applied = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) in (5, 6, 7, 8)  # Pillow opens a TIFF by it, not by XMP
+    # Pillow applies a TIFF's own tag when it opens it.
+    applied = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) in (5, 6, 7, 8)
     return (image.height, image.width) if turned and not applied else image.size
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
-    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading it might never end
-        raise DataError(f"{path} is a pipe, a device or a socket, not an image file; save its output to a file first")
+    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading a pipe or a device might never end
+        raise DataError(f"{path} is a pipe, a device or a socket; save its output to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 
 
@@ -124,19 +132,19 @@ def _read(
             return _taken(file(), path, take, most_pixels)
         except (DataError, FileNotFoundError, PermissionError, Image.DecompressionBombError):
             raise
-        except Exception:  # a PNG's text or profile may be damaged or over Pillow's limit, and is not needed
+        except Exception:  # Pillow may refuse the text or profile of a PNG, which is not needed
             if (plain := _without_texts(file())) is None:
                 raise
             return _taken(plain, path, take, most_pixels)
     except FileNotFoundError as error:
-        raise DataError(f"no image at {path}; check the name, and the folder of relative names") from error
+        raise DataError(f"no image at {path}; check the name, and if it is relative, the folder") from error
     except UnidentifiedImageError as error:
         raise UnknownFormat(f"{path} is not an image by its content; expected one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
     except DataError:
         raise
-    except Exception as error:  # Pillow's readers raise many types on damaged files
+    except Exception as error:  # Pillow raises many types of exceptions for damaged files
         raise DataError(
             f"cannot read the image {path}: {str(error) or type(error).__name__}; it may be cut short: copy it again"
         ) from error
@@ -144,9 +152,9 @@ def _read(
 
 def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None) -> T:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns from half its limit on; ours is checked below
+        warnings.simplefilter("ignore")  # Pillow warns at half its limit of pixels; our limit is checked below
         with Image.open(file, formats=FORMATS) as image:
-            if image.format == "MPO":  # a camera's file: a JPEG, followed by more views of the same moment
+            if image.format == "MPO":  # MPO: a camera's JPEG, followed by further views of the same scene
                 vars(image).update(format="JPEG", n_frames=1)
             if most_pixels is not None:
                 _check_size(path, *image.size, most_pixels)
@@ -155,7 +163,10 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
 
 
 def _without_texts(file: Path | BytesIO) -> BytesIO | None:
-    """Return a PNG without its texts and colour profile; EXIF and XMP stay. None if there is nothing to remove."""
+    """Return a PNG without its texts and colour profile. EXIF and XMP stay.
+
+    Return None if there is nothing to remove.
+    """
     png = memoryview(bytes_of(file) if isinstance(file, Path) else file.read())
     kept, at = [png[:8]], 8
     if kept[0] != PNG:
@@ -171,7 +182,7 @@ def _without_texts(file: Path | BytesIO) -> BytesIO | None:
 
 
 def to_pixels(image: Image.Image) -> Pixels:
-    """Convert to RGB."""
+    """Return the pixels of an image in RGB, uint8 (H, W, 3)."""
     if image.mode.startswith("I;16") or image.mode in {"I", "F"}:
         image = _to_eight_bits(image)
     if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
@@ -181,9 +192,12 @@ def to_pixels(image: Image.Image) -> Pixels:
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit integers (whole range), 32-bit integers or floats (0 to 1, or to the largest value) to 8 bits."""
+    """Scale an image to 8 bits.
+
+    White is the largest 16-bit number, or for 32-bit numbers 1 or the largest value in the image.
+    """
     values = np.asarray(image, dtype=np.float64)
-    # Modes "I" and "F" do not define white, so the brightest pixel decides.
+    # Pillow's modes "I" and "F" do not define white, so the brightest pixel is white.
     most = values.max(initial=0, where=np.isfinite(values))
     sixteen = image.mode.startswith("I;16") or most > 255
     top = max(65535.0, most) if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
@@ -198,9 +212,10 @@ def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> 
 
 
 def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) -> None:
-    """Refuse files that cost more to decode than MOST_PIXELS ordinary pixels, by their headers.
+    """Raise TooManyPixels if a file's header shows that it costs more to decode than `most_pixels` ordinary pixels.
 
-    A JPEG of 350 kB may have thousands of scans of the whole image, and a TIFF of 16 x 16 pixels one tile of 400 MB.
+    A JPEG of 350 kB may have thousands of scans of the whole image. A TIFF of 16 x 16 pixels may have one tile of 400
+    MB.
     """
     width, height = image.size
     cost, why = width * height, ""
@@ -230,14 +245,17 @@ def _count_scans(image: ImageFile.ImageFile) -> int:
 
 
 def write_png(image: Image.Image, path: Path) -> None:
-    """Write a PNG atomically. Raises DiptychError."""
+    """Write an image as a PNG, atomically. Raises DiptychError if it cannot be written."""
     png = BytesIO()
     image.save(png, "PNG")
     write_atomically(path, png.getvalue())
 
 
 def is_named_image(name: str) -> bool:
-    """Return True for the name of an image file. `._a.jpg` is none: it has macOS's metadata of a.jpg."""
+    """Return True if a file name has the ending of an image.
+
+    Names such as `._a.jpg` are excluded: they hold macOS's metadata.
+    """
     return name.lower().endswith(ENDINGS) and not name.rpartition("/")[2].startswith("._")
 
 

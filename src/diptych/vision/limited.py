@@ -1,10 +1,10 @@
-"""Separate processes, with a deadline and a memory limit, for reading files that may be hostile.
+"""Read files that may be hostile in separate processes, with a deadline and a memory limit.
 
-A thread in a C library cannot be stopped, and a fault of the library ends its whole process. So each of these processes
-(`python -m MODULE`, which calls `answer`) reads requests from its standard input, one at a time: a line of JSON, and
-bytes. It replies with a line of JSON and the numbers of an array. An array that fits into SHARED is passed in shared
-memory. The array may be the bytes of several arrays, whose shapes and types are `parts` in the line. A reply is not
-trusted: it is checked like any input.
+A thread inside a C library cannot be stopped, and a crash of the library ends the whole process. So the library runs in
+separate processes (`python -m MODULE`, which calls `answer`). A process reads requests from its standard input, one at
+a time: a line of JSON, then bytes. Its reply is a line of JSON, then the bytes of an array. An array of up to SHARED
+bytes is passed in shared memory instead. The array may join several arrays, whose shapes and types are in `parts` in
+the line. Replies are not trusted; they are checked like other inputs.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ import numpy.typing as npt
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.memory import keep_some_freed_memory
 
-SECONDS = 5.0  # CPU time per request
-PATIENCE = 10  # times as long by the clock, as the machine may be busy
-MEMORY = 3 * 2**30  # bytes of address space of a process
+SECONDS = 5.0  # CPU time per request, in seconds
+PATIENCE = 10  # limit of elapsed time as a multiple of CPU time, because the machine may be busy
+MEMORY = 3 * 2**30  # limit of address space per process, in bytes
 IDLE = 0.5  # seconds
 PIPE = 2**20  # bytes
-SHARED = 2**24  # bytes of arrays that do not go through the pipe, which costs a copy more
-ALIGNED = 64  # bytes: where each part begins
-LONGEST = 2**16  # bytes of a line that a process writes
-NUMBERS = re.compile(r"[<>|][fiub]\d{1,2}")  # the types of arrays
+SHARED = 2**24  # arrays of up to this many bytes go through shared memory, which saves a copy
+ALIGNED = 64  # in shared memory, each part begins at a multiple of this many bytes
+LONGEST = 2**16  # largest length of a line of JSON in a reply, in bytes
+NUMBERS = re.compile(r"[<>|][fiub]\d{1,2}")  # numpy types that an array may have, such as <f4
 Values = dict[str, Any]
 Array = npt.NDArray[Any]
 Reply = tuple[Values, Array | None]
 
 
 class Ended(Exception):
-    """A process ended before it had replied. The message states why."""
+    """Raised if a process ended before it replied. The message states why."""
 
 
 @dataclass(frozen=True)
 class _Child:
     process: subprocess.Popen[bytes]
-    shared: int  # a file in memory, read with pread: the child could truncate a mapped one
+    shared: int  # memory file, read with pread, because the child could truncate a mapped file
 
 
 class LimitedProcesses:
-    """Up to `processes` processes of a module. They are started when needed, also to replace one that was ended.
+    """A pool of processes that run a module. A process is started when it is needed, or to replace one that was ended.
 
     Args:
-        module: module of `python -m`. It calls `answer`.
-        errors: exceptions that a process may pass on, by name.
-        processes: number of requests that are answered at a time; further ones wait.
-        seconds: CPU time after which the process of a request is ended. The limit of elapsed time is ten times as long.
-        memory: bytes of address space of a process.
-        nice: how far the processes yield to others on the same cores, 0 to 19.
+        module: name of a module to run with `python -m`. It calls `answer`.
+        errors: exceptions that a reply may contain, by name. `ask` raises them.
+        processes: largest number of processes. Each has one request at a time; further requests wait.
+        seconds: CPU time per request, after which the process is ended. The limit of elapsed time is ten times as long.
+        memory: limit of address space per process, in bytes.
+        nice: Unix niceness of the processes, 0 to 19; 19 is the lowest priority.
     """
 
     def __init__(
@@ -78,16 +78,19 @@ class LimitedProcesses:
         self._free = BoundedSemaphore(processes)
 
     def ask(self, request: Values, content: bytes = b"") -> Reply:
-        """Return the values and the array of a reply. Raises Ended, and the error that the process passes on."""
+        """Send a request, and return the values and the array of the reply.
+
+        Raises Ended, or the exception in the reply.
+        """
         with self._free:
             child = self._take()
             try:
                 values, array = _exchanged(child, request, content)
                 error = self.errors[values["error"]](str(values["message"])) if "error" in values else None
                 self._idle.append(child)
-            except Exception:  # it has ended, or does not keep to the form of `answer`
+            except Exception:  # the process ended, or its reply does not have the form of `answer`
                 raise Ended(self._why(_end(child))) from None
-            except BaseException:  # an interrupt amid a reply
+            except BaseException:  # interrupted during a reply, such as by Ctrl-C
                 _end(child)
                 raise
         if error is not None:
@@ -95,7 +98,7 @@ class LimitedProcesses:
         return values, array
 
     def close(self) -> None:
-        """End the processes."""
+        """End all processes of the pool."""
         while self._idle:
             _end(self._idle.pop())
 
@@ -104,7 +107,7 @@ class LimitedProcesses:
             child = self._idle.pop()
             if child.process.poll() is None:
                 return child
-            _end(child)  # it was killed while it was idle
+            _end(child)  # the process was killed while it was idle
         return self._start()
 
     def _start(self) -> _Child:
@@ -114,7 +117,7 @@ class LimitedProcesses:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", self.module, *limits], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, pipesize=PIPE, pass_fds=[shared],
-            start_new_session=True,  # Ctrl-C is for the parent
+            start_new_session=True,  # so that Ctrl-C reaches only the parent
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         return _Child(process, shared)
@@ -126,7 +129,7 @@ class LimitedProcesses:
 
 
 def _file_in_memory() -> int:
-    with suppress(AttributeError):  # Linux alone has it
+    with suppress(AttributeError):  # only on Linux
         return os.memfd_create("diptych")
     file, name = tempfile.mkstemp()
     os.unlink(name)
@@ -134,7 +137,10 @@ def _file_in_memory() -> int:
 
 
 def _exchanged(child: _Child, request: Values, content: bytes) -> Reply:
-    """Raises one of many errors if the process has ended, or if its reply does not have the form of `answer`."""
+    """Send a request to a process and return its reply.
+
+    Raises an exception of any type if the process has ended, or if its reply does not have the form of `answer`.
+    """
     to, back = cast("IO[bytes]", child.process.stdin), cast("IO[bytes]", child.process.stdout)
     to.write(json.dumps(request).encode() + b"\n")
     to.write(content)
@@ -172,7 +178,7 @@ def _cut(content: Array, heads: Iterable[Any]) -> list[Array | None]:
 
 
 def _end(child: _Child) -> int:
-    """End a process, and return its exit code; a negative code is the signal that ended it."""
+    """End a process, and return its exit code. A negative code is the number of the signal that ended it."""
     process = child.process
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):
@@ -186,19 +192,19 @@ def _end(child: _Child) -> int:
 
 
 class Room:
-    """Memory that a process shares with the process that sends requests."""
+    """Memory shared by a reading process and the process that sends requests."""
 
     def __init__(self, file: int) -> None:
         self._memory, self._file = mmap.mmap(file, SHARED), file
 
     def make(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-        """Return an array for a reply, in shared memory if it is small enough."""
+        """Return a new array for a reply. It is in shared memory if it is small enough."""
         if math.prod(shape) * kind.itemsize > SHARED:
             return np.empty(shape, kind)
         return np.frombuffer(self._memory, kind, math.prod(shape)).reshape(shape)
 
     def hold(self, array: Array) -> None:
-        """Write an array to the shared memory, unless `make` has placed it there."""
+        """Copy an array to the shared memory, unless it was made there by `make`."""
         if not np.may_share_memory(array, np.frombuffer(self._memory, np.uint8)):
             os.pwrite(self._file, _bytes(array), 0)
 
@@ -208,19 +214,20 @@ def _bytes(array: Array) -> memoryview:
 
 
 def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], None] = lambda: None) -> None:
-    """Run in the separate process: answer requests until the standard input ends.
+    """Answer requests until the standard input ends. This runs in the separate process.
 
     Args:
-        make: makes the values and the array of a reply. It may read the bytes after its request.
-        rest: called if there has been no request for half a second.
+        make: returns the values and the array of a reply. It may read the bytes that follow the request.
+        rest: called after half a second without a request.
     """
-    import resource  # POSIX alone has it
+    import resource  # only on POSIX systems
 
     seconds, (memory, nice, file) = float(sys.argv[1]), map(int, sys.argv[2:])
     room = Room(file)
     keep_some_freed_memory()
     os.nice(nice)
-    with suppress(OSError), open("/proc/self/autogroup", "w") as group:  # a session may be a group, with one of its own
+    # Linux may give a session its own scheduling group, which has its own niceness.
+    with suppress(OSError), open("/proc/self/autogroup", "w") as group:
         group.write(str(nice))
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     memory = memory if most == resource.RLIM_INFINITY else min(memory, most)

@@ -1,4 +1,4 @@
-"""Images as tensors, from files, bytes and PIL; files are read by `diptych.vision.image_files`."""
+"""Read images from files, bytes or PIL images as tensors. `diptych.vision.image_files` decodes them."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from diptych.vision.image_files import MOST_PIXELS, Pixels, open_pixels, read_pi
 
 
 def open_picture(path: Path) -> Picture:
-    """Read an image, uint8 (3, H, W), as `open_pixels` does. Raises DataError."""
+    """Read an image file like `open_pixels`, as uint8 (3, H, W). Raises DataError."""
     return as_picture(open_pixels(path))
 
 
@@ -20,7 +20,7 @@ def read_picture(file: bytes, name: str, most_pixels: int = MOST_PIXELS) -> Pict
 
 
 def to_picture(image: Image.Image) -> Picture:
-    """Convert to RGB, uint8 (3, H, W)."""
+    """Convert a PIL image to an RGB tensor, uint8 (3, H, W)."""
     return as_picture(to_pixels(image))
 
 

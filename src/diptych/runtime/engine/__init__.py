@@ -1,8 +1,8 @@
-"""Apply a function to the names of shards: in processes of this machine, or on a Ray cluster.
+"""Apply a function to all shards of a data set, given by name: in processes on this machine, or on a Ray cluster.
 
-The function writes its shard's result itself, completely or not at all, and returns its counts. The caller leaves out
-shards that exist. So a kill costs only unfinished shards on every engine. Making a shard twice, as Ray does when a
-worker dies, is harmless.
+The function writes the result of a shard, completely or not at all, and returns counts. When a command is repeated, the
+caller leaves out shards whose result exists. So after a kill, only unfinished shards are processed again. Processing a
+shard twice is harmless; Ray does so if a worker dies.
 """
 
 import os
@@ -16,9 +16,9 @@ ENGINES = ("local", "ray")
 
 
 def quiet() -> None:
-    """Switch off the usage reports of Ray, and give each worker one BLAS thread.
+    """Switch off Ray's usage reports, and give each worker one BLAS thread.
 
-    Ray's environments for `uv run` are off too: it would build one per worker from a copy of the working folder.
+    Also switch off Ray's environments for `uv run`: Ray would build one per worker, from a copy of the working folder.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
@@ -29,10 +29,10 @@ def quiet() -> None:
 def run(
     work: Work, names: Sequence[str], engine: str = "local", workers: int = 1, loaded: Sequence[str] = LOADED_ONCE
 ) -> Iterator[Counts]:
-    """Yield `work(name)` for each name, in their order. `work` must be picklable.
+    """Yield `work(name)` for each name, in the order of `names`. `work` must be picklable.
 
-    `loaded` names the modules that local processes load only once. Errors of `work` are raised here; a DiptychError
-    stays one.
+    `loaded`: modules that the local processes load only once, together. Errors of `work` are raised here; a
+    DiptychError keeps its class.
     """
     quiet()
     if not names:

@@ -1,4 +1,4 @@
-"""Run shards on a Ray cluster: the one at RAY_ADDRESS, or one that runs on this machine until the work is done."""
+"""Process shards on a Ray cluster: the cluster at RAY_ADDRESS, or one that is started on this machine for this work."""
 
 import logging
 import os
@@ -12,12 +12,15 @@ from diptych.runtime.engine.outcome import Counts, Outcome, Work, counts_of, out
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.extras import requires_extra
 
-STARTS = 3  # attempts to start a cluster on this machine
-AGAIN = 3  # times that Ray repeats a shard whose worker died
+STARTS = 3  # most attempts to start a cluster on this machine
+AGAIN = 3  # how often Ray repeats a shard if its worker dies
 
 
 def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
-    """Submit twice `workers` shards at a time, one core each, so that no worker waits for this process."""
+    """Yield the counts of each shard, in the order of `names`.
+
+    Up to 2 x `workers` shards are submitted at a time, so that no worker waits for this process. A shard uses one core.
+    """
     with requires_extra("--engine ray", "ray"):
         import ray
     with cluster(workers):
@@ -35,7 +38,7 @@ def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Count
                     done[running.pop(ready)] = ray.get(ready)
                 except ray.exceptions.RayError as error:
                     why = str(error).splitlines()[-1]
-                    raise DiptychError(f"a shard failed on Ray: {why}; run the command again") from error
+                    raise DiptychError(f"a shard failed on Ray: {why}; repeat the command to resume") from error
             while due in done:
                 yield counts_of(done.pop(due))
                 due += 1
@@ -43,7 +46,10 @@ def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Count
 
 @contextmanager
 def cluster(workers: int) -> Iterator[None]:
-    """Join the cluster, or start one, for a `with` block. Raises DiptychError if its workers have other versions."""
+    """Join the cluster at RAY_ADDRESS, or start one, for a `with` block.
+
+    Raises DiptychError if its workers have other versions of Diptych or Python.
+    """
     import ray
 
     if ray.is_initialized():
@@ -60,14 +66,14 @@ def cluster(workers: int) -> Iterator[None]:
 
 
 def _begin(ray: Any, address: str | None, workers: int) -> None:
-    """Join or start a cluster. On a busy machine Ray may not start within its 30 s: then start again."""
+    """Join or start a cluster. On a busy machine, Ray may not start within its limit of 30 s; then try again."""
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     own = {} if address else {"num_cpus": workers, "include_dashboard": False}
     for left in reversed(range(1 if address else STARTS)):
         try:
             ray.init(address or "local", **quietly, **own)
             return
-        except Exception as error:  # Ray raises a plain Exception
+        except Exception as error:  # Ray raises the class Exception itself
             ray.shutdown()
             if not left:
                 again = "repeat the command, or pass --engine local"
@@ -76,12 +82,12 @@ def _begin(ray: Any, address: str | None, workers: int) -> None:
 
 
 def versions() -> dict[str, str]:
-    """The versions that must agree on all machines."""
+    """Return the versions that must be equal on all machines."""
     return {"python": ".".join(map(str, sys.version_info[:2])), "diptych": version("diptych")}
 
 
 def _same_versions(ray: Any) -> None:
-    """Raise DiptychError if a machine of the cluster has other versions."""
+    """Raise DiptychError if a machine of the cluster has different versions."""
     here, ask = versions(), ray.remote(num_cpus=0)(versions)
     alive = [node for node in ray.nodes() if node["Alive"]]
     there = [ask.options(label_selector={"ray.io/node-id": node["NodeID"]}).remote() for node in alive]

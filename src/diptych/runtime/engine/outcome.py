@@ -1,4 +1,4 @@
-"""The result or the error of a shard as data, because engines wrap exceptions and lose their fields."""
+"""The result or the error of a shard, as data. Ray and process pools wrap exceptions, and would lose their fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Outcome:
 
 
 def outcome_of(work: Work, name: str) -> Outcome:
-    """The result of `work(name)`, or its DiptychError as data."""
+    """Return the result of `work(name)`, or the DiptychError that it raises, as data."""
     try:
         return Outcome(work(name))
     except DiptychError as error:
@@ -26,7 +26,7 @@ def outcome_of(work: Work, name: str) -> Outcome:
 
 
 def counts_of(outcome: Outcome) -> Counts:
-    """The counts of a shard. Raises its error, with its exit code, if it failed."""
+    """Return the counts of a shard. If it failed, raise its error, with the same exit code."""
     if outcome.counts is None:
         error = DiptychError(outcome.error or "a shard failed")
         error.exit_code = outcome.exit_code

@@ -1,4 +1,7 @@
-"""SIGTERM and Ctrl-C while shards are made: unfinished shards are discarded, complete ones stay, exit code 75."""
+"""Handle SIGTERM and Ctrl-C while shards are processed.
+
+Unfinished shards are discarded, complete ones stay; the exit code is 75.
+"""
 
 import signal
 import threading
@@ -15,7 +18,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let a signal end the child processes at once and raise Stopped here. Works only in the main thread."""
+    """Return a context in which SIGTERM or Ctrl-C ends the child processes at once, and raises Stopped here.
+
+    It has an effect only in the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -33,4 +39,4 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             child.terminate()
-    raise Stopped("stopped; whole shards are kept, and the same command resumes")
+    raise Stopped("stopped; complete shards are kept, and the same command resumes")

@@ -1,4 +1,4 @@
-"""The Storybook detector: the small network with the interface of all detectors."""
+"""The Storybook detector: a small network, with the interface of all detectors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from diptych.vision.detectors.selection import STORYBOOK, Selection
 from diptych.vision.detectors.weights import restored, write_detector
 
 KIND = "storybook-detector"
-CANDIDATES = 24  # least number of peaks described per picture; more where the selection needs more regions
+CANDIDATES = 24  # candidates per picture; more if the selection rule needs more regions
 
 
 class StorybookDetector(NetworkDetector[SmallDetector]):
-    """Detect regions with a `SmallDetector`, and choose among them by `selection`."""
+    """A detector that finds candidates with a `SmallDetector`, and selects regions with the rule `selection`."""
 
     def __init__(self, network: SmallDetector, selection: Selection = STORYBOOK) -> None:
         self.network, self.selection = network.eval().to(memory_format=torch.channels_last), selection
@@ -41,7 +41,7 @@ class StorybookDetector(NetworkDetector[SmallDetector]):
     def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         shape = self.network.shape
         squares, shares = letterbox(pictures, shape.side, self.device)
-        # bf16 takes 0.7 of the time with AMX, and 6 times as long without; boxes move by a tenth of a pixel.
+        # With AMX, bf16 takes 70% of the time; without AMX, 6 times as long. Boxes differ by 0.1 pixel.
         with autocast(self.device, choose_precision("auto", self.device)):
             maps: Maps = self.network(squares)
             boxes, heat = best_boxes(self.network, maps, max(CANDIDATES, 2 * self.selection.least))
@@ -58,21 +58,24 @@ class StorybookDetector(NetworkDetector[SmallDetector]):
     def describe_candidates(
         self, maps: Maps, boxes: Float[Tensor, "B K 4"], heat: Float[Tensor, "B K"]
     ) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"], Float[Tensor, "B K C"], Float[Tensor, "B K F"]]:
-        """Return refined boxes, scores, class probabilities and features of all candidates."""
+        """Return refined boxes, scores, class probabilities and features of candidates.
+
+        `heat`: probability of a centre at each box.
+        """
         boxes = self.network.refine(boxes, self.network.describe(maps, boxes)).clamp(0, 1)
         features = self.network.describe(maps, boxes)
         classes = self.network.region_heads["kind"](features).softmax(2)
-        # Geometric mean of two confidences: that a centre is there, and that the box shows one kind.
+        # Geometric mean of two probabilities: of a centre at this position, and of the most probable kind.
         scores = (heat * classes[..., 1:].amax(2)).sqrt()
         return boxes, scores, classes, features
 
     def save(self, folder: Path) -> None:
-        """Write the detector's folder."""
+        """Write the detector to a folder."""
         described = {"kind": KIND, "shape": asdict(self.network.shape), "selection": asdict(self.selection)}
         write_detector(folder, described, self.network)
 
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> StorybookDetector:
-        """Read a folder written by `save`; `described` is the content of its `detector.json`."""
+        """Open a folder that `save` wrote. `described`: the content of its `detector.json`."""
         network = restored(SmallDetector(of_json(DetectorConfig, described["shape"])), folder, described)
         return cls(network, Selection(**described["selection"]))

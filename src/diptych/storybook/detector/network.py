@@ -1,9 +1,9 @@
-"""A small detector that trains in a minute or two on two cores. It was made for Storybook and reads any picture.
+"""A small detector that trains on Storybook in a minute or two on two cores. It can be applied to any image.
 
-A heat map at a quarter of the picture's width predicts where the centre of a thing is, and a second map how far its
-four sides are. CenterNet and TTFNet do the same; here one map serves all kinds, which takes far fewer pictures to
-learn. The best boxes are pooled to features. Linear heads read kind, colour, size, pose and a correction of the box
-from a feature. So features contain what captions describe. The moved boxes are pooled once more.
+As in CenterNet and TTFNet, a heat map with stride 4 predicts the centres of objects, and a second map the distances to
+their four sides. One heat map is used for all kinds, because it needs far fewer images to learn. The best boxes are
+pooled to features. From a feature, linear heads predict kind, colour, size, pose and a correction of the box. So the
+features contain what captions describe. The corrected boxes are pooled again.
 
     picture 160 -> 1/4 -> 1/8 -> 1/16 -> up, up -> map at 1/4 -> heat, sides
                                     |               |
@@ -26,20 +26,20 @@ from diptych.vision.detectors.detector import BACKGROUND
 from diptych.vision.detectors.pooling import pool_regions
 
 STRIDE = 4
-POOLED = 5  # a region is pooled to 5 x 5 cells
-FINE = 32  # channels at half the picture's width
+POOLED = 5  # cells per region and axis
+FINE = 32  # channels of the map with stride 2
 
 
 @dataclass(frozen=True)
 class DetectorConfig:
-    """Classes of the detector and its size. `attributes` and `scene` map a name to its values."""
+    """Classes and sizes of the detector. `attributes` and `scene`: a name such as `colour` -> its values."""
 
     kinds: tuple[str, ...]
-    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of a thing
-    scene: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the whole picture
-    side: int = 160  # pixels of the input square
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # attributes of an object
+    scene: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # attributes of the whole image
+    side: int = 160  # side of the input square in pixels
     feature_size: int = 128
-    widths: tuple[int, int, int] = (48, 96, 160)  # channels at 1/4, 1/8 and 1/16
+    widths: tuple[int, int, int] = (48, 96, 160)  # channels of the maps with stride 4, 8 and 16
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -48,24 +48,24 @@ class DetectorConfig:
 
 @dataclass(frozen=True)
 class Maps:
-    """Feature maps of a batch of squares; h and w are a quarter of the square's side."""
+    """Feature maps of a batch of squares. h and w are a quarter of the square's side."""
 
-    heat: Float[Tensor, "B h w"]  # logits: the centre of a thing of any kind is in this cell
-    sides: Float[Tensor, "B 4 h w"]  # pixels from the cell's centre to the thing's left, top, right and bottom
-    map: Float[Tensor, "B M h w"]  # regions are pooled from it; in the precision of the convolutions
-    fine: Float[Tensor, "B fine h2 w2"]  # the same at twice the resolution: a small cup is 12 pixels wide
+    heat: Float[Tensor, "B h w"]  # logits of the centre of an object, of any kind, in a cell
+    sides: Float[Tensor, "B 4 h w"]  # pixels from the cell's centre to left, top, right, bottom
+    map: Float[Tensor, "B M h w"]  # map from which regions are pooled, in the precision of the convolutions
+    fine: Float[Tensor, "B fine h2 w2"]  # like `map`, with twice the resolution, for small objects
     whole: Float[Tensor, "B F"]
 
 
 class SmallDetector(nn.Module):
-    """The network: maps of a picture, features of boxes, and linear heads on both."""
+    """The network: it computes maps of images and features of boxes, with linear heads on both."""
 
     def __init__(self, shape: DetectorConfig) -> None:
         super().__init__()
         self.shape = shape
         quarter, eighth, sixteenth = shape.widths
-        pooled = quarter + quarter // 3  # channels that regions are pooled from
-        # 2 x 2 pixels become 12 channels, because convolutions of 3 channels are very slow in bfloat16.
+        pooled = quarter + quarter // 3  # channels of the map from which regions are pooled
+        # 2 x 2 pixels become 12 channels, because convolutions with 3 channels are very slow in bfloat16.
         self.fine = _conv(12, FINE)
         self.stem = _conv(FINE, quarter, stride=2)
         self.quarter = Residual(quarter)
@@ -85,14 +85,15 @@ class SmallDetector(nn.Module):
         self.region_heads = _heads(shape.feature_size, {"kind": shape.class_names, **shape.attributes})
         self.moves = nn.Linear(shape.feature_size, 4)
         self.scene_heads = _heads(shape.feature_size, shape.scene)
-        # The initial probability of a centre is 0.01; otherwise the first steps only learn that centres are rare.
+        # The initial probability of a centre is 0.01. Otherwise the network would first have to learn that centres are
+        # rare.
         nn.init.constant_(cast(Tensor, self.heat.bias), -4.6)
-        # Boxes are not moved at first.
+        # At the start of training, the correction of boxes is 0.
         nn.init.zeros_(self.moves.weight)
         nn.init.zeros_(self.moves.bias)
 
     def forward(self, squares: UInt8[Tensor, "B 3 H W"]) -> Maps:
-        """Return the feature maps of squares, whose pixels are 0 to 255."""
+        """Return the feature maps of square images. Pixel values are 0 to 255."""
         blocks = pixel_unshuffle(squares, 2).contiguous(memory_format=torch.channels_last)
         fine = self.fine(blocks.float().div(64).sub(2))
         quarter = self.quarter(self.stem(fine))
@@ -106,21 +107,22 @@ class SmallDetector(nn.Module):
         return Maps(heat, sides, map=pooled_from, fine=fine, whole=self.whole(pooled).float())
 
     def describe(self, maps: Maps, boxes: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K F"]:
-        """Return the features of boxes, which are fractions of the square."""
+        """Return the features of boxes. Boxes are fractions of the square."""
         pooled = [pool_regions(one, boxes, POOLED).flatten(2) for one in (maps.map, maps.fine)]
-        # Pooling loses the size of a box, so it is added. Its position reaches the language model with the box.
+        # Pooling loses the size of a box, so it is added to the feature. The position is not: models get it with the
+        # box.
         sizes = boxes[..., 2:] - boxes[..., :2]
         shape = torch.cat([sizes * 4 - 1, sizes.clamp(min=1e-3).log() + 1.5], 2)
         return cast(Tensor, self.describe_region(torch.cat([*pooled, shape.to(pooled[0].dtype)], 2))).float()
 
     def refine(self, boxes: Float[Tensor, "*N 4"], features: Float[Tensor, "*N F"]) -> Float[Tensor, "*N 4"]:
-        """Move each side of the boxes by the prediction from their features, in units of width and height."""
+        """Correct boxes with a prediction from their features, which moves each side in units of width and height."""
         sizes = boxes[..., 2:] - boxes[..., :2]
         moves: Tensor = self.moves(features).float().clamp(-0.5, 0.5)
         return boxes + moves * torch.cat([sizes, sizes], -1)
 
     def boxes(self, sides: Float[Tensor, "B 4 h w"]) -> Float[Tensor, "B cells 4"]:
-        """Return the box that each cell predicts, row by row, as fractions of the square."""
+        """Return the box that each cell predicts, as fractions of the square. Cells are in row-major order."""
         height, width = sides.shape[2:]
         down = (torch.arange(height, device=sides.device) + 0.5) * STRIDE
         across = (torch.arange(width, device=sides.device) + 0.5) * STRIDE
@@ -130,7 +132,7 @@ class SmallDetector(nn.Module):
 
 
 class Residual(nn.Module):
-    """A residual block of two 3 x 3 convolutions with batch norm."""
+    """A residual block: two 3 x 3 convolutions with batch norm."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Training of the small detector: batches of squares with their ground truth, and the losses on them."""
+"""Train the small detector: make batches of squares with their ground truth, and compute the losses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from diptych.vision.detectors.detection_batch import DetectionBatch, DetectionUp
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_square
 
-NONE, UNCLEAR = -1, -2  # in place of the thing a box shows: no thing, and too little of one
-SPREAD = 0.54  # share of a thing's width that is trained as its centre (TTFNet's alpha)
+NONE, UNCLEAR = -1, -2  # a box shows no object; a box shows too little of an object
+SPREAD = 0.54  # share of an object's width that counts as its centre (TTFNet's alpha)
 
 
 def detection_batch(
@@ -27,9 +27,11 @@ def detection_batch(
     records: Sequence[Record],
     scenes: Sequence[Mapping[str, str]] | None = None,
 ) -> DetectionBatch:
-    """Make a batch of pictures and their records' objects; `scenes`: words for each whole picture, if known.
+    """Make a batch of images and the objects of their records.
 
-    Raises DataError for an object of a kind that the detector does not have.
+    `scenes`: attributes of each whole image, such as place -> beach, if known.
+
+    Raises DataError if an object has a kind that the detector does not have.
     """
     squares, shares = letterbox(pictures, shape.side)
     most = max([1, *(len(record.objects) for record in records)])
@@ -55,23 +57,23 @@ def detection_batch(
 
 @dataclass(frozen=True)
 class Detection(DetectionUpdate):
-    """The update of the small detector's training."""
+    """The training step of the small detector."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
-    jitter: float = 0.1  # true boxes are moved by up to this share of their sides, since detected boxes are not exact
-    copies: int = 1  # of each true box, each with its own jitter: one more costs little
-    detected: int = 6  # of the detector's own boxes per picture; wrong ones are trained as background
+    jitter: float = 0.1  # true boxes are moved by up to this share of their sides, because detected boxes are not exact
+    copies: int = 1  # jittered copies of each true box; more copies cost little time
+    detected: int = 6  # detected boxes per image that are also trained; wrong ones as background
 
     def counts(self, batch: DetectionBatch) -> Losses:
-        """Return the number of targets of each loss."""
+        """Return the number of targets of each loss, to divide the summed losses by."""
         objects = (batch.kinds != IGNORE).sum()
         known = {**batch.attributes, **batch.scene}
-        # The detector's own boxes are not counted: their number differs from step to step.
+        # Detected boxes are not counted, because their number varies from step to step.
         of_objects = dict.fromkeys(("heat", "sides", "kind", "moves"), objects)
         return of_objects | {name: (labels != IGNORE).sum() for name, labels in known.items()}
 
     def losses(self, model: Any, batch: DetectionBatch) -> Iterator[Losses]:
-        """Yield the summed losses of a batch, all at once."""
+        """Yield the summed losses of a batch, in one dict."""
         detector: SmallDetector = model
         maps = detector(batch.squares)
         spots = centre_spots(batch, maps.heat.shape[1], maps.heat.shape[2], detector.shape.side)
@@ -79,7 +81,7 @@ class Detection(DetectionUpdate):
         yield losses | self._described(detector, maps, batch)
 
     def _described(self, detector: SmallDetector, maps: Maps, batch: DetectionBatch) -> Losses:
-        """Return the losses on jittered true boxes, on the detector's own boxes, and on the whole picture."""
+        """Return the losses on jittered true boxes, on detected boxes, and on the whole image."""
         present = batch.kinds != IGNORE
         sizes = (batch.boxes[..., 2:] - batch.boxes[..., :2]).repeat(1, self.copies, 2)
         moved = batch.boxes.repeat(1, self.copies, 1) + self.jitter * (torch.rand_like(sizes) * 2 - 1) * sizes
@@ -88,9 +90,9 @@ class Detection(DetectionUpdate):
         features = detector.describe(maps, boxes)
         shown = _shown(boxes, batch.boxes, present)
         shown[:, : moved.shape[1]][~present.repeat(1, self.copies)] = UNCLEAR
-        share = torch.ones_like(boxes[..., 0])  # weight: the copies of a thing count as one
+        share = torch.ones_like(boxes[..., 0])  # weights: all copies of an object count as one
         share[:, : moved.shape[1]] /= self.copies
-        kinds = torch.where(shown >= 0, batch.kinds.gather(1, shown.clamp(min=0)) + 1, 0)  # 0 is the background
+        kinds = torch.where(shown >= 0, batch.kinds.gather(1, shown.clamp(min=0)) + 1, 0)  # class 0 is the background
         kinds = torch.where(shown == UNCLEAR, IGNORE, kinds)
         logits = detector.region_heads["kind"](features).flatten(0, 1)
         losses = {"kind": _entropy(logits, kinds.flatten(), share.flatten())}
@@ -110,8 +112,8 @@ class Detection(DetectionUpdate):
 def _shown(
     boxes: Float[Tensor, "B K 4"], truth: Float[Tensor, "B N 4"], present: Bool[Tensor, "B N"]
 ) -> Int[Tensor, "B K"]:
-    """Return the index of the thing that each box shows: NONE at an IoU up to 0.3, UNCLEAR up to 0.5."""
-    # torchvision's box_iou takes one picture at a time.
+    """Return the index of the object that each box shows. It is NONE for an IoU up to 0.3, and UNCLEAR up to 0.5."""
+    # torchvision's box_iou accepts only one image.
     shared, union = shared_and_union(boxes[:, :, None], truth[:, None])
     overlap, thing = (shared / union.clamp(min=1e-9) * present[:, None]).max(2)
     unclear = torch.full_like(thing, UNCLEAR).where(overlap > 0.3, NONE)
@@ -119,16 +121,19 @@ def _shown(
 
 
 def _entropy(logits: Float[Tensor, "K C"], labels: Int[Tensor, "K"], share: Float[Tensor, "K"] | None = None) -> Tensor:
-    """Return the sum of the cross-entropies, weighted by `share`."""
+    """Return the sum of the cross-entropies. `share`: their weights."""
     each = cross_entropy(logits.float(), labels, ignore_index=IGNORE, reduction="none")
     return (each if share is None else each * share).sum()
 
 
 def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[Tensor, "B K 4"], Float[Tensor, "B K"]]:
-    """Return the boxes (fractions of the square) and scores of each picture's `count` highest peaks."""
+    """Return the boxes and scores of the `count` highest peaks in the heat map of each image.
+
+    Boxes are fractions of the square.
+    """
     heat = maps.heat.sigmoid()
-    # A cell that is not the highest of its 3 x 3 belongs to the centre in another cell. It stays a very weak
-    # candidate, so that a selection of exactly N regions gets N.
+    # A cell that is not the highest of its 3 x 3 neighbours belongs to a centre in another cell. It stays a candidate
+    # with a very low score, so that a selection rule of exactly N regions gets N.
     heat = torch.where(max_pool2d(heat, 3, 1, 1) == heat, heat, heat * 1e-3).flatten(1)
     scores, where = heat.topk(min(count, heat.shape[1]))
     boxes = detector.boxes(maps.sides).clamp(0, 1)
@@ -137,7 +142,10 @@ def best_boxes(detector: SmallDetector, maps: Maps, count: int) -> tuple[Float[T
 
 
 def centre_spots(batch: DetectionBatch, height: int, width: int, side: int) -> Float[Tensor, "B N h w"]:
-    """Return a bell curve around each thing's centre, as wide as the thing; 1 in the cell of the centre."""
+    """Return the target heat map of each object: a Gaussian whose width depends on the object's.
+
+    It is 1 in the cell of the centre.
+    """
     cells = batch.boxes * side / STRIDE
     centre = ((cells[..., :2] + cells[..., 2:]) / 2).floor()
     spread = (SPREAD * (cells[..., 2:] - cells[..., :2]) + 1) / 6
@@ -150,7 +158,7 @@ def centre_spots(batch: DetectionBatch, height: int, width: int, side: int) -> F
 
 
 def _heat_loss(heat: Float[Tensor, "B h w"], spots: Float[Tensor, "B N h w"]) -> Tensor:
-    """Return CenterNet's focal loss, summed: errors in cells near a centre cost less."""
+    """Return CenterNet's focal loss, summed. Errors in cells near a centre have a lower weight."""
     wanted = spots.amax(1)
     predicted = heat.sigmoid()
     at_centre = -logsigmoid(heat) * (1 - predicted) ** 2
@@ -159,7 +167,10 @@ def _heat_loss(heat: Float[Tensor, "B h w"], spots: Float[Tensor, "B N h w"]) ->
 
 
 def _sides_loss(detector: SmallDetector, maps: Maps, spots: Float[Tensor, "B N h w"], batch: DetectionBatch) -> Tensor:
-    """Return the generalized IoU loss of boxes predicted near a centre; the weights of a thing's cells sum to 1."""
+    """Return the generalized IoU loss of the boxes that cells near a centre predict.
+
+    The weights of the cells sum to 1 for each object.
+    """
     from torchvision.ops import generalized_box_iou_loss
 
     spots = spots.flatten(2)

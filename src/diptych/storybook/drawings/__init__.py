@@ -1,4 +1,7 @@
-"""Drawings of things, facing right, in the pixels of a medium one: people as functions, all others as SVG files."""
+"""Drawings of objects. They face right, and have the size of a medium object.
+
+People are functions, all others SVG files.
+"""
 
 from diptych.storybook.drawings import people
 from diptych.storybook.drawings.people import Manner
@@ -11,7 +14,7 @@ _PEOPLE = {"man": people.man, "woman": people.woman, "boy": people.boy, "girl": 
 
 
 def draw(kind: str, pencil: Pencil, colour: Colour, manner: Manner) -> None:
-    """Draw a thing of this kind."""
+    """Draw an object of this kind."""
     if kind in _PEOPLE:
         _PEOPLE[kind](pencil, colour, manner)
     else:

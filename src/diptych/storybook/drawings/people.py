@@ -1,4 +1,4 @@
-"""Drawings of people: a head, a trunk in the person's colour, arms and legs by pose."""
+"""Drawings of people: a head, a trunk in the person's colour, and arms and legs that depend on the pose."""
 
 from typing import NamedTuple
 
@@ -9,16 +9,16 @@ SKINS: tuple[Colour, ...] = ((252, 216, 184), (232, 184, 142), (188, 128, 88), (
 HAIRS: tuple[Colour, ...] = ((232, 190, 92), (122, 76, 42), (58, 44, 44), (34, 30, 36))
 TROUSERS: tuple[Colour, ...] = ((58, 72, 118), (84, 84, 96), (92, 74, 62), (48, 56, 84))
 SHOE: Colour = (64, 50, 50)
-MIDDLE = 16.0  # x of the body's axis
-NECK = 14.5  # y of a standing person's neck
+MIDDLE = 16.0  # x of the body's vertical axis
+NECK = 14.5  # y of the neck of a standing person
 
 
 class Manner(NamedTuple):
-    """Pose and details of one drawing."""
+    """Pose and details of a drawing."""
 
-    pose: str  # empty where the kind has none
-    look: int  # which variant of the details, 0 to 3
-    holding: bool  # a person with an arm out
+    pose: str  # "" for kinds without poses
+    look: int  # variant of details such as hair, 0 to 3
+    holding: bool  # True: a person stretches out an arm
 
 
 def man(p: Pencil, c: Colour, m: Manner) -> None:
@@ -27,7 +27,7 @@ def man(p: Pencil, c: Colour, m: Manner) -> None:
     _head(p, m.look, y)
     p.chord(MIDDLE - 0.3, y - 0.6, 6.7, 6.6, hair, start=12, end=178, line=None)
     p.box(MIDDLE - 6.8, y - 2, MIDDLE - 4.6, y + 1.4, hair, line=None)
-    if m.look == 2:  # a beard
+    if m.look == 2:  # draw a beard
         p.chord(MIDDLE + 0.4, y + 1.6, 5.6, 5.2, hair, start=180, end=360, line=None)
         p.stroke((MIDDLE + 0.8, y + 3.4, MIDDLE + 3.2, y + 3.4), (240, 220, 210), 0.9)
 
@@ -57,7 +57,7 @@ def boy(p: Pencil, c: Colour, m: Manner) -> None:
 def girl(p: Pencil, c: Colour, m: Manner) -> None:
     drop = 0.0 if m.pose != "sitting" else sitting_drop(KINDS["girl"].height)
     hair, y = HAIRS[m.look], 8 + drop
-    for side in (-1, 1):  # bunches, tied in the colour of the dress
+    for side in (-1, 1):  # two bunches of hair, with ties in the colour of the dress
         p.ellipse(MIDDLE + side * 8.4, y + 1.6, 2.5, 3.9, hair)
         p.circle(MIDDLE + side * 6.8, y - 1.6, 1.5, c, line=None)
     _body(p, c, m, KINDS["girl"].height, dress=True)
@@ -76,7 +76,7 @@ def _head(p: Pencil, look: int, y: float) -> None:
 
 
 def _body(p: Pencil, c: Colour, m: Manner, height: float, dress: bool) -> float:
-    """Draw everything below the head; return how much lower it starts than a standing person's body."""
+    """Draw everything below the head. Return how many pixels lower the neck is than in a standing person."""
     drop = sitting_drop(height) if m.pose == "sitting" else 0.0
     neck = NECK + drop
     hip = neck + 0.47 * (height - NECK)
@@ -119,7 +119,7 @@ def _legs(p: Pencil, m: Manner, hip: float, height: float, bare: bool) -> None:
 
 
 def _arm(p: Pencil, c: Colour, m: Manner, x: float, neck: float, back: bool) -> None:
-    """Draw one arm: the far one (`back`) hangs or swings, the near one follows the pose."""
+    """Draw an arm. `back`: the far arm, which hangs or swings; the near arm depends on the pose."""
     y = neck + 3
     skin = SKINS[m.look]
     elbow: tuple[float, float]

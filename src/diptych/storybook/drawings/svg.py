@@ -1,7 +1,8 @@
-"""Drawings as SVG files, a file for each kind.
+"""Draw objects from SVG files, one file for each kind.
 
-`currentColor` is the colour of the thing, and `color-mix` a shade of it. A group is drawn if its `class` names the pose
-or the look (`sitting`, `look-3`). A shape without `stroke` gets the pencil's outline, a darker shade of its fill.
+In a file, `currentColor` is the colour of the object, and `color-mix` a shade of it. A group with a `class` is drawn
+only for this pose or look, such as `sitting` or `look-3`. A shape without `stroke` gets the default outline, a darker
+shade of its fill.
 """
 
 import re
@@ -18,7 +19,7 @@ _MIXED = re.compile(r"(black|white) ([\d.]+)%")
 
 
 def draw_svg(kind: str, pencil: Pencil, colour: Colour, classes: Collection[str]) -> None:
-    """Draw the file of a kind: all shapes, and the groups of one of these classes."""
+    """Draw the SVG file of a kind. Groups with a class are drawn only if it is in `classes`."""
     for part in _drawing(kind):
         if part.tag != "{http://www.w3.org/2000/svg}g":
             _draw(part, pencil, colour)
@@ -64,7 +65,10 @@ def _style(given: dict[str, str], numbers: dict[str, float], colour: Colour) -> 
 
 
 def _paint(text: str, colour: Colour) -> Colour | None:
-    """Return the colour that a fill or a stroke names: `none`, `#rrggbb`, or a shade of `currentColor`."""
+    """Return the colour of a fill or stroke.
+
+    `text` is `none` (returns None), `#rrggbb`, or a shade of `currentColor`.
+    """
     if text == "none":
         return None
     if text.startswith("#"):

@@ -1,4 +1,4 @@
-"""A test web for mining: drawn scenes on pages of made-up hosts, with the truth about every page and picture."""
+"""A synthetic web for testing `diptych mine`: pages of made-up hosts with drawn scenes, and their ground truth."""
 
 from diptych.storybook.web.plan import PageCase, plan
 from diptych.storybook.web.serve import Server, serve

@@ -1,4 +1,4 @@
-"""Pages of the test web as HTML, and the URLs of their pictures."""
+"""Render pages of the test web as HTML, and make the URLs of their pictures."""
 
 from html import escape
 from posixpath import dirname, relpath
@@ -9,11 +9,12 @@ from diptych.storybook.web.templates import PARTS, page
 
 IN_GALLERY = 9
 _FOLDERS = {"metadata": "/moved", "loop": "/loop", "chain_5": "/chain5", "chain_6": "/chain6", "robots": "/closed"}
-_ENDINGS = {"chart": "png", "text": "png", "svg": "svg", "animated": "gif", "bomb": "png"}  # others are "jpg"
+# Kind of picture -> ending; others: "jpg".
+_ENDINGS = {"chart": "png", "text": "png", "svg": "svg", "animated": "gif", "bomb": "png"}
 
 
 def picture_address(case: PageCase, number: int | None = None) -> str:
-    """Return the URL of the page's picture, or of picture `number` of its gallery."""
+    """Return the URL of a page's picture, or of picture `number` in its gallery."""
     host = "rebinding.test" if case.picture == "rebinding" else case.host
     part = "" if number is None else f"-{number}"
     name = f"{case.number:05d}{part}.{_ENDINGS.get(case.picture, 'jpg')}"
@@ -30,7 +31,7 @@ def html_of(case: PageCase, seed: int) -> str:
     folder, _, relative = address.rpartition("/")
     if case.source == "base":
         head += f'<base href="{folder}/">'
-    if case.source == "relative":  # a picture of another host has no relative URL
+    if case.source == "relative":  # only a picture on the same host has a relative URL
         inside = case.picture != "rebinding"
         relative = relpath(address.split(case.host, 1)[1], dirname(case.path)) if inside else address
     rest = f'alt="{alt}"' + (f' title="{title}"' if title else "")
@@ -45,7 +46,7 @@ def html_of(case: PageCase, seed: int) -> str:
 
 
 def _gallery(case: PageCase, seed: int) -> str:
-    """Return a list of IN_GALLERY pictures, each with a true caption as its alt text."""
+    """Return an HTML list of IN_GALLERY pictures. The alt text of each is a true caption."""
     rng = Random(f"gallery {seed} {case.number}")
     items = "".join(
         f'<li class="item"><a href="/view/{n}"><img src="{picture_address(case, n)}" width="480" height="480" '

@@ -1,4 +1,4 @@
-"""Picture files of the test web: scenes, and everything unwanted that a crawl meets."""
+"""Make the picture files of the test web: scenes, and unwanted files that a crawl finds, such as charts."""
 
 import io
 from functools import lru_cache, partial
@@ -17,7 +17,7 @@ _WORDS = tuple("the of and to in a is that for it as was with be by on not he hi
 
 
 def original_of(seed: int, case: PageCase) -> int:
-    """Return the page whose picture a copy shows: the nearest earlier page with a scene, else the nearest later one."""
+    """Return the page whose picture is copied: the nearest earlier page with a scene, else the nearest later one."""
     numbers: list[int] = [*range(case.number - 1, -1, -1), *range(case.number + 1, case.number + 400)]
     for number in numbers:
         other = plan(seed, number)
@@ -27,7 +27,7 @@ def original_of(seed: int, case: PageCase) -> int:
 
 
 def file_of(seed: int, case: PageCase) -> tuple[bytes, str]:  # noqa: PLR0911  # a kind a line
-    """Return the bytes of the page's picture and their media type."""
+    """Return the bytes of a page's picture, and their media type."""
     rng = Random(f"picture {seed} {case.number}")
     drawn = partial(_scene, seed, case)
     match case.picture:
@@ -63,7 +63,7 @@ def file_of(seed: int, case: PageCase) -> tuple[bytes, str]:  # noqa: PLR0911  #
 
 
 def scene_file(seed: int, case: PageCase) -> tuple[bytes, str]:
-    """Return the page's scene as JPEG, PNG or WebP, and its media type."""
+    """Return a page's scene as the bytes of a JPEG, PNG or WebP, and the media type."""
     return _encoded(_scene(seed, case), ("JPEG", "JPEG", "JPEG", "PNG", "WEBP")[case.number % 5])
 
 
@@ -72,7 +72,7 @@ def _scene(seed: int, case: PageCase) -> Image.Image:
 
 
 def _encoded(image: Image.Image, kind: str, pad: int = 0, **options: Any) -> tuple[bytes, str]:
-    """Return an image's bytes, at least `pad`, and media type; `options` go to its encoder."""
+    """Return an encoded image of at least `pad` bytes, and its media type. `options`: for the encoder."""
     encoded = io.BytesIO()
     image.save(encoded, kind, **{"quality": 90} | options if kind in ("JPEG", "WEBP") else options)
     return encoded.getvalue().ljust(pad, b"\0"), f"image/{kind.lower()}"
@@ -91,7 +91,7 @@ def _bomb() -> bytes:
 
 
 def unnatural(kind: str, rng: Random) -> Image.Image:
-    """Draw a picture that no camera took; `kind` is one of UNNATURAL."""
+    """Draw a picture that is not a photograph. `kind`: one of UNNATURAL."""
     return _UNNATURAL[kind](rng, rng.randrange(360, 640), rng.randrange(320, 480))
 
 

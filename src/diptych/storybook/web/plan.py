@@ -1,4 +1,7 @@
-"""Contents of each page of the test web and the truth about it, as functions of the seed and the page's number."""
+"""Choose the contents of each page of the test web, and its ground truth.
+
+They depend only on the seed and the page's number.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,21 +14,22 @@ from diptych.storybook.layout import scene
 from diptych.storybook.web.templates import HELD_OUT, TEMPLATES
 
 HOSTS = 40
-# Texts of pages, none of which describes a picture: `prose` and `titles` by language, and careless alt texts by kind.
+# Texts that do not describe a picture: `prose` and `titles` by language, and careless alt texts by kind.
 WORDS = parse_json(text_of(Path(__file__).with_name("prose.json")))
-CLOSED = "site-039.test"  # its robots.txt closes /closed/
+CLOSED = "site-039.test"  # the robots.txt of this host forbids /closed/
 
-# Kinds and their weights: of texts (41 of 100 do not describe the picture), of pages (a gallery and a page without
-# pictures have no dominant picture) and of sources, which are the ways in which a page names its picture.
+# Kinds of texts, pages and sources, with their weights. 41% of the texts do not describe the picture. Galleries and
+# pages without pictures have no dominant picture. A source is the way in which a page refers to its picture, such as a
+# relative URL.
 _PLAN = parse_json(text_of(Path(__file__).with_name("plan.json")))
-# Kinds of pictures: a weight, and the rule that has to drop the picture, if one does.
+# Kind of picture -> its weight, and the rule of mining that should drop it, or None.
 PICTURES: dict[str, tuple[int, str | None]] = _PLAN["pictures"]
-REASONS: dict[str, str] = _PLAN["reasons"]  # why fetching a picture fails, as the report of mining names it
+REASONS: dict[str, str] = _PLAN["reasons"]  # kind of fault -> reason of a failed download in the report of mining
 
 
 @dataclass(frozen=True)
 class PageCase:
-    """One page. `texts`: tag -> (text, True if it describes the picture, the rule that drops it or None)."""
+    """A page. `texts`: tag -> (text, True if it describes the picture, the rule that should drop it or None)."""
 
     number: int
     host: str
@@ -33,7 +37,7 @@ class PageCase:
     template: str
     page: str
     language: str
-    declared: str | None  # the language in the page's lang attribute
+    declared: str | None  # language in the lang attribute, which may be wrong
     picture: str
     source: str
     text: str
@@ -49,12 +53,12 @@ class PageCase:
 
     @property
     def held_out(self) -> bool:
-        """True for a layout that mining was not tuned on."""
+        """Return True if mining was not tuned on the page's layout."""
         return self.template in HELD_OUT
 
     @property
     def drop(self) -> str | None:
-        """The rule that should drop the picture before any scorer; None if it should pass."""
+        """Return the rule that should drop the picture before it is scored, or None if no rule should."""
         if self.page == "opt_out":
             return "opt_out"
         if self.page == "foreign":
@@ -63,13 +67,13 @@ class PageCase:
 
 
 def plan(seed: int, number: int) -> PageCase:
-    """Return the plan of page `number`."""
+    """Return the contents of page `number`."""
     rng = Random(f"web {seed} {number}")
     page = _drawn(rng, _PLAN["pages"])
     language = rng.choice(("de", "fr", "es", "nl")) if page == "foreign" else "en"
     declared: str | None = language if rng.random() < 0.7 else None
     if page == "foreign" and rng.random() < 0.2:
-        declared = "en"  # left over from an English template
+        declared = "en"  # as if left over from an English template
     if page == "wrong_lang":
         declared = rng.choice(("de", "fr"))
     picture = _drawn(rng, {name: weight for name, (weight, _) in PICTURES.items()}) if page == "page" else "scene"
@@ -88,7 +92,7 @@ def plan(seed: int, number: int) -> PageCase:
 
 
 def true_caption(rng: Random, seed: int, number: int) -> str:
-    """Draw a caption that is true of the scene of this number."""
+    """Generate a caption that is true of the scene of page `number`."""
     return caption(rng, Facts(scene(seed, "web", number)))
 
 

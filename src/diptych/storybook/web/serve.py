@@ -1,4 +1,7 @@
-"""A server for the test web on 127.0.0.1. It answers for all hosts, and misbehaves where the plan requires it."""
+"""An HTTP server for the test web on 127.0.0.1. It answers for all hosts.
+
+For some URLs it simulates faults, such as a slow or endless response.
+"""
 
 import gzip
 import json
@@ -21,30 +24,33 @@ MEDIA = {"jpg": "image/jpeg", "png": "image/png", "svg": "image/svg+xml", "gif":
 
 @dataclass
 class Request:
-    """One request in the server's log."""
+    """A request in the server's log."""
 
     host: str
     path: str
     at: float
     agent: str
-    at_once: int = 0  # requests of this host under way when it came, including itself
+    at_once: int = 0  # requests to this host in progress when it arrived, with itself
 
 
 class Server(ThreadingHTTPServer):
-    """HTTP server on 127.0.0.1 for a folder written by `web.write`. `log` has every request. Raises DataError."""
+    """The HTTP server for a folder written by `web.write`. `log`: all requests.
+
+    Raises DataError if the folder has no test web.
+    """
 
     request_queue_size = 128
 
     def __init__(self, folder: Path, port: int = 0, patience: float = 60.0) -> None:
-        """`patience`: seconds before a slow host sends anything."""
+        """`patience`: seconds that a slow host waits before it sends anything."""
         path = folder / "serving.json"
         if not path.exists():
-            raise DataError(f"no test web in {folder}; `diptych storybook web --out {folder}` writes one")
+            raise DataError(f"no test web in {folder}; write one: diptych storybook web --out {folder}")
         self.folder, self.patience, self.log = folder, patience, list[Request]()
         self.faults: dict[str, str] = json.loads(path.read_text("utf-8"))
         self.under_way: dict[str, int] = {}
         self.counting = Lock()
-        _gzip_bomb()  # made before the first request
+        _gzip_bomb()  # computed before the first request, because it is slow
         super().__init__(("127.0.0.1", port), _Answer)
 
     @property
@@ -52,25 +58,25 @@ class Server(ThreadingHTTPServer):
         return self.server_port
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a client has disconnected
+        if not isinstance(sys.exception(), ConnectionError):  # ignore clients that disconnect
             super().handle_error(request, client_address)
 
     def count(self, host: str, change: int) -> int:
-        """Count a request of a host in or out; return how many are in progress."""
+        """Add `change` (1 or -1) to the number of requests in progress to a host. Return the new number."""
         with self.counting:
             self.under_way[host] = self.under_way.get(host, 0) + change
             return self.under_way[host]
 
 
 class _Answer(BaseHTTPRequestHandler):
-    """One connection. The answer to a faulty URL is the fault that serving.json names."""
+    """Handles one connection. For a URL in serving.json, it simulates the fault named there."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: Server
 
     def log_message(self, *_: object) -> None:
-        """Print nothing."""
+        """Print nothing; the base class would print each request."""
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "").partition(":")[0]
@@ -125,7 +131,7 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(200, b"User-agent: *\n" + (b"Disallow: /closed/\n" if host == CLOSED else b"Allow: /\n"))
 
     def _pour(self, kind: str) -> None:
-        """Send an image in small pieces, endlessly, or cut short."""
+        """Send an image in small pieces, endlessly or cut short. `kind`: the fault."""
         self.close_connection = True
         self._head(200, "image/jpeg", {} if kind == "endless" else {"Content-Length": "50000"})
         self.wfile.write(CHUNK[:2000])
@@ -153,7 +159,7 @@ def _gzip_bomb() -> bytes:
 
 
 def serve(folder: Path, port: int) -> None:
-    """Serve the folder until Ctrl-C. Port 0 takes a free one."""
+    """Serve the folder until Ctrl-C. Port 0 means any free port."""
     with suppress(KeyboardInterrupt), Server(folder, port) as server:
         print(
             f"the test web is served on 127.0.0.1:{server.port}; to fetch from it: --allow 127.0.0.0/8 "

@@ -1,10 +1,10 @@
-"""Test web on disk: as WARC, as a folder of HTML, as files to serve, with the truth about all of it.
+"""Write the test web to disk in three forms, with its ground truth: WARC files, a folder of HTML, and files to serve.
 
-warc/00000.warc.gz     500 pages each, with the pictures of hosts that do not misbehave
+warc/00000.warc.gz     500 pages per file, with their pictures, except those of hosts with simulated faults
 html/HOST/....html     the same pages; html/addresses.tsv has their URLs
-files/HOST/...         pictures, as the server sends them
-serving.json           URL -> fault, for URLs on which the server misbehaves
-truth.jsonl            a line per picture: True if it is dominant, its texts, the rule that should drop it
+files/HOST/...         pictures that the server sends
+serving.json           URL -> fault that the server simulates for it
+truth.jsonl            a line per picture: whether it is the page's dominant picture, its texts, the rule to drop it
 """
 
 import gzip
@@ -29,13 +29,16 @@ from diptych.storybook.web.plan import PICTURES, REASONS, PageCase, plan
 
 IN_A_WARC = 500
 DATE = "2026-01-15T12:00:00Z"
-FAULTS = frozenset(REASONS) | {"chain_5"}  # pictures that are not served as plain files
+FAULTS = frozenset(REASONS) | {"chain_5"}  # kinds of pictures that are not served as plain files
 
 
 def write(
     folder: Path, pages: int, seed: int = 0, processes: int = 1, progress: Callable[[int], object] | None = None
 ) -> None:
-    """Write the first `pages` pages; equal seeds give equal bytes. `progress` gets the number of pages just done."""
+    """Write the first `pages` pages. Equal seeds give equal bytes.
+
+    `progress` is called with the number of pages just written.
+    """
     claim(folder, "web")
     firsts = range(0, pages, IN_A_WARC)
     truth: list[str] = []
@@ -54,7 +57,10 @@ def write(
 
 
 def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
-    """Write the pages of one WARC file; return their lines of truth, lines of URLs, and faults by URL."""
+    """Write the pages of one WARC file.
+
+    Return the lines of truth.jsonl, the lines of addresses.tsv, and the faults by URL.
+    """
     warc = [_record("warcinfo", "", b"software: diptych storybook web\r\n", "application/warc-fields")]
     truth: list[str] = []
     listed: list[str] = []
@@ -84,7 +90,7 @@ def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], l
 
 
 def _files(seed: int, case: PageCase) -> list[tuple[str, bytes, str]]:
-    """Return URL, bytes and media type of the page's pictures."""
+    """Return the URL, bytes and media type of each picture of a page."""
     if case.page == "no_picture":
         return []
     if case.page == "gallery":
@@ -93,7 +99,7 @@ def _files(seed: int, case: PageCase) -> list[tuple[str, bytes, str]]:
 
 
 def _truth(seed: int, case: PageCase) -> list[dict[str, Any]]:
-    """Return a line for each picture of the page's content, with what mining should make of it."""
+    """Return a line of truth.jsonl for each picture in the content of a page: what mining should decide about it."""
     line = {
         "page": case.address, "number": case.number, "template": case.template, "held_out": case.held_out,
         "kind": case.page, "language": case.language, "declared": case.declared, "picture": case.picture,
@@ -115,7 +121,7 @@ def _truth(seed: int, case: PageCase) -> list[dict[str, Any]]:
 
 
 def _page(case: PageCase, html: bytes) -> bytes:
-    """Return the WARC record of a page's response: plain, chunked or compressed."""
+    """Return the WARC record of a page's HTTP response, which is plain, chunked or compressed."""
     headers = "Content-Type: text/html; charset=utf-8\r\n"
     if case.number % 5 == 1:
         html = gzip.compress(html, 6, mtime=0)
@@ -130,13 +136,13 @@ def _page(case: PageCase, html: bytes) -> bytes:
 
 
 def _response(address: str, body: bytes, media: str) -> bytes:
-    """Return the WARC record of a picture's response."""
+    """Return the WARC record of a picture's HTTP response."""
     http = f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     return _record("response", address, http, "application/http; msgtype=response")
 
 
 def _record(kind: str, address: str, block: bytes, media: str) -> bytes:
-    """Return a WARC record, compressed. Its id is a digest of kind and URL, so that bytes do not vary."""
+    """Return a compressed WARC record. Its id is a digest of kind and URL, so that equal input gives equal bytes."""
     name = hashlib.sha256(f"{kind} {address}".encode()).hexdigest()
     uuid = f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:32]}"
     target = f"WARC-Target-URI: {address}\r\n" if address else ""

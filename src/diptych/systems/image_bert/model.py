@@ -1,17 +1,17 @@
-"""ImageBERT (Qi et al. 2020, arXiv 2001.07966): BERT over words and regions, to match images and texts.
+"""ImageBERT (Qi et al. 2020, arXiv 2001.07966): BERT over words and regions, mainly to match images and texts.
 
-The sequence is the plainest of all systems. What is special: four objectives, stages of pre-training on data ever
-closer to the task, and retrieval in which each pair of image and text is read together. There is no decoder, and no
-released code: docs/fidelity.md lists what the paper leaves open.
+It has four objectives. It is pre-trained in stages, on data that is closer to the task in each stage. For retrieval,
+the model reads each pair of image and text together. There is no decoder. The authors released no code;
+docs/fidelity.md lists what the paper leaves open.
 
     position   0     1   2   3  ...  n      P    P  ...  P    P        (P = config.positions - 1, never a word's)
               [CLS]  w1  w2  w3 ... [SEP]   r1   r2 ...  rN  [whole]
     segment    0     0   0   0  ...  0      1    1  ...  1    1
     block     text                         regions
 
-[SEP] is the last of `Sample.text`; the model adds [CLS]. A region is the sum of its feature, its box as five numbers,
-its segment and a position that all regions share, then layer norm (section 4.1). [whole] is an additional region:
-the feature of the whole image, by any backbone ("w global feature", Table 4).
+[SEP] is the last token of `Sample.text`; the model adds [CLS]. A region's embedding is the layer norm of a sum: its
+feature, its box as five numbers, its segment, and a position that all regions share (section 4.1). [whole] is an
+additional region with a feature of the whole image, from any backbone ("w global feature", Table 4).
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ WORDS, REGIONS = 0, 1  # segments
 
 
 class ImageBertConfig(TextConfig):
-    """ImageBERT's sizes, and the choices that the paper leaves open."""
+    """The config of ImageBERT: its sizes, and choices that the paper leaves open."""
 
     layers: Layers = 12
     """Transformer layers."""
-    # "Each embedding is projected ..., followed by Layer Normalization" can be read of the sum, as in the formula
-    # before it, or of each of the parts that are projected (feature and box) before their sum is normed too.
+    # The paper writes "Each embedding is projected ..., followed by Layer Normalization". It may mean a norm of the
+    # sum, as in the formula before it, or also a norm of each projected part (feature and box).
     region_norm: Literal["sum", "each"] = "sum"
     """Whether the sum of a region's embeddings is normed, or each of them too."""
     whole_region: WholeRegion = False
     """Whether the whole image's feature is one region more."""
 
     structural: ClassVar = frozenset({"region_norm"})
-    segments: ClassVar = 2  # of words and of regions, as BERT's two
-    reserved: ClassVar = 2  # [CLS], and the position of the regions
+    segments: ClassVar = 2  # one for words and one for regions, as BERT has two
+    reserved: ClassVar = 2  # [CLS], and the shared position of the regions
 
     def fitted(self, whole: bool) -> ImageBertConfig:
         return derive(self, whole_region=whole_region(self.whole_region, whole))
 
     @classmethod
     def tiny(cls, **changes: Any) -> ImageBertConfig:
-        """A size that trains in minutes on one core."""
+        """Return a small config that trains in minutes on one CPU core."""
         return cls(**{**TINY, "layers": 3, "positions": 64, **changes})
 
 
 class ImageBertResolvedConfig(ImageBertConfig, ResolvedConfig):
-    """ImageBertConfig completed by the data: vocabulary, feature size, number of classes and answers."""
+    """ImageBertConfig with values that depend on the data: vocabulary, feature size, number of classes and answers."""
 
 
 class ImageBert(SystemModel):
-    """Words and regions in one encoder, without a decoder."""
+    """The ImageBERT model: one encoder for words and regions."""
 
     config: ImageBertResolvedConfig
     provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions"})
@@ -80,17 +80,17 @@ class ImageBert(SystemModel):
         self.text = TextEmbedding(config, config.segments)
         self.regions = LocatedRegionEmbedding(config)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
-        sizes = HeadSizes.of(config, class_layers=1)  # "we add a fully-connected layer" (Task 2)
+        sizes = HeadSizes.of(config, class_layers=1)  # "we add a fully-connected layer" (section 4.3, Task 2)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
-        self.keep_layers = False  # True: fill States.layers
+        self.keep_layers = False  # True: also return the states of all layers in States.layers
 
     def forward(self, batch: Batch) -> States:
         words, text_present = self._words(batch)
         region_rows, present = self._regions(batch)
         regions, text = region_rows.shape[1], words.shape[1]
-        # In the order of the attention table; where all attend to all, the order of the sequence does not matter.
+        # In the order of the attention mask, regions first. All attend to all, so the order does not matter.
         x, present = torch.cat([region_rows, words], 1), torch.cat([present, text_present], 1)
         allowed = attention_mask(batch.attention, regions, text, 0, present)
         layers = self.encoder(x, allowed) if self.keep_layers else []
@@ -108,14 +108,14 @@ class ImageBert(SystemModel):
         )
 
     def _requested(self, batch: Batch, regions: int, text: int) -> Bool[Tensor, "B L"] | None:
-        """The positions whose last states are requested; None: all."""
+        """Return a mask of the positions whose last states the heads need. None: all positions."""
         blocks = {"regions": 0, "text": regions + 1}
         last = regions + batch.text_present.sum(1)
         special: dict[str, Tensor | int] = {"cls": regions, "sep": last, "slot": regions + 1 + answer_slot(batch)}
         return requested_mask(batch, self.heads, regions + text, blocks, special)
 
     def _words(self, batch: Batch) -> tuple[Float[Tensor, "B K D"], Bool[Tensor, "B K"]]:
-        """Embeddings of [CLS] and the words after layer norm, and a mask without padding."""
+        """Return the embeddings of [CLS] and the words after layer norm, and a mask that is False for padding."""
         refuse_more_words(batch.text.shape[1], self.config.max_text)
         cls = batch.text.new_full((len(batch), 1), self.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
@@ -125,7 +125,10 @@ class ImageBert(SystemModel):
         return self.text.finish(embedded), torch.cat([cls_present, batch.text_present], 1)
 
     def _regions(self, batch: Batch) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """Embeddings of regions (and, with whole_region, of the image) after layer norm, and a mask without padding."""
+        """Return the embeddings of the regions after layer norm, and a mask that is False for padding.
+
+        With whole_region, the whole image is the last region.
+        """
         refuse_more_regions(batch, self.config.max_regions)
         device = batch.boxes.device
         shared = self.text.segments(to_device(REGIONS, device)) + self.text.positions(
@@ -138,11 +141,11 @@ class ImageBert(SystemModel):
 
 
 class LocatedRegionEmbedding(nn.Module):
-    """Embed regions: e = LN(v + s + p_img + p_seq), section 4.1.
+    """Embed regions as e = LN(v + s + p_img + p_seq) (section 4.1).
 
-    v comes from the feature, p_img from the box as five numbers. A hidden region loses its feature ("zero out") and
-    keeps its box, which shows the region that is to be predicted. The norm is not that of the words, which comes from
-    BERT and fits sums of word vectors.
+    v is computed from the feature, p_img from the box as five numbers. s and p_seq are segment and position. For a
+    hidden region, the feature is zero ("zero out"). Its box stays, to show which region is to be predicted. Words have
+    their own layer norm, which comes from BERT.
     """
 
     def __init__(self, config: ImageBertResolvedConfig) -> None:
@@ -160,12 +163,16 @@ class LocatedRegionEmbedding(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, batch: Batch, shared: Float[Tensor, "D"]) -> Float[Tensor, "B P D"]:
-        """Return the embeddings. `shared`: segment and position of all. P is R, or R + 1 with the image itself last."""
+        """Return the embeddings of all regions. `shared`: the sum of segment and position.
+
+        P is R, or R + 1 if the whole image is the last region.
+        """
         features = region_features(batch, self.feature_size).masked_fill(batch.hidden[..., None], 0)
         embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
             embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
-            all_of_it = to_device([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)  # corners, and the share of the image's area
+            # The whole image: corners, and share of the area.
+            all_of_it = to_device([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)
         if self.each:
@@ -178,12 +185,12 @@ class LocatedRegionEmbedding(nn.Module):
             raise DataError("the model reads a feature of the whole image; some images have none", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
-                f"features of whole images have {batch.whole.shape[-1]} values, expected {self.whole_size}",
+                f"features of images have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",
                 key=batch.keys[0],
             )
         return batch.whole
 
 
 def _last(text: Float[Tensor, "B K D"], present: Bool[Tensor, "B K"]) -> Float[Tensor, "B D"]:
-    """The state of each text's [SEP]."""
+    """Return the embedding of each text's last token, [SEP]."""
     return text[torch.arange(len(text), device=text.device), present.sum(1) - 1]

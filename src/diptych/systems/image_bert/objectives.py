@@ -1,4 +1,4 @@
-"""ImageBERT's objectives: mismatched pairs, hidden words and hidden regions, all predicted in one pass."""
+"""ImageBERT's objectives: image-text matching, hidden words and hidden regions, all predicted in one forward pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from diptych.objectives.settings import LossPer, Objectives, per, weighed
 
 
 class ImageBertObjectives(Objectives):
-    """Settings of the four tasks of section 4.3, whose weighted losses are summed."""
+    """Settings of the four pre-training tasks of section 4.3. The loss is the weighted sum of their losses."""
 
     without_classes = "region_classes=0"
     kind: Literal["image-bert"] = "image-bert"
@@ -50,11 +50,14 @@ class ImageBertObjectives(Objectives):
         if not (self.words or self.region_classes or self.region_features or self.matching):
             raise ValueError("words, region_classes, region_features and matching are all 0: nothing to train")
         if self.wrong_pairs == "added" and self.broken is not None:
-            raise ValueError("broken applies only to wrong_pairs=instead: set wrong_pairs=instead, or leave out broken")
+            raise ValueError("broken needs wrong_pairs=instead: set wrong_pairs=instead, or leave out broken")
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return the schedule: one pass. Pairs are mismatched before words are hidden, so that both fit one image."""
+        """Return the schedule: one forward pass per step.
+
+        Pairs are mismatched before words and regions are hidden, so that both belong to the same image.
+        """
         matched, broken = self.only_matched, 0.5 if self.broken is None else self.broken
         words = MaskedLanguage(
             vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=matched, hides_end=False

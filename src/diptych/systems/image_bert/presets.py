@@ -2,14 +2,14 @@
 
 The paper, section 5:
 
-- BERT base over 100 regions, 144 positions in all.
+- The model is BERT base with 100 regions, 144 positions in all.
 - Pre-training: batch 48, Adam, rate 1e-4, 17 epochs on 4 V100.
 - Retrieval on Flickr30k and COCO: batch 24, rate 5e-5, 130 epochs.
-- Warm-up and decay are not given; here they are 10% and linear, as in BERT.
-- Steps are epochs times the sizes of the sets: LAIT 2M (the part that was used), Conceptual Captions 3M, SBU 1M.
+- The paper does not state warm-up and decay; here they are 10% and linear, as in BERT.
+- The number of steps is epochs x data set size / batch: LAIT 2M (the part used), Conceptual Captions 3M, SBU 1M.
 
-Expected R@1 of images and of captions: on Flickr30k zero-shot 54.3 and 70.7 after two stages (Table 3), fine-tuned 73.1
-and 87.0 (Table 2); on COCO 1k 73.6 and 85.4.
+R@1 for image and caption retrieval in the paper: Flickr30k zero-shot 54.3 and 70.7 after two stages (Table 3),
+Flickr30k fine-tuned 73.1 and 87.0 (Table 2), COCO 1k fine-tuned 73.6 and 85.4.
 """
 
 from diptych.runtime.configs import derive
@@ -22,7 +22,7 @@ from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# The paper's own sizes and numbers.
+# Recipes with the paper's sizes and hyperparameters.
 PRETRAIN = preset(
     "image-bert/pretrain",
     "The paper's pre-training from BERT, 17 epochs of Conceptual Captions and SBU together.",
@@ -33,7 +33,7 @@ PRETRAIN = preset(
     objectives=ImageBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
     training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, average_best=0),
-    data=DataConfig(max_words=42),  # 144 positions, 100 of them regions and two special tokens
+    data=DataConfig(max_words=42),  # 144 positions - 100 regions - 2 special tokens
 )
 RETRIEVAL = PRETRAIN.but(
     "image-bert/retrieval",
@@ -52,10 +52,10 @@ VQA = PRETRAIN.but(
     training={"steps": 69_500, "batch": 128},
 )
 
-# Table 3 compares data and stages of pre-training. MRFR was added later ("we also add", section 5.3): CC of Table 3
-# (33.0/60.6/72.5 and 43.8/73.7/81.7) is CC without MRFR of Table 4, part 2, and CC+SBU is the baseline of part 1, so
-# neither has MRFR. LAIT's rows are the stages of the model of Tables 1 and 2, whose "both stages" have "all of our four
-# tasks" (section 4.2). The paper leaves LAIT+CC+SBU open; here it has all four too, so that only its stages differ.
+# Table 3 compares data sets and stages of pre-training. Its rows CC and CC+SBU do not use MRFR: their numbers, such as
+# 33.0/60.6/72.5 for CC, also occur in Table 4 in rows without MRFR. The rows with LAIT use all four tasks: they are the
+# stages of the model of Tables 1 and 2, whose "both stages" have "all of our four tasks" (section 4.2). The paper does
+# not state the tasks of LAIT+CC+SBU. Here it has all four, so that it differs only in the stages.
 LAIT = PRETRAIN.but(
     "image-bert/pretrain/lait",
     "Table 3: pre-training on LAIT alone.",
@@ -77,7 +77,8 @@ CC_SBU = PRETRAIN.but(
     objectives={"region_features": 0.0},
 )
 
-# Half of the pairs are wrong. Matching is learnt last, from about step 1,400, when words attend to their regions.
+# Half of the pairs are mismatched. The matching loss begins to fall only at about step 1,400, when words attend to
+# their regions.
 SMALL = preset(
     "image-bert/small/pretrain",
     "Pre-training for small worlds and one core; half of the pairs are wrong.",
@@ -88,8 +89,8 @@ SMALL = preset(
     optimizer=muon("encoder.layers."),
     training=derive(TRAINING, steps=2400),
 )
-# Storybook's splits replace the sets of Table 3: web is LAIT (large and noisy), train the others. All rows have all
-# four tasks, and two stages read as many samples as one stage over both splits.
+# Splits of Storybook replace the data sets of Table 3: `web` for LAIT (large and noisy), `train` for the others. All
+# rows use all four tasks. Two stages read as many samples as one stage over both splits.
 WEB = SMALL.but(
     "image-bert/small/pretrain/web",
     "Table 3 for small worlds: pre-training on the noisy split, web, alone.",

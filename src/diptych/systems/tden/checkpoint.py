@@ -1,7 +1,7 @@
-"""Import of checkpoints of TDEN's released code (YehLi/xmodaler), and initialisation from BERT.
+"""Import checkpoints of TDEN's released code (YehLi/xmodaler), and initialise a model from BERT.
 
-Pre-training, captioning, retrieval, VQA and VCR models use the same tensor names for their encoders. Each lacks the
-parts that its task does not use, so its layers and heads show the task.
+Models for pre-training, captioning, retrieval, VQA and VCR use the same tensor names for their encoders. A file has
+only the parts that its task needs, so its layers and heads show the task.
 """
 
 import os
@@ -18,7 +18,7 @@ from diptych.systems import bert
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 
 WORDS = "token_embed.embeddings.weight"
-# Theirs -> ours, without the ending .weight or .bias.
+# Name in the file -> our name, both without the ending .weight or .bias.
 NAMES = {
     "token_embed.embeddings": "text.words",
     "token_embed.embeddings_pos.position_embeddings": "text.positions",
@@ -27,7 +27,7 @@ NAMES = {
     "visual_embed.embeddings": "regions.feature",
     "visual_embed.embeddings_pos": "regions.box",
     "visual_embed.embeddings_norm": "regions.norm",
-    "predictor": "heads.word",  # its bias
+    "predictor": "heads.word",  # only a bias
     "predictor.transform.dense": "heads.word.dense",
     "predictor.transform.LayerNorm": "heads.word.norm",
     "predictor.decoder": "heads.word.words",
@@ -75,16 +75,18 @@ TABLE = (
     | layer_table("decoder.g_layers", "decoder", DECODER_LAYER, DECODER_ATTENTIONS)
     | {f"{pool}.{there}": f"{POOLS[pool]}.{here}" for pool in POOLS for there, here in IN_POOL.items()}
 )
-READ, CHOICE = "heads.answer.read.", "heads.choice."  # the latter in VCR models: one score for each choice
-BIAS, BIAS_AGAIN = "predictor.bias", "predictor.decoder.bias"  # one parameter under two names
+READ, CHOICE = "heads.answer.read.", "heads.choice."  # in VCR models READ becomes CHOICE, with one score per choice
+BIAS, BIAS_AGAIN = "predictor.bias", "predictor.decoder.bias"  # the file stores this parameter under two names
 
 
 def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, lowercase: bool = True) -> Imported:
-    """Return an official checkpoint as our config, names of heads, state dict and a report of every key.
+    """Read an official checkpoint.
 
-    Sizes are read from the tensors. The file lacks the number of attention heads (default: width / 64). The vocabulary
-    of the released models is bert-base-uncased. Raises CheckpointError for another system's file and for sizes that do
-    not fit.
+    Return our config, the names of the heads, the state dict, and a report of every key.
+
+    Sizes are inferred from the tensors. The file does not have the number of attention heads; `heads` defaults to width
+    / 64. The released models use the vocabulary of bert-base-uncased. Raises CheckpointError for files of other systems
+    and for sizes that do not fit.
     """
     theirs, names_there = bert.in_full(
         read_weights(path), lambda name: name.removeprefix("module.").removeprefix("model.")
@@ -92,7 +94,7 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
         raise CheckpointError(
             f"{path} is not a TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
-            f"{', '.join(sorted(theirs)[:3])}). Name the system that wrote it: diptych import SYSTEM FILE"
+            f"{', '.join(sorted(theirs)[:3])}). Import it with its own system: diptych import SYSTEM FILE"
         )
     twice = BIAS in theirs and theirs.pop(BIAS_AGAIN, None) is not None
     ours, report = rename(theirs, names_there, TABLE, {})
@@ -109,9 +111,11 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
 
 
 def start_tden(model: Tden, source: str | os.PathLike[str]) -> ImportReport:
-    """Initialise the sentence encoder, the word embeddings and the word head from BERT; all else stays as it is.
+    """Initialise the sentence encoder, the word embeddings and the word head from BERT.
 
-    The authors initialise the other stacks from a prepared file that they did not release.
+    All other weights stay as they are.
+
+    The authors initialise the other encoders from a file that they did not release.
     """
     path, ours, report = bert.read_bert(source)
     config = model.config

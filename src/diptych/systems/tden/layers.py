@@ -1,4 +1,4 @@
-"""TDEN's own layers: embeddings of [IMG] and regions, cross-modal layers, heads over pooled streams."""
+"""Layers that only TDEN uses: embeddings of [IMG] and regions, cross-modal layers, and heads."""
 
 from typing import Any
 
@@ -19,10 +19,12 @@ from diptych.runtime.devices import to_device
 
 
 class ObjectEmbedding(nn.Module):
-    """Embed [IMG] and each region: norm(W_f feature + W_g box); a box is its corners and its share of the image.
+    """Embed [IMG] and the regions as norm(W_f feature + W_g box).
 
-    [IMG] is the whole image, with the mean of the features that are not hidden. A hidden region keeps its box and loses
-    its feature.
+    A box is five numbers: corners and share of the image's area.
+
+    [IMG] represents the whole image; its feature is the mean of the features that are not hidden. A hidden region has
+    no feature, but keeps its box.
     """
 
     def __init__(self, feature_size: int, width: int, dropout: float, norm_eps: float) -> None:
@@ -42,9 +44,9 @@ class ObjectEmbedding(nn.Module):
 
 
 class CrossModalLayer(Layer):
-    """A layer in which regions and words attend to each other with shared weights.
+    """A layer in which regions and words attend to each other. Both use the same weights for attention.
 
-    `own_ffn`: regions have a feed-forward layer of their own, as in the released code.
+    `own_ffn`: regions have a separate feed-forward layer, as in the released code.
     """
 
     def __init__(self, sizes: LayerSizes, own_ffn: bool) -> None:
@@ -58,7 +60,7 @@ class CrossModalLayer(Layer):
     def forward(
         self, x: Float[Tensor, "*N D"], closed: Float[Tensor, "#B 1 #K P"], count: int = 0, *, rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
-        """Return the states after the layer; the first `count` positions are regions."""
+        """Return the states after the layer. The first `count` positions are regions."""
         if not self.own_ffn:
             return super().forward(x, closed, rows=rows)
         if rows is None:
@@ -74,7 +76,7 @@ class CrossModalLayer(Layer):
 
 
 def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) -> Float[Tensor, "B 1 L L"]:
-    """Return the mask that is added to attention scores: regions attend to regions, words to regions and the past."""
+    """Return the mask that is added to attention scores: regions see regions; words see regions and previous words."""
     count, words = present.shape[1], past.shape[-1]
     closed = past.new_full((present.shape[0], 1, count + words, count + words), CLOSED)
     closed[..., :count] = closed_of(present, past)
@@ -85,14 +87,20 @@ def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) ->
 def through(
     layers: nn.ModuleList, x: Tensor, present: Tensor, *count: int, requested: Bool[Tensor, "B L"] | None = None
 ) -> Stream:
-    """Return the states after layers in which all attend to all. `count`: of regions, for cross-modal layers."""
+    """Return the states after layers in which all positions attend to all.
+
+    `count`: number of regions, for cross-modal layers.
+    """
     return Stream(after_each(layers, x, closed_of(present, x), *count, requested=requested), present)
 
 
 def after_each(
     layers: nn.ModuleList, x: Tensor, closed: Tensor, *more: Any, requested: Bool[Tensor, "B L"] | None = None
 ) -> tuple[Tensor, ...]:
-    """Return the states after each layer, or the input if there is no layer. `more`: further arguments of a layer."""
+    """Return the states after each layer, or the input if there are no layers.
+
+    `more`: further arguments for each layer.
+    """
     states = [x]
     for layer in layers:
         states.append(run_last(layer, states[-1], closed, *more, requested=requested if layer is layers[-1] else None))
@@ -100,9 +108,9 @@ def after_each(
 
 
 class OneAnswer(nn.Module):
-    """The paper's answer classifier: image, question and decoder states, each pooled, summed and scored.
+    """The paper's answer classifier. The states of image, question and decoder are pooled, summed and scored.
 
-    Returns scores before the sigmoid.
+    Returns logits, one per answer.
     """
 
     def __init__(self, sizes: HeadSizes, streams: int, answers: int) -> None:
@@ -120,10 +128,10 @@ class OneAnswer(nn.Module):
 
 
 class ReadAnswer(nn.Module):
-    """The released code's classifier over the cross-modal encoder.
+    """The released code's answer classifier on the cross-modal encoder.
 
-    It scores the product of the image, pooled after each layer, and the question. VCR models of the code have only this
-    classifier, with one score for each choice.
+    It scores the product of two vectors: the image, pooled after each layer, and the question. In the code, VCR models
+    have only this classifier, with one score per choice.
     """
 
     def __init__(self, sizes: HeadSizes, layers: int, answers: int) -> None:
@@ -140,7 +148,10 @@ class ReadAnswer(nn.Module):
 
 
 class TwoAnswers(nn.Module):
-    """The released code's two classifiers: over the encoder, and over the decoder, which also reads the question."""
+    """The released code's two answer classifiers.
+
+    One is on the encoder, the other on the decoder, which also reads the question.
+    """
 
     def __init__(self, sizes: HeadSizes, layers: int) -> None:
         super().__init__()
@@ -155,7 +166,10 @@ class TwoAnswers(nn.Module):
 
 
 class PairHead(nn.Module):
-    """Score how well image and text match, as in ViLBERT: one layer over the joint states of [IMG] times [CLS]."""
+    """Score how well image and text match.
+
+    As in ViLBERT, it is a linear layer on the product of the states of [IMG] and [CLS].
+    """
 
     reads = frozenset({"img", "cls"})
 

@@ -1,8 +1,8 @@
-"""TDEN (Li, Pan, Yao, Chen, Mei, AAAI 2021, arXiv 2101.11562): separate encoders, a joint encoder and a decoder.
+"""TDEN (Li, Pan, Yao, Chen, Mei, AAAI 2021, arXiv 2101.11562): two separate encoders, a joint encoder, a decoder.
 
-What is special: each modality has an encoder of its own. The cross-modal encoder understands and the cross-modal
-decoder writes, so that neither task hampers the other (Fig. 2c). Words pass the same sentence layers for both. When
-they are read, they attend to each other; when they are written, to the past. The segment shows which of the two it is.
+Each modality has its own encoder. Understanding and generation are separate: the cross-modal encoder reads, and the
+cross-modal decoder generates text (Fig. 2c). Both receive words from the same sentence encoder. Words that are read
+attend to each other; words that are generated attend only to previous words. The segment distinguishes the two.
 
     block      regions               text                         target
               [IMG] r1 r2 ... rR    [CLS] w1 w2 ... wT [SEP]     [CLS] w1 w2 ... wT      predicts w1 w2 ... wT [SEP]
@@ -16,9 +16,10 @@ they are read, they attend to each other; when they are written, to the past. Th
                   |    cross-modal encoder: MLM, MOC                 |
                   |--------------------------------------> cross-modal decoder: MSG
 
-[IMG] is the mean of the visible regions' features, with the whole image as its box. [SEP] is the last of `Sample.text`,
-[CLS] the first of `Sample.target`; the model adds [CLS] to the text. Further structures are those of Table 1: in one
-stream a single stack does all, and in two streams the cross-modal encoder also writes.
+[IMG] has the mean feature of the regions that are not hidden, and the whole image as its box. [SEP] is the last token
+of `Sample.text`, and [CLS] the first of `Sample.target`; the model adds [CLS] to the text. The config can also select
+the other structures of Table 1. With one stream, a single stack does everything. With two streams, the cross-modal
+encoder also generates text.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ READ, WRITTEN = 0, 1  # segments
 
 
 class TdenConfig(TextConfig):
-    """TDEN's sizes, and its switches between `paper` and `official`, the released code (docs/fidelity.md)."""
+    """The config of TDEN.
+
+    Where the paper and the released code differ, a field selects `paper` or `official` (docs/fidelity.md).
+    """
 
     structure: Structure = "decoupled"
     """One stream, two streams, or two streams decoupled (Table 1)."""
@@ -107,24 +111,27 @@ class TdenConfig(TextConfig):
             raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set these sizes to 0")
         if self.structure != "decoupled" and not self.cross_layers:
             raise ValueError(
-                f"structure={self.structure} needs cross layers to read and write; set cross_layers above 0"
+                f"structure={self.structure} reads and writes with the cross layers; set cross_layers above 0"
             )
         return self
 
     @classmethod
     def base(cls, **changes: Any) -> TdenConfig:
-        """The base size: 6, 12, 6 and 6 layers, as in the released code and in ViLBERT, which the paper cites."""
+        """Return the base size: 6 object, 12 sentence, 6 cross and 6 decoder layers, as in the code and in ViLBERT."""
         return cls(**{**_layers(6, 12, 6, 6, changes), **changes})
 
     @classmethod
     def tiny(cls, **changes: Any) -> TdenConfig:
-        """A size that trains in minutes on one core."""
+        """Return a small config that trains in minutes on one CPU core."""
         sizes = {"positions": 64, "similarity_width": 128}
         return cls(**{**TINY, **sizes, **_layers(1, 2, 2, 2, changes), **changes})
 
 
 def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict[str, Any]) -> dict[str, int]:
-    """Return the layer counts of a structure; one stream has as many as a word passes in the decoupled structure."""
+    """Return the numbers of layers for the structure in `changes`.
+
+    With one stream, the single stack has as many layers as a word passes in the decoupled structure.
+    """
     structure = changes.get("structure", "decoupled")
     if structure == "single-stream":
         objects, sentence, cross = 0, 0, sentence + cross
@@ -133,11 +140,11 @@ def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict
 
 
 class TdenResolvedConfig(TdenConfig, ResolvedConfig):
-    """TdenConfig completed by the data: vocabulary, feature size, number of classes and answers."""
+    """TdenConfig with values that depend on the data: vocabulary, feature size, numbers of classes and answers."""
 
 
 class Tden(DecoderModel):
-    """An object encoder and a sentence encoder, then a cross-modal encoder and a decoder."""
+    """The TDEN model: an object encoder and a sentence encoder, then a cross-modal encoder and a decoder."""
 
     config: TdenResolvedConfig
 
@@ -186,7 +193,7 @@ class Tden(DecoderModel):
                 raise RecipeError("cross_layers=0: no layer reads a question together with the image; set cross_layers")
             return OneAnswer(sizes, 3 if config.decoder_layers else 2, answers)
 
-        def choice() -> nn.Module:  # VCR: how well a response fits; that of the code reads the encoder alone
+        def choice() -> nn.Module:  # VCR: scores a response; official: reads only the encoder
             return ReadAnswer(sizes, config.cross_layers, 1) if config.vqa_fusion == "official" else one(1)
 
         own: dict[str, Callable[[], nn.Module]] = {"choice": choice, "match": lambda: PairHead(sizes)}
@@ -195,17 +202,17 @@ class Tden(DecoderModel):
 
     @property
     def _reads_twice(self) -> bool:
-        """True if the decoder reads questions too."""
+        """Return True if the decoder also reads questions."""
         wanted = {"choice"} if self.config.answer_slot else {"choice", "answer"}
         return len(self.decoder) > 0 and not wanted.isdisjoint(self.heads)
 
     # ---- reading -------------------------------------------------------------------------------------
 
     def forward(self, batch: Batch, objects: Stream | None = None, cross: bool = True) -> States:
-        """Return the states of a batch.
+        """Compute the states of a batch, from which heads predict.
 
-        `objects`: states of the object encoder from an earlier pass over the same regions. Without `cross` the
-        cross-modal encoder does not run, so that no state depends on both modalities.
+        `objects`: the object encoder's states from an earlier pass over the same regions. With `cross=False`, the
+        cross-modal encoder does not run, so each state depends only on one modality.
         """
         objects = self.read_regions(batch) if objects is None else objects
         sentence = self.read_text(batch) if batch.text.shape[1] else None
@@ -226,15 +233,18 @@ class Tden(DecoderModel):
         if batch.target is not None:
             states.target = self._write(batch, batch.target, objects, self._memory(objects, joint))
         elif sentence is not None and self._reads_twice:
-            # A question is not written: the decoder reads it whole (tden.py:93 of the code; "outputs of cross-modal
-            # encoder and decoder" in the paper).
+            # The decoder reads the whole question, without a causal mask (tden.py:93 of the code; "outputs of
+            # cross-modal encoder and decoder" in the paper).
             closed, memory = closed_of(sentence.present, none), self._memory(objects, joint)
             read = memory.last, closed_of(memory.present, none)
             states.written = Stream(after_each(self.decoder, sentence.last, closed, *read), sentence.present)
         return states
 
     def read_regions(self, batch: Batch) -> Stream:
-        """Return the states of [IMG] and the regions by themselves, which retrieval stores for an image."""
+        """Return the states of [IMG] and the regions, encoded without the text.
+
+        Retrieval stores them for each image.
+        """
         refuse_more_regions(batch, self.config.max_regions)
         img = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
         present = torch.cat([img, batch.regions_present], 1)
@@ -247,18 +257,18 @@ class Tden(DecoderModel):
         return through(self.sentence, self.embed_words(torch.cat([cls, batch.text], 1), 0, READ), present)
 
     def embed_pictures(self, batch: Batch) -> Float[Tensor, "B S"]:
-        """Return the vectors of images for retrieval. The text of the batch is not read."""
+        """Return an embedding of each image for retrieval. The text of the batch is ignored."""
         return self._similarity().of_pictures(self._alone(self.read_regions(batch)))
 
     def embed_texts(self, batch: Batch) -> Float[Tensor, "B S"]:
-        """Return the vectors of texts for retrieval. The regions of the batch are not read."""
+        """Return an embedding of each text for retrieval. The regions of the batch are ignored."""
         return self._similarity().of_texts(self._alone(self.read_text(batch)))
 
     def _similarity(self) -> SimilarityHead:
         if "similarity" not in self.heads:
             raise RecipeError(
-                "the model has no head 'similarity', which search needs: train it for retrieval, or pre-train with "
-                "matching"
+                "the model has no head 'similarity', which search needs; fine-tune it for retrieval, or pre-train with "
+                "objectives.matching"
             )
         head = self.heads["similarity"]
         assert isinstance(head, SimilarityHead)
@@ -270,13 +280,19 @@ class Tden(DecoderModel):
         return self._alone(objects), self._alone(sentence)
 
     def _alone(self, stream: Stream) -> Stream:
-        """The states of one modality without the other. With one stream, its stack reads only that modality."""
+        """Return the states of one modality, encoded without the other.
+
+        With one stream, the single stack encodes it.
+        """
         if self.config.structure != "single-stream":
             return stream
         return through(self.cross, stream.last, stream.present)
 
     def _requested(self, batch: Batch, count: int) -> Bool[Tensor, "B L"] | None:
-        """The positions of regions (`count`) and text whose last joint states are requested; None: all."""
+        """Return a mask of the joint positions whose last states are needed.
+
+        `count`: number of positions before the text. None: all positions.
+        """
         special: dict[str, Tensor | int] = {"img": 0, "cls": count}
         if self.config.answer_slot:
             special["slot"] = count + 1 + answer_slot(batch)
@@ -284,11 +300,11 @@ class Tden(DecoderModel):
         requested = requested_mask(batch, self.heads, count + 1 + batch.text.shape[1], blocks, special)
         writes = batch.target is not None or self._reads_twice
         if requested is not None and writes and self.config.decoder_memory == "official":
-            requested[:, :count] = True  # the decoder reads them
+            requested[:, :count] = True  # the decoder reads the joint states of all regions
         return requested
 
     def _join(self, objects: Stream, sentence: Stream, requested: Bool[Tensor, "B L"] | None) -> tuple[Stream, Stream]:
-        """Run the cross-modal encoder; return the states of regions and of text."""
+        """Run the cross-modal encoder. Return the states of the regions and of the text."""
         count, present = objects.present.shape[1], torch.cat([objects.present, sentence.present], 1)
         layers = through(
             self.cross, torch.cat([objects.last, sentence.last], 1), present, count, requested=requested
@@ -301,7 +317,10 @@ class Tden(DecoderModel):
     # ---- writing -------------------------------------------------------------------------------------
 
     def _memory(self, objects: Stream, joint: tuple[Stream, Stream] | None) -> Stream:
-        """The states that the decoder attends to; official: joint ones in pre-training and VQA (fidelity.md, 2.3)."""
+        """Return the region states that the decoder attends to.
+
+        With `official`, they are the joint states in pre-training and VQA (docs/fidelity.md, 2.3).
+        """
         return joint[0] if joint is not None and self.config.decoder_memory == "official" else objects
 
     def _write(
@@ -319,13 +338,15 @@ class Tden(DecoderModel):
         return after_each(self.cross, x, closed, count, requested=requested)[-1][:, count:]
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderCache]:
-        """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
+        """Read the regions once.
 
-        Raises RecipeError if the model has no decoder, or fewer positions than `room`.
+        Return the scores of each caption's first word, and a cache with room for `room` words.
+
+        Raises RecipeError if the model has no decoder, or has fewer than `room` positions.
         """
         if not {"target", "decode"} <= self.provides:
             raise RecipeError(
-                "this model cannot generate text, because it has no decoder (decoder_layers=0); choose another"
+                "this model cannot generate text, because it has no decoder (decoder_layers=0); choose another model"
             )
         refuse_more_room(room, self.config)
         objects = self.read_regions(batch)
@@ -347,7 +368,7 @@ class Tden(DecoderModel):
         return self.embed_words(words, place, WRITTEN)
 
     def embed_words(self, words: Int[Tensor, "N L"], start: int, segment: int) -> Float[Tensor, "N L D"]:
-        """Embed words from position `start` on; `segment` is READ or WRITTEN."""
+        """Embed words. The first word has the position `start`. `segment`: READ or WRITTEN."""
         end = start + words.shape[1]
         refuse_more_words(end, self.config.positions)
         positions = torch.arange(start, end, device=words.device)

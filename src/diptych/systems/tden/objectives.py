@@ -1,4 +1,4 @@
-"""TDEN's objectives: words and regions predicted, sentences written, images and texts matched; one pass or two."""
+"""TDEN's objectives: predict words and regions, generate sentences, match images and texts, in one or two passes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from diptych.objectives import (
 )
 from diptych.objectives.settings import SCHEMES, Objectives
 
-OVERLAP = 0.4  # IoU, func_pretrain.py:44
+OVERLAP = 0.4  # IoU above which regions overlap (func_pretrain.py:44)
 
 
 class TdenObjectives(Objectives):
-    """Settings of the four objectives, each of which can be off (Table 2); `official`: the released code."""
+    """Settings of the four objectives. Each can be switched off (Table 2).
+
+    The value `official` means: as in the released code.
+    """
 
     without_classes = "regions=false"
     kind: Literal["tden"] = "tden"
@@ -66,7 +69,7 @@ class TdenObjectives(Objectives):
         if not (self.words or self.regions or self.writing or self.matching):
             raise ValueError("words, regions, writing and matching are all off, so there is nothing to train")
         if self.two_pass and not (self.words and self.writing):
-            raise ValueError(f"two_pass={self.two_pass} needs words=true and writing=true; or set two_pass=null")
+            raise ValueError(f"two_pass={self.two_pass} needs words=true and writing=true; set both, or two_pass=null")
         if self.matching_on == "cross" and self.two_pass:
             raise ValueError(f"two_pass={self.two_pass} cannot be used with matching_on=cross; set two_pass=null")
         return self

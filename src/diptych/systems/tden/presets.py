@@ -8,9 +8,10 @@ The paper, "Experimental Settings":
 - Retrieval on Flickr30k: batch 512, rate 2e-5, 30 epochs.
 - VCR: batch 64, rate 2e-5, 20 epochs.
 
-The paper states no warm-up and decay: the re-release's (configs/) are used, as shares of all epochs. `official` has the
-numbers of the re-release (xmodaler; docs/fidelity.md). Expected, Tables 1 and 2, with Two-Pass-A: COCO CIDEr 133.4
-after SCST, VQA test-dev 72.5, retrieval R@1 63.6; the re-release reports 132.6, 71.9 and 62.0.
+The paper does not state warm-up and decay. They are as in the re-released code (xmodaler, configs/), as shares of all
+epochs. `official` recipes use all numbers of the re-release (docs/fidelity.md). Scores in Tables 1 and 2, with
+Two-Pass-A: COCO CIDEr 133.4 after SCST, VQA test-dev 72.5, retrieval R@1 63.6. The re-release reports 132.6, 71.9 and
+62.0.
 """
 
 from functools import partial
@@ -29,9 +30,9 @@ from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)  # no other objective
+MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)  # only image-text matching
 
-# The paper's own sizes and numbers.
+# Recipes with the paper's sizes and hyperparameters.
 PRETRAIN = preset(
     "tden/pretrain",
     "The paper's pre-training from BERT on Conceptual Captions: all four objectives, Two-Pass-A.",
@@ -41,7 +42,7 @@ PRETRAIN = preset(
     init="paper: BERT base",
     objectives=TdenObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
-    # The batch was shared by 16 GPUs.
+    # The authors split this batch over 16 GPUs.
     training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=2),
     data=DataConfig(split_words=True),
@@ -54,8 +55,8 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 3e-5, "warmup_share": 0.2},
     training={"steps": 354_000, "batch": 16},
 )
-# The rate falls in epochs 10 and 12 of 20. A choice among 3,129 answers is BUTD's protocol; the split is the official
-# one, train.
+# The learning rate falls in epochs 10 and 12 of 20. Choosing among 3,129 answers is the protocol of bottom-up
+# attention. The split is the official train split.
 VQA = PRETRAIN.but(
     "tden/vqa",
     "The paper's questions of VQA 2.0.",
@@ -65,7 +66,7 @@ VQA = PRETRAIN.but(
     training={"steps": 92_500, "batch": 96},
     data={"answers_most": 3129},
 )
-# The rate falls after 30 and 60% of the epochs. A text is contrasted with all images of its batch, in one pass.
+# The learning rate falls after 30% and 60% of the epochs. Each text is contrasted with all images of its batch.
 RETRIEVAL = PRETRAIN.but(
     "tden/retrieval",
     "The paper's retrieval on Flickr30k: vectors of pictures and of texts, matched.",
@@ -74,7 +75,8 @@ RETRIEVAL = PRETRAIN.but(
     optimizer={"lr": 2e-5, "schedule": "step", "milestones": (2550, 5100), "gamma": 0.1},
     training={"steps": 8500, "batch": 512, "micro_batch": None},
 )
-# The rate falls in epochs 4 and 8 of 20. A question of VCR is two samples, its answer and its rationale, as in VL-BERT.
+# The learning rate falls in epochs 4 and 8 of 20. As in VL-BERT, a VCR question gives two samples: one for the answer,
+# one for the rationale.
 VCR = PRETRAIN.but(
     "tden/vcr",
     "The paper's visual commonsense reasoning.",
@@ -82,11 +84,12 @@ VCR = PRETRAIN.but(
     objectives=VcrObjectives(),
     optimizer={"lr": 2e-5, "warmup_share": 0.05, "schedule": "step", "milestones": (26_600, 53_200), "gamma": 0.1},
     training={"steps": 133_000, "batch": 64},
-    data={"max_words": 63},  # the code's 66 with [CLS] and [SEP] twice
+    data={"max_words": 63},  # 66 in the code, which include [CLS] and two [SEP]
 )
 
-# Settings in which the re-release differs (docs/fidelity.md). Each pass of its pre-training is a step, and a batch has
-# two. For captions 4 GPUs read 4 images each, with 5 captions. `max_words` excludes [CLS] and [SEP].
+# Recipes with the settings of the re-release (docs/fidelity.md). Its pre-training makes two passes per batch, and each
+# is an optimizer step. For captions, 4 GPUs read 4 images each, with 5 captions per image. `max_words` does not count
+# [CLS] and [SEP].
 OFFICIAL_SHAPE = TdenConfig.base(
     max_regions=50,
     decoder_memory="official",
@@ -155,8 +158,8 @@ SMALL_RETRIEVAL = SMALL.but(
     objectives=derive(MATCHING, equal_texts="content"),
 )
 
-# All rows have all stacks, as the paper reports captions of row 1 and answers of row 2: a stack without an objective is
-# first trained in fine-tuning. Row 6 is the paper's own choice.
+# All rows have all four stacks of layers, because the paper reports captions for row 1 and answers for row 2. A stack
+# without a pre-training objective is trained only in fine-tuning. Row 6 is the paper's final model.
 TABLE_2: tuple[tuple[str, dict[str, Any]], ...] = (
     ("MLM, MOC, ISM", {"writing": False, "two_pass": None}),
     ("MSG, ISM", {"words": False, "regions": False, "two_pass": None}),
@@ -192,9 +195,9 @@ RECIPES: tuple[Preset, ...] = (
             ("decoupled", "two streams, decoupled"),
         )
     ),
-    # Rate 5e-6, 30 epochs over COCO's 113,287 images, with the batch of captions. The re-release: 50 epochs, rate times
-    # 0.8 every 18, batches of 96 (4 GPUs of 24, tden_rl.yaml). Its reward ends each caption with a full stop, as
-    # `counts_end` does here for both. CIDEr 132.6 (the paper: 133.4).
+    # Paper: rate 5e-6, 30 epochs over COCO's 113,287 images, batch as for captions, CIDEr 133.4. Re-release: 50 epochs,
+    # rate times 0.8 every 18 epochs, batch 96 (4 GPUs with 24, tden_rl.yaml), CIDEr 132.6. Its reward counts a full
+    # stop at the end of each caption; `counts_end` does this in both recipes.
     CAPTION.but(
         "tden/scst",
         "The paper's self-critical training (SCST) of a captioner of COCO.",

@@ -1,4 +1,7 @@
-"""Import of the Unified VLP authors' checkpoints: BERT's names, with layers for regions and answers."""
+"""Import of checkpoints by the authors of Unified VLP.
+
+Tensor names are BERT's, with additional layers for regions and answers.
+"""
 
 from pathlib import Path
 
@@ -14,22 +17,24 @@ INNER = "bert.encoder.layer.0.intermediate.dense.weight"
 def import_unified_vlp(
     path: Path, vocabulary_file: Path, *, heads: int | None = None, max_regions: int = 100, lowercase: bool = False
 ) -> Imported:
-    """Return an official checkpoint as our config, names of heads, state dict and a report of every key.
+    """Read an official checkpoint.
 
-    Sizes are read from the tensors. The file lacks the number of attention heads (default: width / 64) and of regions.
-    The vocabulary of the released models is bert-base-cased. Raises CheckpointError for another system's file and for
-    sizes that do not fit.
+    Return our config, the names of the heads, the state dict, and a report of every key.
+
+    Sizes are inferred from the tensors, except two. `heads` defaults to width / 64, and `max_regions` must be as in
+    training. The released models use the vocabulary of bert-base-cased. Raises CheckpointError for files of other
+    systems and for sizes that do not fit.
     """
     theirs, names_there = bert.in_full(read_weights(path), bert.bert_name)
     _check_system(theirs, path)
     vocabulary = bert.vocabulary_for(path, len(theirs[bert.WORDS]), vocabulary_file, lowercase, "bert-base-cased")
     width, segments, positions = theirs[bert.WORDS].shape[1], len(theirs[bert.SIZED[0]]), len(theirs[bert.SIZED[1]])
     if segments not in (2, 6):
-        raise CheckpointError(f"{path} has {segments} segments; Unified VLP has 6, or 2 without --new_segment_ids")
+        raise CheckpointError(f"{path} has {segments} segments, expected 6, or 2 (trained without --new_segment_ids)")
     heads = bert.heads_for(path, width, heads)
     if positions < max_regions + 3:
         raise CheckpointError(
-            f"{path} has {positions} positions, too few for {max_regions} regions; pass its max_regions"
+            f"{path} has {positions} positions, too few for {max_regions} regions; pass its max_regions=N"
         )
     ours, report = bert.renamed(theirs, names_there)
     bert.narrow_word_head(ours, width, report)
@@ -59,4 +64,4 @@ def _check_system(theirs: Tensors, path: Path) -> None:
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
         raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; pass it as --init")
     if missing := [name for name in (*bert.SIZED, INNER) if name not in theirs]:
-        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or of another system")
+        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or belongs to another system")

@@ -1,7 +1,7 @@
-"""Unified VLP (Zhou et al., AAAI 2020, arXiv 1909.11059): one transformer that reads and writes.
+"""Unified VLP (Zhou et al., AAAI 2020, arXiv 1909.11059): one transformer for understanding and generation.
 
-What is special: there is no decoder. The attention mask decides whether the model reads or writes, so the same weights
-serve questions (bidirectional) and captions (seq2seq). The segments of a sample show the model which of the two it is.
+There is no decoder. The same weights answer questions (bidirectional attention mask) and generate captions (seq2seq
+mask). The segment embeddings of a sample distinguish the two cases.
 
     position   0     none ...     N+1    N+2  ...                  (N = config.max_regions, however many there are)
               [CLS] r1 r2 ... rN [SEP]   w1  w2  w3 ... [STOP]     q1  q2  q3 ...
@@ -9,8 +9,8 @@ serve questions (bidirectional) and captions (seq2seq). The segments of a sample
                0 ----------------- 0      1 ---------------- 1                          bidirectional
     block      regions                   text                      target: queries, each at the place of its word
 
-[STOP] is the ordinary [SEP], the last of `Sample.text`; the model adds the other special tokens. A region has no
-position embedding: its box and the detector's class replace it (Eq. 1). The model has no mode and computes no loss.
+[STOP] is the token [SEP] at the end of `Sample.text`; the model adds the other special tokens. Instead of a position
+embedding, a region has an embedding of its box and its class (Eq. 1).
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ from diptych.runtime.devices import to_device
 
 
 class UnifiedVLPConfig(ModelConfig):
-    """Unified VLP's sizes, and its switches between `paper` and `official`, the released code (docs/fidelity.md)."""
+    """The config of Unified VLP.
+
+    Where the paper and the released code differ, a field selects `paper` or `official` (docs/fidelity.md).
+    """
 
     layers: Layers = 12
     """Transformer layers."""
@@ -66,25 +69,26 @@ class UnifiedVLPConfig(ModelConfig):
     class_input: bool = True
     """Whether the detector's class probabilities are part of the input (Table 6)."""
     # paper: a hidden region keeps its box, so that its class can be predicted (Table 6, "region label as pretext").
-    # official: it keeps nothing but its segment (the code's --mask_image_regions). The authors also mean to close its
-    # column to all others, but fill a copy of the mask (seq2seq_loader.py:305), so it stays open, as it does here.
+    # official: it keeps only its segment (the code's --mask_image_regions). The code also tries to exclude hidden
+    # regions from attention, but changes only a copy of the mask (seq2seq_loader.py:305). So they stay visible, here
+    # too.
     hidden_regions: Source = "paper"
     """paper: a hidden region keeps its box; official: nothing but its segment."""
 
-    regions_fixed: ClassVar = True  # the text begins at position max_regions + 2
+    regions_fixed: ClassVar = True  # so that the text always begins at position max_regions + 2
     structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
 
     @model_validator(mode="after")
     def _fits(self) -> UnifiedVLPConfig:
         if self.max_text < 1:
             raise ValueError(
-                f"positions={self.positions} leaves no position for words after {self.max_regions} regions + 2"
+                f"positions={self.positions} leaves no position for words after {self.max_regions} regions + 2 special"
             )
         return self
 
     @property
     def max_text(self) -> int:
-        """The most words of a text, its [SEP] included."""
+        """Return the largest number of words in a text, counting its [SEP]."""
         return self.positions - self.max_regions - 2
 
     @property
@@ -96,16 +100,19 @@ class UnifiedVLPConfig(ModelConfig):
 
     @classmethod
     def tiny(cls, **changes: Any) -> UnifiedVLPConfig:
-        """A size that trains in a minute on one core."""
+        """Return a small config that trains in a minute on one CPU core."""
         return cls(**{**TINY, "layers": 3, "positions": 96, **changes})
 
 
 class UnifiedVLPResolvedConfig(UnifiedVLPConfig, ResolvedConfig):
-    """UnifiedVLPConfig completed by the data: vocabulary, feature size, number of classes and answers."""
+    """UnifiedVLPConfig with values that depend on the data: vocabulary, feature size, number of classes and answers."""
 
 
 class UnifiedVLP(SystemModel):
-    """One encoder: its attention mask makes it read in both directions, or generate text after the regions."""
+    """The Unified VLP model: one encoder.
+
+    Its attention mask is bidirectional, or causal to generate text after the regions.
+    """
 
     config: UnifiedVLPResolvedConfig
     provides: frozenset[Capability] = frozenset(
@@ -121,7 +128,7 @@ class UnifiedVLP(SystemModel):
         self.heads = make_heads(heads, HeadSizes.of(config), self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
-        # Made after `as_bert`, because the authors keep torch's initial weights of the region layers.
+        # Created after `as_bert`, because the authors keep torch's initial weights for the region layers.
         self.regions = RegionEmbedding(
             width=config.width,
             feature_size=config.feature_size,
@@ -133,12 +140,15 @@ class UnifiedVLP(SystemModel):
             norm_eps=config.norm_eps,
             fc7=config.fc7,
         )
-        self.keep_layers = False  # True: fill States.layers
+        self.keep_layers = False  # True: also return the states of all layers in States.layers
         self.provides = self.provided(config)
 
     @classmethod
     def provided(cls, shape: UnifiedVLPConfig) -> frozenset[Capability]:
-        """Hidden regions have distinct embeddings only with hidden_regions=official; with paper, all are equal."""
+        """Return what a model with this config provides for objectives.
+
+        Only with hidden_regions=official does `States.embedded` keep the embeddings of hidden regions.
+        """
         hides: frozenset[Capability] = frozenset({"hidden embeddings"} if shape.hidden_regions == "official" else ())
         return cls.provides | hides
 
@@ -169,7 +179,7 @@ class UnifiedVLP(SystemModel):
         )
 
     def _requested(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
-        """The positions whose last states are requested; None: all."""
+        """Return a mask of the positions whose last states the heads need. None: all positions."""
         blocks = {"regions": 1, "text": regions, "target": regions + batch.text.shape[1]}
         special: dict[str, Tensor | int] = {"cls": 0, "sep": regions - 1}
         if batch.text.shape[1] > 1:
@@ -177,9 +187,11 @@ class UnifiedVLP(SystemModel):
         return requested_mask(batch, self.heads, x.shape[1], blocks, special)
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderCache]:
-        """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
+        """Read the regions once.
 
-        The text of the batch is not read. Raises RecipeError if there are fewer positions than `room`.
+        Return the scores of each caption's first word, and a cache with room for `room` words.
+
+        The text of the batch is ignored. Raises RecipeError if the model has fewer than `room` positions for words.
         """
         refuse_more_room(room, self.config)
         attention, count = [TEXT_AFTER_REGIONS], batch.boxes.shape[0]
@@ -195,7 +207,10 @@ class UnifiedVLP(SystemModel):
     def follow(
         self, memory: DecoderCache, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K V"]:
-        """Append `words[b, k]` to what beam `parents[b, k]` has written; return the scores of each beam's next word."""
+        """Continue beam `parents[b, k]` of sample b with `words[b, k]`, as the new beam k.
+
+        Return the scores of each beam's next word.
+        """
         memory.take(parents)
         rows = torch.stack([words, torch.full_like(words, self.config.vocabulary.mask)], -1).flatten(0, 1)
         segments = self._segments([TEXT_AFTER_REGIONS]).expand(rows.shape[0], 2)[:, 1:]
@@ -206,7 +221,10 @@ class UnifiedVLP(SystemModel):
     def _embed_regions(
         self, batch: Batch, attention: list[Attention] | None = None
     ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
-        """[CLS], regions and [SEP] before the norm; a mask without padding; features and geometry."""
+        """Return the embeddings of [CLS], regions and [SEP] before layer norm, and a mask that is False for padding.
+
+        Also return two parts of the region embeddings, from features and from boxes.
+        """
         count, device = batch.boxes.shape[1], batch.boxes.device
         refuse_more_regions(batch, self.config.max_regions)
         if self.config.whole_region:
@@ -230,11 +248,14 @@ class UnifiedVLP(SystemModel):
     def _embed_text(
         self, words: Int[Tensor, "N T"], start: int | list[int], segments: Int[Tensor, "N 1"]
     ) -> Float[Tensor, "N T D"]:
-        """Words (or queries) before the norm, from position `start` of the text on (one start, or one per row)."""
+        """Return embeddings of words or queries before layer norm.
+
+        `start`: position in the text of the first word, one for all rows or one per row.
+        """
         refuse_more_words(words.shape[1] + (0 if isinstance(start, list) else start), self.config.max_text)
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)
-        if isinstance(start, list):  # a fragment ends within its text, but its padding may extend beyond it
+        if isinstance(start, list):  # the padding after a fragment may exceed the last position
             own = to_device(start, words.device)[:, None]
             positions = first + (own + places).clamp(max=self.config.max_text - 1)
         else:
@@ -243,7 +264,7 @@ class UnifiedVLP(SystemModel):
         return embedded
 
     def _segments(self, attention: list[Attention]) -> Int[Tensor, "B 2"]:
-        """Segments of the regions' block and of the text's."""
+        """Return the segment ids of regions and text of each sample: 4 and 5 for seq2seq, 0 and 1 for bidirectional."""
         seq2seq = self.config.segments == 6
         pairs = [(4, 5) if seq2seq and table.text[1] == "past" else (0, 1) for table in attention]
         return to_device(pairs, self.text.words.weight.device)

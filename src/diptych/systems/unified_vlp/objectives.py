@@ -1,4 +1,4 @@
-"""Unified VLP's objectives: words from left to right or in both directions, and the region's class as pretext."""
+"""Unified VLP's objectives: masked words with a seq2seq or bidirectional mask, and region classes as a pretext."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from diptych.objectives.settings import Objectives
 
 
 class UnifiedVLPObjectives(Objectives):
-    """Settings of masked or queried words, and of the classes of hidden regions."""
+    """Settings of the objectives for words (masked, or predicted at queries) and for the classes of hidden regions."""
 
     without_classes = "region_class=0"
     kind: Literal["unified-vlp"] = "unified-vlp"
@@ -34,7 +34,11 @@ class UnifiedVLPObjectives(Objectives):
     """Share of the regions that are hidden."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return the schedule: one update, or with words=queries two that are drawn by lambda (queries, masks)."""
+        """Return the schedule. It has one update.
+
+        With words=queries it has two, for queries and masked words, and each step draws one with the probabilities
+        seq2seq and 1 - seq2seq.
+        """
         both, read = (TEXT_AFTER_REGIONS, self.seq2seq), (BIDIRECTIONAL, 1 - self.seq2seq)
         drawn: list[tuple[Objective | None, float]] = [(None, 1.0)]
         if self.words == "masked":

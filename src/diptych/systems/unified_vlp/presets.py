@@ -6,8 +6,8 @@ The paper, Table 8:
 - COCO: rate 1e-4, 30 epochs. Flickr30k: rate 3e-5, 30 epochs.
 - VQA 2.0: batch 128, rate 2e-5, 20 epochs.
 
-The names of the released weights have 1e-4 for Conceptual Captions and 3e-5 for COCO (`official`). Expected on COCO
-test: CIDEr 116.9, BLEU-4 36.5; on VQA test-dev 70.5 (Tables 2 and 4).
+By the file names of the released weights, the rates were 1e-4 for Conceptual Captions and 3e-5 for COCO; the `official`
+recipes use these. Scores in Tables 2 and 4: COCO test CIDEr 116.9 and BLEU-4 36.5, VQA test-dev 70.5.
 """
 
 from diptych.models.decoding import DecodingOptions
@@ -20,16 +20,16 @@ from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# The paper's own sizes and numbers; steps are the epochs above over the sizes of the sets.
+# Recipes with the paper's sizes and hyperparameters. Steps are epochs (above) x data set size / batch.
 PRETRAIN = preset(
     "unified-vlp/pretrain",
     "The paper's pre-training from UniLM on Conceptual Captions; lambda, the share of seq2seq, is 0.75.",
     system="unified-vlp",
     task="pretrain",
-    model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),  # "the same as BERT-base", and fc7 is fine-tuned
+    model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),  # "the same as BERT-base"; fc7 is fine-tuned
     init="paper: UniLM",  # "the weights in our BERT model are initialized from UniLM" (Implementation details)
     objectives=UnifiedVLPObjectives(),
-    # BERT's optimizer, as in the paper; each tensor is clipped by itself, as in the code.
+    # BERT's optimizer, as in the paper. Gradients are clipped for each tensor separately, as in the code.
     optimizer=OptimizerConfig(
         kind="bert_adam",
         lr=3e-4,
@@ -42,7 +42,8 @@ PRETRAIN = preset(
     ),
     training=TrainingConfig(steps=175_000, batch=512, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=5),
-    data=DataConfig(lowercase=False, split_words=True),  # cased as UniLM's vocabulary; scored as in the authors' code
+    # UniLM's vocabulary is cased; scores are computed as in the authors' code.
+    data=DataConfig(lowercase=False, split_words=True),
 )
 CAPTION = PRETRAIN.but(
     "unified-vlp/caption",
@@ -52,8 +53,8 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 1e-4},
     training={"steps": 33_000},
 )
-# The appendix: the models of Tables 2 and 4 (test) are trained on train and val (658 k questions), those of Table 7 on
-# train alone (444 k). A choice among 3,129 answers is BUTD's protocol.
+# Appendix: the models of Tables 2 and 4 (test) are trained on train and val (658 k questions), the models of Table 7
+# only on train (444 k). Choosing among 3,129 answers is the protocol of bottom-up attention.
 VQA = PRETRAIN.but(
     "unified-vlp/vqa",
     "The paper's questions of VQA 2.0 (test): train and val are learnt, so that nothing is left to validate on.",
@@ -64,7 +65,7 @@ VQA = PRETRAIN.but(
     data={"split": "train+val", "answers_most": 3129},
 )
 
-# Settings in which the released code differs (docs/fidelity.md); rates are from its README and the names of its
+# Recipes with the settings of the released code (docs/fidelity.md). Rates are from its README and the file names of its
 # weights.
 OFFICIAL = PRETRAIN.but(
     "unified-vlp/official/pretrain",
@@ -147,9 +148,9 @@ RECIPES: tuple[Preset, ...] = (
         training={"steps": 69_500, "validate_every": 5000},
         data={"split": "train"},
     ),
-    # Table 8: batch 64, rate 1e-6, 30 epochs over COCO's 113,287 images, or in the code over their 566,747 captions.
-    # CIDEr rises from 116.9 to 129.3 (Table 2). Both start from a captioner that was trained by cross-entropy
-    # (run_img2txt_dist.py, `--scst`).
+    # Table 8: batch 64, rate 1e-6, 30 epochs. An epoch is COCO's 113,287 images in the paper, and their 566,747
+    # captions in the code. CIDEr rises from 116.9 to 129.3 (Table 2). Both start from a captioner trained with
+    # cross-entropy (run_img2txt_dist.py, `--scst`).
     CAPTION.but(
         "unified-vlp/scst",
         "The paper's self-critical training (SCST) of a captioner of COCO.",

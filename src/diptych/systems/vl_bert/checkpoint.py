@@ -1,7 +1,7 @@
-"""Import of checkpoints of VL-BERT's released code (jackroos/VL-BERT), and initialisation from BERT or a ResNet.
+"""Import checkpoints of VL-BERT's released code (jackroos/VL-BERT), and initialise a model from BERT or a ResNet.
 
-Pre-training, VQA, VCR and RefCOCO+ models share one core; VCR's is below `vlbert._module`. The heads of a file show its
-task.
+Models for pre-training, VQA, VCR and RefCOCO+ share the same core, which in VCR files has the prefix `vlbert._module`.
+The heads in a file show its task.
 """
 
 import os
@@ -22,7 +22,7 @@ from diptych.systems.vl_bert.network import Network, begin_from_resnet, of_torch
 from diptych.vision.detectors.weights import read_detector, read_detector_weights
 
 WORDS = "vlbert.word_embeddings.weight"
-# Theirs -> ours, without the ending .weight or .bias.
+# Name in the file -> our name, both without the ending .weight or .bias.
 NAMES = {
     "vlbert.word_embeddings": "text.words",
     "vlbert.position_embeddings": "text.positions",
@@ -35,15 +35,15 @@ NAMES = {
     "object_mask_word_embedding": "hidden",
     "aux_text_visual_embedding": "alone",
     "image_feature_extractor.obj_downsample.1": "regions.out",
-    "vlbert.mlm_head.predictions": "heads.word",  # its bias
+    "vlbert.mlm_head.predictions": "heads.word",  # only a bias
     "vlbert.mlm_head.predictions.transform.dense": "heads.word.dense",
     "vlbert.mlm_head.predictions.transform.LayerNorm": "heads.word.norm",
     "vlbert.mvrc_head.transform.dense": "heads.region_class.0",
     "vlbert.mvrc_head.region_cls_pred": "heads.region_class.2",
-    "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # spelt like this in the files
+    "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # (sic) in the files
 }
 LAYERS = layer_table("vlbert.encoder.layer", "encoder.layers", bert.IN_LAYER, bert.SELF_ATTENTION)
-# Heads of fine-tuned models. The pooler belongs to the head that reads it.
+# Heads of fine-tuned models. The pooler is stored as a part of the head that uses it.
 VQA = {
     "final_mlp.0.dense": "heads.answer.dense",
     "final_mlp.0.LayerNorm": "heads.answer.norm",
@@ -57,13 +57,13 @@ VCR = {
 }
 REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "heads.region_score.out"}
 PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
-HEADS = {  # by a tensor that shows the task; the first match counts
+HEADS = {  # a tensor that shows the task -> heads; the first match counts
     "final_mlp.0.LayerNorm.weight": VQA,
     "final_mlp.1.weight": VCR,
     "final_mlp.0.dense.weight": REFCOCO,
     "vlbert.relationsip_head.caption_image_relationship.weight": PRETRAINED,
 }
-HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # (1, F) there, (F,) here
+HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # shape (1, F) in the file, (F,) in our model
 NETWORK = {
     "image_feature_extractor.backbone.": "regions.network.backbone.",
     "image_feature_extractor.roi_head_feature_extractor.": "regions.network.head.",
@@ -73,7 +73,7 @@ UNUSED = {
     "vlbert.pooler.": "a pooler that no head of this task reads",
     "image_feature_extractor.head.0.": "the network's last stage once more",
 }
-DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # by blocks of stage 3
+DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # number of blocks in stage 3 -> network
 
 
 def import_vl_bert(
@@ -84,18 +84,20 @@ def import_vl_bert(
     feature_size: int | None = None,
     lowercase: bool = True,
 ) -> Imported:
-    """Return an official checkpoint as our config, names of heads, state dict and a report of every key.
+    """Read an official checkpoint.
 
-    Sizes are read from the tensors. The file lacks the number of attention heads (default: width / 64). Files of
-    fine-tuned models also lack the size of a region's feature: by default it is half of the input of its layer, or the
-    code's 2,048 if that layer is missing. The vocabulary of the released models is bert-base-uncased. Raises
-    CheckpointError for another system's file and for sizes that do not fit.
+    Return our config, the names of the heads, the state dict, and a report of every key.
+
+    Sizes are inferred from the tensors, except two. `heads` defaults to width / 64. `feature_size` is not stored in
+    files of fine-tuned models. It defaults to half of the input size of the layer that reads features, or 2,048 without
+    that layer. The released models use the vocabulary of bert-base-uncased. Raises CheckpointError for files of other
+    systems and for sizes that do not fit.
     """
     theirs, names_there = bert.in_full(read_weights(path), _clean)
     if WORDS not in theirs:
         raise CheckpointError(
-            f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, and has {', '.join(sorted(theirs)[:3])}; name "
-            "the system of the file"
+            f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, and has {', '.join(sorted(theirs)[:3])}; import "
+            "it with its own system: diptych import SYSTEM FILE"
         )
     own_heads = next((names for name, names in HEADS.items() if name in theirs), {})
     ours, report = rename(theirs, names_there, NAMES | LAYERS | own_heads, UNUSED)
@@ -113,10 +115,10 @@ def import_vl_bert(
 
 
 def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport:
-    """Initialise words, encoder, word head and poolers from BERT: a file, a folder, or a hub id.
+    """Initialise word embeddings, encoder, word head and poolers from BERT. `source`: a file, a folder, or a hub id.
 
-    All other weights stay as they are, as does the segment of the regions, because BERT has only two segments
-    (common/visual_linguistic_bert.py).
+    All other weights stay as they are. So does the third segment embedding, of the regions, because BERT has only two
+    (as in common/visual_linguistic_bert.py).
     """
     path, ours, report = bert.read_bert(source)
     bert.check_words(path, ours, model.config.vocabulary)
@@ -132,9 +134,10 @@ def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport
 
 
 def start_network(model: VLBert, source: str, colours: Colours) -> ImportReport:
-    """Initialise the network that reads pixels from a detector folder or a file of weights.
+    """Initialise the network that reads pixels. `source`: a detector folder or a file of weights.
 
-    Raises RecipeError if the recipe's colours or stride do not suit torchvision's weights.
+    torchvision's weights need RGB images and the stride in 3 x 3 convolutions. Raises RecipeError if the recipe has
+    other settings.
     """
     network = model.regions.network
     assert network is not None
@@ -150,7 +153,7 @@ def start_network(model: VLBert, source: str, colours: Colours) -> ImportReport:
 
 
 def _clean(name: str) -> str:
-    """The name without `module.` (data-parallel training) and `_module.` (VCR)."""
+    """Return a name without `module.` (from data-parallel training) and `_module.` (from VCR files)."""
     return name.removeprefix("module.").replace("vlbert._module.", "vlbert.")
 
 
@@ -161,7 +164,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
-        # Coordinates come first, and the code gives them as many numbers as the feature has.
+        # The layer's input is the coordinates, then the feature. In the code both have the same size.
         feature = read.shape[1] // 2
     official = ("geometry", "visual_norm_init", "hidden_regions", "end_visual")
     return {

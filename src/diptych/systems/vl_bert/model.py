@@ -1,8 +1,8 @@
-"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530; "v1" is the first version of that text).
+"""VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530). "v1" is the first version of the arXiv paper.
 
-What is special: every position has a visual feature. A region's is its own. A word's is that of the whole image, or of
-the region that it names (VCR). So words are combined with what they show before any attention. Regions have no order
-and share one position.
+Every position has a visual feature. A region has its own feature. A word has the feature of the whole image, or in VCR
+of the region that it names. So words are combined with visual information before the first attention layer. Regions
+have no order and share one position.
 
     block      text                                  regions
               [CLS] w1 w2 [SEP] v1 v2 [SEP]          r0 r1 ... rR           [END]
@@ -13,9 +13,9 @@ and share one position.
     segment    A ----------- A   B ------ B           C ------------------------- C
     position   0  1  2  ...                T          T+1 (all the same)     T+2
 
-r0 is the whole image: its feature is the mean of those of the regions that are not hidden, or that of the store
-(`whole`). [SEP]s are in `Sample.text`; the model adds the other special tokens. Text without regions has neither [CLS]
-nor r0, and its visual feature is a learned vector: a corpus runs on from line to line.
+r0 is the whole image. Its feature is the mean feature of the regions that are not hidden, or a feature from the store
+(setting `whole`). The [SEP] tokens are in `Sample.text`; the model adds the other special tokens. Text without regions
+is a line of a continuous corpus. It has no [CLS] and no r0, and its visual feature is a learned vector.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
 from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
-REGIONS = 2  # segment C
-SCALE, LONGEST = 100, 1000  # factor of coordinates, and the longest wavelength of their sines
-TOGETHER = 64  # places of text and regions, if they share a budget
+REGIONS = 2  # segment id of regions, C above
+SCALE, LONGEST = 100, 1000  # factor of coordinates; longest wavelength of their sines
+TOGETHER = 64  # positions for text and regions together, with region_budget=official
 
 
 class VLBertConfig(TextConfig):
-    """VL-BERT's sizes, and its switches between `paper` and `official`, the released code (docs/fidelity.md)."""
+    """The config of VL-BERT.
+
+    Where the paper and the released code differ, a field selects `paper` or `official` (docs/fidelity.md).
+    """
 
     layers: Layers = 12
     """Transformer layers."""
@@ -81,13 +84,16 @@ class VLBertConfig(TextConfig):
 
     structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
     of_the_run: ClassVar = frozenset({"region_budget"})
-    reserved: ClassVar = 3  # [CLS], the regions' and [END]
+    reserved: ClassVar = 3  # [CLS], the shared position of regions, [END]
 
     def fitted(self, whole: bool) -> VLBertConfig:
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Return the number of regions read with a text; official: of 64 positions for both, 30 are for regions."""
+        """Return the number of regions read with a text of N words.
+
+        With region_budget=official, text and regions share 64 positions, of which at least 30 are for regions.
+        """
         if self.region_budget == "paper":
             return self.max_regions
         return min(self.max_regions, max(TOGETHER - 2 - words, TOGETHER // 2 - 2))
@@ -106,21 +112,24 @@ class VLBertConfig(TextConfig):
 
     @classmethod
     def large(cls, **changes: Any) -> VLBertConfig:
-        """The large size of the ICLR version; v1 has none."""
+        """Return the large size, which only the ICLR version of the paper has."""
         return cls(**{"width": 1024, "layers": 24, "heads": 16, "ffn": 4096, **changes})
 
     @classmethod
     def tiny(cls, **changes: Any) -> VLBertConfig:
-        """A size that trains in minutes on one core."""
+        """Return a small config that trains in minutes on one CPU core."""
         return cls(**{**TINY, "layers": 3, "positions": 96, "coordinates": 16, **changes})
 
 
 class VLBertResolvedConfig(VLBertConfig, ResolvedConfig):
-    """VLBertConfig completed by the data: vocabulary, feature size, number of classes and answers."""
+    """VLBertConfig with values that depend on the data: vocabulary, feature size, numbers of classes and answers."""
 
 
 class VLBert(SystemModel):
-    """Words and regions in one encoder; a word has the feature of the region that it names or of the whole image."""
+    """The VL-BERT model: one encoder for words and regions.
+
+    A word has the feature of the region that it names, or of the whole image.
+    """
 
     config: VLBertResolvedConfig
     provides: frozenset[Capability] = frozenset({"regions", "text", "text after regions", "alone"})
@@ -130,8 +139,8 @@ class VLBert(SystemModel):
         super().__init__(config)
         self.provides = self.provided(config)
         self.text = TextEmbedding(config, 3)
-        # One row each: [IMG], a hidden region (official: its token), [END], and the visual feature of text without
-        # images.
+        # Embeddings of one row each: [IMG], a hidden region (official: its token), [END], the visual feature of text
+        # without an image.
         self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
         self.regions = VisualFeatures(config)
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
@@ -150,7 +159,7 @@ class VLBert(SystemModel):
         if config.visual_norm_init == "official":
             nn.init.zeros_(self.word_norm.weight)
             nn.init.zeros_(self.region_norm.weight)
-        self.keep_layers = False  # True: fill States.layers
+        self.keep_layers = False  # True: also return the states of all layers in States.layers
 
     @classmethod
     def provided(cls, shape: VLBertConfig) -> frozenset[Capability]:
@@ -163,13 +172,13 @@ class VLBert(SystemModel):
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         features = self.regions.features(batch)
         visual = self.regions(batch, features, visible)
-        # [CLS], words: (B, 1 + T)
+        # [CLS] and words: (B, 1 + T)
         cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
         text_present = torch.cat([pictured[:, None], batch.text_present], 1)
-        # r0, regions, [END]: (B, 2 + R)
+        # r0, regions and [END]: (B, 2 + R)
         present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
-        # In the order of the attention table; where all attend to all, the order of the sequence does not matter.
+        # In the order of the attention mask, regions first. All attend to all, so the order does not matter.
         x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
         all_present = torch.cat([present, text_present], 1)
         allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, all_present)
@@ -196,7 +205,7 @@ class VLBert(SystemModel):
         )
 
     def _requested(self, batch: Batch, regions: int, x: Float[Tensor, "B L D"]) -> Bool[Tensor, "B L"] | None:
-        """The positions whose last states are requested; None: all."""
+        """Return a mask of the positions whose last states the heads need. None: all positions."""
         blocks = {"regions": 1, "text": regions + 1}
         special: dict[str, Tensor | int] = {
             "cls": regions,
@@ -210,14 +219,17 @@ class VLBert(SystemModel):
     def _words(
         self, batch: Batch, words: Int[Tensor, "B K"], visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B K D"]:
-        """Embeddings of [CLS] and the words, each with its visual feature."""
+        """Return the embeddings of [CLS] and the words, with their visual features.
+
+        `pictured`: True for samples with an image.
+        """
         refuse_more_words(batch.text.shape[1], self.config.max_text)
         whole = visual[:, :1].expand(-1, words.shape[1], -1)
         if batch.text_regions is not None:
             named = torch.cat([batch.text_regions.new_full((len(batch), 1), IGNORE), batch.text_regions], 1)
             whole = visual.gather(1, (named + 1).clamp(min=0)[..., None].expand(-1, -1, visual.shape[-1]))
         of_words = torch.where(pictured[:, None, None], whole, self.alone.weight)
-        # Text without an image has no [CLS]: its first word has position 0.
+        # Text without an image has no [CLS], so its first word has position 0.
         positions = torch.arange(words.shape[1], device=words.device) - (~pictured)[:, None].long()
         ends = (batch.text == self.config.vocabulary.sep).long()
         second = torch.cat([torch.zeros_like(ends[:, :1]), (ends.cumsum(1) - ends > 0).long()], 1)
@@ -228,7 +240,7 @@ class VLBert(SystemModel):
     def _regions(
         self, batch: Batch, visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B Q D"]:
-        """Embeddings of r0, the regions and [END]."""
+        """Return the embeddings of r0, the regions and [END]. `pictured`: True for samples with an image."""
         refuse_more_regions(batch, self.config.max_regions)
         hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
         if self.config.hidden_regions == "paper":
@@ -243,17 +255,21 @@ class VLBert(SystemModel):
         return torch.cat([tokens + place, end], 1)
 
     def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
-        """The regions that are read; official: only the best ones, as text and regions share 64 positions."""
+        """Return a mask of the regions that are read.
+
+        With region_budget=official, only the first regions that fit are read, because text and regions share 64
+        positions.
+        """
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         words = [
-            count if regions else -2  # a text without regions does not share its positions
+            count if regions else -2  # a text without regions has all positions
             for count, regions in zip(batch.counted_words(), batch.counted_regions(), strict=True)
         ]
         if max(words) > TOGETHER // 2:
             raise DataError(
-                f"a text has {max(words)} words, but region_budget=official has {TOGETHER} positions for words and "
-                "regions together, half of them for regions; lower data.max_words, or set region_budget=paper",
+                f"a text has {max(words)} words, but region_budget=official has {TOGETHER} positions, half of them for "
+                "regions; lower data.max_words, or set model.region_budget=paper",
                 key=batch.keys[words.index(max(words))],
             )
         left = to_device([TOGETHER - 2 - count for count in words], batch.boxes.device)
@@ -261,9 +277,9 @@ class VLBert(SystemModel):
 
 
 class VisualFeatures(nn.Module):
-    """Visual feature embeddings (section 3.2): one layer over the feature and the box of each region.
+    """Visual feature embeddings (section 3.2): a linear layer on the feature and the box of each region.
 
-    The whole image comes first.
+    The whole image is the first region.
     """
 
     def __init__(self, config: VLBertResolvedConfig) -> None:
@@ -272,20 +288,21 @@ class VisualFeatures(nn.Module):
         sizes = (config.network_frozen, config.network_cells, config.network_stride)
         self.network = None if config.network is None else FastRCNN(config.network, *sizes)
         self.size = config.feature_size if self.network is None else self.network.size
-        # The feature of a hidden region that keeps its place. With pixels the feature is that of blank pixels.
+        # The feature of a hidden region that keeps its position. With pixels, it is the feature of blank pixels
+        # instead.
         keeps_place = self.network is None and config.hidden_regions == "official"
         self.hidden = nn.Parameter(torch.zeros(self.size)) if keeps_place else None
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
 
     def features(self, batch: Batch) -> Float[Tensor, "B P F"]:
-        """Return the features, stored or from pixels; P = 1 + R, as the whole image comes first."""
+        """Return the features, from the store or from pixels. P = 1 + R, because the whole image is first."""
         return self._stored(batch) if self.network is None else self._from_pixels(batch, self.network)
 
     def forward(
         self, batch: Batch, features: Float[Tensor, "B P F"], present: Bool[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
-        """Return the embeddings of features that are present; others are zeros and cost nothing."""
+        """Return the embeddings of the features. Where `present` is False they are zero, and are not computed."""
         rows = Rows.worth(present)
         places = sines(rows.take(self._places(batch)), self.config.coordinates)
         both = torch.cat([places.to(features), rows.take(features)], -1)
@@ -299,7 +316,7 @@ class VisualFeatures(nn.Module):
         return torch.cat([whole[:, None], features], 1)
 
     def _from_pixels(self, batch: Batch, network: FastRCNN) -> Float[Tensor, "B P F"]:
-        """Features from pixels, in which hidden regions are blank (`Regions.hide`)."""
+        """Return features computed from pixels. `Regions.hide` has made the pixels of hidden regions blank."""
         pictured = batch.regions_present.any(1)
         present = torch.cat([pictured[:, None], batch.regions_present], 1)
         if not batch.boxes.shape[1]:
@@ -310,18 +327,21 @@ class VisualFeatures(nn.Module):
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)  # pixels are counted from 0
+        whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)  # the last pixel is size - 1
         visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._masks(batch))
         return visual
 
     def _masks(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
-        """Instance masks: the cells of each box that show the object (all cells for the whole image)."""
+        """Return the instance masks: for each box, the cells that show the object.
+
+        For the whole image it is all cells.
+        """
         if batch.masks is None:
             return None
         if batch.masks.shape[-2:] != (CELLS, CELLS):
             raise DataError(
-                f"instance masks of {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells, expected {CELLS} x "
-                f"{CELLS}: make them so, or leave them out",
+                f"instance masks have {batch.masks.shape[-2]} x {batch.masks.shape[-1]} cells, expected {CELLS} x "
+                f"{CELLS}; extract them again, or leave them out",
                 key=batch.keys[0],
             )
         return torch.cat([torch.ones_like(batch.masks[:, :1]), batch.masks], 1)
@@ -330,26 +350,32 @@ class VisualFeatures(nn.Module):
         if self.config.whole == "given" and batch.whole is not None:
             return batch.whole
         if self.config.whole == "given" and batch.boxes.shape[1]:
-            raise DataError("some images have no feature of the whole image; set model.whole=mean", key=batch.keys[0])
+            raise DataError("the image has no feature of the whole image; set model.whole=mean", key=batch.keys[0])
         visible = (batch.regions_present & ~batch.hidden)[..., None].to(features)
         mean: Tensor = (features * visible).sum(1) / visible.sum(1).clamp(min=1)
         return mean
 
     def _places(self, batch: Batch) -> Float[Tensor, "B P 4"]:
-        """Boxes of the whole image and of each region, times 100: as corners, or as centre and size."""
+        """Return the boxes of the whole image and of each region, times 100.
+
+        geometry=paper: corners; official: centre and size.
+        """
         whole = to_device([0.0, 0.0, 1.0, 1.0], batch.boxes.device).expand(batch.boxes.shape[0], 1, 4)
         if self.config.geometry == "paper":
             return SCALE * torch.cat([whole, batch.boxes], 1)
         pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
         sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # pixels are counted from 0
+        whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # the last pixel is size - 1
         boxes = torch.cat([whole, batch.boxes], 1)
         low, high = boxes[..., :2], boxes[..., 2:]
         return SCALE * torch.cat([(low + high) / 2, high - low], -1)
 
 
 def sines(numbers: Float[Tensor, "*P n"], count: int) -> Float[Tensor, "*P m"]:
-    """Return `count` sines of each number, then as many cosines; wavelengths grow to 1,000 (Relation Networks)."""
+    """Return `count` sines and then `count` cosines of each number.
+
+    Their wavelengths increase up to 1,000 (Relation Networks).
+    """
     waves = LONGEST ** (torch.arange(count, device=numbers.device, dtype=torch.float32) / count)
     angles = numbers.float()[..., None] / waves
     return torch.cat([angles.sin(), angles.cos()], -1).flatten(-2)

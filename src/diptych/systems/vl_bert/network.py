@@ -1,11 +1,11 @@
-"""Fast R-CNN (Girshick 2015) as VL-BERT trains it end to end: pixels and boxes -> a feature for each region.
+"""Fast R-CNN (Girshick 2015), which VL-BERT trains end to end. It computes a feature for each box from pixels.
 
     pixels ── stem, stages 1 to 3 ──▶ maps at 1/16 ── RoIAlign ──▶ 14 x 14 of each box ── stage 4 ──▶ mean ──▶ feature
               (stem, stage 1 frozen)                               (dilated, so that the size stays 14 x 14)
 
-The ResNet is torchvision's. The stride of a stage is in its first 1 x 1 convolution, as in the weights that VL-BERT
-begins from, or in the 3 x 3 one, as in torchvision's weights. Batch norms keep their statistics and their scale.
-RoIAlign is that of the code: one sample per cell, and pixels are points (not `aligned`).
+The ResNet is torchvision's. A stage has its stride in the first 1 x 1 convolution, as in VL-BERT's initial weights, or
+in the 3 x 3 convolution, as in torchvision's weights. Statistics and scales of batch norms are frozen. RoIAlign is as
+in the code: one sample per cell, aligned=False.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from diptych.runtime.weight_files import Tensors
 
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]
-STRIDE = 16  # pixels of the image per cell of the maps
-CELLS = 14  # cells of a region in each direction, as in VL-BERT
-FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # names that show a ResNet in a file
+STRIDE = 16  # stride of the maps after stage 3, in pixels
+CELLS = 14  # cells per region and axis, as in VL-BERT
+FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # tensor names by which a ResNet is recognised in a file
 PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 
 
 class FastRCNN(nn.Module):
-    """A ResNet with RoIAlign before its last stage, which returns a feature for each box."""
+    """A ResNet with RoIAlign before its last stage. It returns a feature for each box."""
 
     def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1") -> None:
-        """Build the network with random weights.
+        """Build a network with random weights.
 
-        `frozen`: how many of stem, stage 1, stage 2 and stage 3 keep their weights, from the first. `cells`: cells of a
-        region in each direction. Most of the work is in stage 4, whose cost grows with their square. `stride`: the
-        convolution of a bottleneck that has the stride of its stage.
+        `frozen`: how many of (stem, stage 1, stage 2, stage 3) are not trained, counted from the stem. `cells`: cells
+        per region and axis; most of the time is spent in stage 4, whose cost grows with their square. `stride`: which
+        convolution of a bottleneck has the stride, 1x1 or 3x3.
         """
         from torchvision import models
 
@@ -51,7 +51,7 @@ class FastRCNN(nn.Module):
         self.head: nn.Sequential = whole.layer4
         self.size: int = whole.fc.in_features  # F
         self.bottlenecks = hasattr(whole.layer2[0], "conv3")
-        if stride == "1x1" and self.bottlenecks:  # torchvision has the stride in the 3 x 3 convolution
+        if stride == "1x1" and self.bottlenecks:  # torchvision's default is 3x3
             for stage in (whole.layer2, whole.layer3):
                 stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
         _dilate(self.head)
@@ -63,7 +63,7 @@ class FastRCNN(nn.Module):
         return (part for part in self.modules() if isinstance(part, nn.BatchNorm2d))
 
     def train(self, mode: bool = True) -> FastRCNN:
-        """Set the mode, except that of batch norms: the statistics of a few large images are too noisy."""
+        """Set training mode, but not for batch norms: the statistics of a few large images are too noisy."""
         super().train(mode)
         for part in self._batch_norms():
             part.eval()
@@ -76,10 +76,11 @@ class FastRCNN(nn.Module):
         present: Bool[Tensor, "B P"],
         masks: Float[Tensor, "B P m m"] | None = None,
     ) -> Float[Tensor, "B P F"]:
-        """Return a feature for each box (corners in pixels); zeros for boxes that are not present.
+        """Return a feature for each box. Boxes are corners in pixels. Where `present` is False, the feature is zero.
 
-        `masks` are multiplied with the cells after stage 4, and the mean is over all cells, masked or not (the code's
-        fast_rcnn.py:151-154). With fewer cells than 14 x 14 the mask of a cell is the mean of those that it covers.
+        The cells after stage 4 are multiplied with `masks`; then the mean is over all cells, also masked ones (the
+        code's fast_rcnn.py:151-154). If a box has fewer than 14 x 14 cells, the masks are averaged to that number of
+        cells.
         """
         rows, places = present.nonzero(as_tuple=True)
         features = pixels.new_zeros(*present.shape, self.size)
@@ -92,14 +93,17 @@ class FastRCNN(nn.Module):
         return features.index_put((rows, places), cells.mean((2, 3)).to(features))
 
     def maps(self, pixels: Float[Tensor, "B 3 height width"]) -> Float[Tensor, "B c h w"]:
-        """Return the maps after stage 3, at 1/16 of the resolution."""
+        """Return the feature maps after stage 3, with stride 16."""
         net = cast("Any", self.backbone)
         x = torch.max_pool2d(torch.relu(net.bn1(net.conv1(pixels))), 3, 2, 1)
         out: Tensor = net.layer3(net.layer2(net.layer1(x)))
         return out
 
     def cells(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c cells cells"]:
-        """Return the cells of each box; a box is its row in the batch, then its corners in pixels."""
+        """Return the cells of each box after RoIAlign.
+
+        A row of `rois` is the image's index in the batch, then corners in pixels.
+        """
         from torchvision.ops import roi_align
 
         pooled: Tensor = roi_align(maps, rois.to(maps), self.across, 1 / STRIDE, sampling_ratio=1, aligned=False)
@@ -107,16 +111,16 @@ class FastRCNN(nn.Module):
 
 
 def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> ImportReport:
-    """Initialise from a ResNet: of torchvision, of a torchvision detector, or VL-BERT's of Visual Genome.
+    """Initialise from the ResNet in `tensors`: of torchvision, of a torchvision detector, or of VL-BERT.
 
-    The rest of a detector is ignored. Raises CheckpointError if there is no ResNet of this size.
+    Other parts of a detector are ignored. Raises CheckpointError if there is no ResNet of the network's size.
     """
     prefixes = [name.removesuffix(FIRST) for name in tensors if name.endswith(FIRST)]
     prefix = next((one for one in prefixes if one + LAST in tensors), None)
     if prefix is None:
         raise CheckpointError(
-            f"{source} holds no ResNet: no {FIRST} next to a {LAST}; pass weights of torchvision's ResNet or of a "
-            "detector that has one (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
+            f"{source} holds no ResNet: no {FIRST} and {LAST}; pass weights of torchvision's ResNet, or of a detector "
+            "with a ResNet (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
         )
     ours = {
         name.replace("layer4.", "head.") if name.startswith("layer4.") else f"backbone.{name}": tensor
@@ -125,23 +129,26 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     }
     wanted = network.state_dict()
     counters = {name: value for name, value in wanted.items() if name.endswith(COUNTER)}
-    ours = counters | ours  # frozen norms have no counters
+    ours = counters | ours  # torchvision's detectors have no batch counters in their frozen norms
     sizes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (ours, wanted)]
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
         raise CheckpointError(
-            f"{source} has another ResNet than model.network ({other}); set model.network to that of the file"
+            f"{source} has another ResNet than model.network ({other}); set model.network to the ResNet of the file"
         )
     return load_into(network, ours, complete=True)
 
 
 def of_torchvision(tensors: Tensors) -> bool:
-    """Return True for weights of torchvision or its detectors, which read RGB and have the stride in 3 x 3."""
+    """Return True for weights of torchvision or its detectors.
+
+    They need RGB images and the stride in 3 x 3 convolutions.
+    """
     return any(name.startswith(("fc.", "backbone.body.")) for name in tensors)
 
 
 def _dilate(stage: nn.Sequential) -> None:
-    """Remove the stride of a stage, and widen its 3 x 3 convolutions to the same field of view."""
+    """Replace the stride of a stage by dilation of its 3 x 3 convolutions, so that the receptive field stays equal."""
     for block in stage:
         for part in block.modules():
             if isinstance(part, nn.Conv2d):

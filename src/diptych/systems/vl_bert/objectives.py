@@ -1,4 +1,4 @@
-"""VL-BERT's objectives: words predicted with visual clues, regions predicted with words, and (v1) their match."""
+"""VL-BERT's objectives: predict words from text and image, predict region classes, and in v1, image-text matching."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
 
 
 class VLBertObjectives(SeenClasses):
-    """Settings of the tasks of section 3.3, whose weighted losses are summed."""
+    """Settings of the pre-training tasks of section 3.3. The loss is the weighted sum of their losses."""
 
     without_classes = "region_classes=0"
     kind: Literal["vl-bert"] = "vl-bert"
@@ -57,7 +57,10 @@ class VLBertObjectives(SeenClasses):
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return the schedule: one pass. Pairs are mismatched before words are hidden, so that both fit one image."""
+        """Return the schedule: one forward pass per step.
+
+        Pairs are mismatched before words and regions are hidden, so that both belong to the same image.
+        """
         words = MaskedLanguage(
             vocabulary,
             rate=self.rate,

@@ -5,16 +5,17 @@ The paper, section 4 (v1):
 - Conceptual Captions: batch 256, Adam, rate 1e-4, weight decay 1e-4, 10 epochs on 16 V100. Warm-up takes 8,000 steps,
   then the rate falls linearly.
 - VQA: 20 epochs, rate 1e-4, warm-up 2,000.
-- VCR: 20 epochs of SGD, rate 2e-3, a tenth of it from epochs 14 and 18 on.
+- VCR: 20 epochs of SGD, rate 2e-3, divided by 10 after epochs 14 and 18.
 - RefCOCO+: 20 epochs, rate 2e-4, warm-up 500.
 
-`official` is the released code (docs/fidelity.md): no relation, 80/10/10, soft region labels, centre and size, rates
-times the batch, and half of the samples mirrored. In its pre-training, text and regions share 64 places.
+`official` recipes follow the released code (docs/fidelity.md). It has no relation loss, and masks words 80/10/10.
+Region labels are soft. Boxes are centre and size. Learning rates are multiplied by the batch size, and half of the
+samples are mirrored. In pre-training, text and regions share 64 positions.
 
-v1 trains Fast R-CNN with the rest "in both pre-training and fine-tuning phase" (Figure 1), so all of its recipes read
-pixels. Boxes are those of a detector of Visual Genome; in VCR and RefCOCO+ those of the annotated objects (`diptych
-extract DATA STORE --detector ground-truth`). The code reads pixels in VCR, RefCOCO+ and `official/end-to-end`. A recipe
-that starts from a model on stored features reads stored features:
+v1 also trains Fast R-CNN, "in both pre-training and fine-tuning phase" (Figure 1), so all recipes of v1 read pixels.
+Boxes come from a detector trained on Visual Genome. In VCR and RefCOCO+ they are the annotated objects (`diptych
+extract DATA STORE --detector ground-truth`). The code reads pixels in VCR, RefCOCO+ and `official/end-to-end`. If the
+initial model reads stored features, fine-tuning reads them too:
 
     diptych import vl-bert vl-bert-base-e2e.model --out imported --vocab vocab.txt
     diptych finetune vcr --recipe vl-bert/official/vcr --data STORE --model imported --out runs/vcr
@@ -31,11 +32,11 @@ from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# Factor of the rate for the network that reads pixels; it is 1 in all configurations of the code.
+# Factor of the learning rate for the network that reads pixels. It is 1 in all configurations of the code.
 OWN_GROUP = {NETWORK: 1.0}
 
-# The sizes and numbers of v1. Steps are epochs times the sizes of the sets: 3.3 M captions, 444 k questions, 120 k
-# expressions, 426 k of VCR (one model answers and gives reasons; the authors train two). Images have 600 x 1,000
+# Recipes of v1. Steps are epochs x data set size / batch: 3.3 M captions, 444 k questions, 120 k expressions, 426 k
+# samples of VCR (here one model predicts answers and rationales; the authors train two). Images have 600 x 1,000
 # pixels.
 PRETRAIN = preset(
     "vl-bert/pretrain",
@@ -49,8 +50,8 @@ PRETRAIN = preset(
     training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000, average_best=0),
     data=DataConfig(pixels_colours="bgr"),
 )
-# A choice among 3,129 answers, BUTD's protocol (section 4.2.2), on the official split, train. The code adds the 214 k
-# questions of val, so that no questions are left to validate on.
+# Choosing among 3,129 answers is the protocol of bottom-up attention (section 4.2.2). The split is the official train
+# split. The code also trains on the 214 k questions of val, which leaves no questions for validation.
 VQA = PRETRAIN.but(
     "vl-bert/vqa",
     "The paper's (v1) questions of VQA 2.0.",
@@ -60,7 +61,7 @@ VQA = PRETRAIN.but(
     training={"steps": 34_700},
     data={"answers_most": 3129},
 )
-# Plain gradient descent with momentum; a tenth of the rate from epochs 14 and 18 of 20 on.
+# SGD with momentum. The learning rate is divided by 10 after epochs 14 and 18 of 20.
 STEPS_DOWN = {"kind": "sgd", "momentum": 0.9, "schedule": "step", "milestones": (93_100, 119_700)}
 VCR = PRETRAIN.but(
     "vl-bert/vcr",
@@ -68,8 +69,9 @@ VCR = PRETRAIN.but(
     task="vcr",
     objectives=VcrObjectives(region_classes="masked"),
     optimizer=STEPS_DOWN | {"lr": 2e-3, "warmup_steps": 1000},
-    training={"steps": 133_000, "batch": 64},  # questions of four texts: 256 of the paper's triplets
-    data={"max_words": 64, "pixels_longer": 1200},  # both sentences within 64 pieces (vcr.py)
+    # 64 questions with four choices each are 256 triplets in the paper's count.
+    training={"steps": 133_000, "batch": 64},
+    data={"max_words": 64, "pixels_longer": 1200},  # question and choice together have at most 64 tokens (vcr.py)
 )
 REFERRING = PRETRAIN.but(
     "vl-bert/referring",
@@ -80,11 +82,11 @@ REFERRING = PRETRAIN.but(
     training={"steps": 9400},
 )
 
-# Settings in which the released code differs (docs/fidelity.md); its rates are per sample.
+# Recipes with the settings of the released code (docs/fidelity.md), which states learning rates per sample.
 OFFICIAL = PRETRAIN.but(
     "vl-bert/official/pretrain",
     "Pre-training as the released code has it, on stored features: no relation, soft region labels.",
-    # Captions and boxes are cut to 32 each (conceptual_captions.py).
+    # The code cuts captions to 32 tokens, and regions to 32 (conceptual_captions.py).
     model={"geometry": "official", "visual_norm_init": "official", "hidden_regions": "official"}
     | {"end_visual": "official", "region_budget": "official", "network": None},
     objectives=VLBertObjectives(
@@ -134,9 +136,9 @@ OFFICIAL_REFERRING = OFFICIAL.but(
     data={"max_words": 20},
 )
 
-# Soft labels and no relation, as in the ICLR version. The visual norms begin at 0, as in the code: at 1 the image's
-# feature outweighs word embeddings that do not come from BERT, and masked words are predicted no better than from text
-# alone (experiments/LOG.md).
+# As in the ICLR version: soft labels, no relation loss. As in the code, the weights of the visual layer norms begin at
+# 0. If they begin at 1 without BERT's weights, the image's feature is much larger than the word embeddings. Then masked
+# words are predicted no better than from text alone (experiments/LOG.md).
 SMALL = preset(
     "vl-bert/small/pretrain",
     "Pre-training for small worlds and one core; soft region labels and no relation, as in the ICLR version.",
@@ -161,9 +163,9 @@ RECIPES: tuple[Preset, ...] = (
         )
         for base in (PRETRAIN, VQA, VCR, REFERRING)
     ),
-    # Half of each batch is text without images (ICLR version, section 3.3): `--set data.text=FILE` names a file with a
-    # sentence a line; the authors read BooksCorpus and Wikipedia. Of 256 samples 128 are then pairs (the code: 4 times
-    # 32 and 32), so that 10 epochs of pairs take twice the steps.
+    # Half of each batch is text without images (ICLR version, section 3.3). `--set data.text=FILE` names a file with
+    # one sentence per line; the authors use BooksCorpus and Wikipedia. Only 128 of 256 samples are pairs (the code: 4 x
+    # 32 of each), so 10 epochs of pairs take twice as many steps.
     PRETRAIN.but(
         "vl-bert/iclr/text-too",
         "The ICLR version's pre-training: half of each batch is text without pictures (data.text).",
@@ -182,10 +184,10 @@ RECIPES: tuple[Preset, ...] = (
         "Pre-training for small worlds and one core, half of each batch text without pictures (data.text).",
         objectives={"text_alone": 1.0},
     ),
-    # Fast R-CNN is trained too, with a parameter group of its own: ResNet-101 with stem, stage 1 and batch norms
-    # frozen, 256 pairs of 600 x 1000 pixels a step (here in micro-batches of 4). Half of the code's samples are text
-    # without images (`official/text-too` has its keys). The code starts from a detector of Visual Genome
-    # (`network_init`).
+    # Fast R-CNN is also trained, as a separate parameter group. It has a ResNet-101, whose stem, stage 1 and batch
+    # norms are frozen. A step has 256 pairs with images of 600 x 1000 pixels, here in micro-batches of 4. In the code,
+    # half of the samples are text without images (`official/text-too` has the keys for it). The code starts from a
+    # detector of Visual Genome (`network_init`).
     OFFICIAL.but(
         "vl-bert/official/end-to-end",
         "Pre-training from pixels as the released code has it: Fast R-CNN learns too.",
@@ -193,8 +195,8 @@ RECIPES: tuple[Preset, ...] = (
         optimizer={"lr_multipliers": OWN_GROUP},
         training={"micro_batch": 4},
     ),
-    # A ResNet-18 with random weights, so that no stage is frozen, on images of 128 pixels, with 4 x 4 cells of a box.
-    # Classes are also predicted from pixels alone, from which the network learns soonest (experiments/LOG.md).
+    # A ResNet-18 with random weights, so no stage is frozen. Images have 128 pixels, boxes have 4 x 4 cells. Classes
+    # are also predicted directly from the pixels, which trains the network fastest (experiments/LOG.md).
     SMALL.but(
         "vl-bert/small/end-to-end",
         "Pre-training from pixels for small worlds: a ResNet-18 that begins from nothing learns too.",

@@ -1,4 +1,4 @@
-"""XGPT's layers before the encoder: embeddings, the refining layer, grounding of words in regions."""
+"""XGPT's layers before the encoder: embeddings, the refining layer, and grounding of words in regions."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,7 +12,7 @@ from diptych.models.visual import geometry, region_features
 
 
 class WordEmbedding(nn.Module):
-    """Embed words: norm(word + position), without segments (section 3)."""
+    """Embed words as norm(word + position), without segments (section 3)."""
 
     def __init__(self, words: int, positions: int, sizes: LayerSizes) -> None:
         super().__init__()
@@ -29,9 +29,11 @@ class WordEmbedding(nn.Module):
 
 
 class RegionProjection(nn.Module):
-    """Embed regions by one projection: norm(W [feature | corners, share of the image's area]) (section 3).
+    """Embed regions as norm(W [feature | box]) (section 3).
 
-    A hidden region keeps its box and loses its feature.
+    A box is five numbers: corners and share of the image's area.
+
+    A hidden region has no feature, but keeps its box.
     """
 
     def __init__(self, feature_size: int, sizes: LayerSizes) -> None:
@@ -48,18 +50,18 @@ class RegionProjection(nn.Module):
 
 
 class RefiningLayer(nn.Module):
-    """Attention on attention over the regions (Appendix A.1, after AoANet, Huang et al. 2019).
+    """Attention on attention over the regions (Appendix A.1, as in AoANet, Huang et al. 2019).
 
-    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)), where q are the queries of x, and a is the output of
-    their attention.
+    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)). q are the queries computed from x, and a is the
+    output of self-attention with them.
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
         self.heads, self.size = sizes.heads, sizes.width // sizes.heads
         self.qkv = nn.Linear(sizes.width, 3 * sizes.width)
-        self.gate = nn.Linear(2 * sizes.width, sizes.width)  # [W1 | W2], b1
-        self.found = nn.Linear(2 * sizes.width, sizes.width)  # [W3 | W4], b2
+        self.gate = nn.Linear(2 * sizes.width, sizes.width)  # weight [W1 | W2], bias b1
+        self.found = nn.Linear(2 * sizes.width, sizes.width)  # weight [W3 | W4], bias b2
         self.attention_dropout = Dropout(sizes.attention_dropout)
         self.norm, self.dropout = nn.LayerNorm(sizes.width, sizes.norm_eps), Dropout(sizes.dropout)
 
@@ -74,10 +76,11 @@ class RefiningLayer(nn.Module):
 
 
 class Grounding(nn.Module):
-    """Replace a word by the regions that it attends to: softmax over j of A_ij = W [x_i | x_j | x_i * x_j] (IDA, 4.3).
+    """Replace a word i by a weighted mean of the regions j (IDA, section 4.3).
 
-    W is one row of three times the width, because A_ij is a number (the paper writes "3 x h"). The first third of W
-    adds the same to all regions of a word, so the softmax cancels it. It is kept as in the paper.
+    The weights are the softmax over j of A_ij = W [x_i | x_j | x_i * x_j]. W has one row, of three times the width,
+    because A_ij is a number (the paper writes "3 x h"). The first third of W has no effect: it adds the same number for
+    all j, which the softmax cancels. It is kept as in the paper.
     """
 
     def __init__(self, width: int) -> None:
@@ -87,7 +90,7 @@ class Grounding(nn.Module):
     def weights(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T R"]:
-        """Return the attention of each word to each region; the sum over the regions that are present is 1."""
+        """Return the attention weight of each word to each region. The sum over the regions that are `present` is 1."""
         of_word, of_region, of_both = self.score.weight.view(3, -1)
         scores = (words * of_both) @ regions.transpose(-1, -2)
         scores = scores + (words @ of_word)[..., None] + (regions @ of_region)[:, None]
@@ -96,6 +99,9 @@ class Grounding(nn.Module):
     def forward(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T D"]:
-        """Return the words with embedding and position replaced; words of an image without regions are unchanged."""
+        """Return the embeddings that replace those of the words, positions included.
+
+        Words of an image without regions are unchanged.
+        """
         grounded = self.weights(words, regions, present) @ regions
         return torch.where(present.any(1)[:, None, None], grounded, words)

@@ -1,8 +1,8 @@
-"""XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder and a decoder that share one set of layers.
+"""XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder and a decoder that share their weights.
 
-What is special: every task generates. The decoder is the encoder used again: the same attention weights read its own
-states and the encoder's. A signal marks which of the two is read. No code was released: docs/fidelity.md lists what had
-to be chosen.
+All pre-training tasks generate. The decoder has the encoder's layers: the same attention weights attend to the
+decoder's own states and to the encoder's. A signal distinguishes the two. The authors released no code;
+docs/fidelity.md lists our choices.
 
     block      regions          text                         target
                r1 r2 ... rR     w1 w2 ... wT [SEP]           [CLS] w1 w2 ... wT        predicts w1 w2 ... wT [SEP]
@@ -17,9 +17,9 @@ to be chosen.
     TIFG       not read         w1 w2 ... wT [SEP]           q1 q2 ... qR              predicts features of r1 ... rR
                |------ encoder ------|----------------------------> decoder
 
-[SEP] is the last of `Sample.text`, [CLS] the first of `Sample.target`; the model adds no special token. Switches: the
-three structures of Table 3, the refining layer, and whether words attend to the encoder after themselves or to both
-together.
+[SEP] is the last token of `Sample.text`, and [CLS] the first of `Sample.target`; the model adds no special tokens. The
+config selects one of the three structures of Table 3, and the number of refining layers. It also sets whether words
+attend to the encoder after attending to themselves, or to both together.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ KNOWN = (BIDIRECTIONAL, TARGET_AFTER_BOTH, REGIONS_AFTER_TEXT)
 
 
 class XgptConfig(TextConfig):
-    """XGPT's sizes, and the structures of Table 3."""
+    """The config of XGPT: its sizes, and the structures of Table 3."""
 
     heads: Size = 8
     """Attention heads."""
@@ -78,10 +78,10 @@ class XgptConfig(TextConfig):
     """Whether a question ends with a [MASK], at which its answer is read."""
 
     needs_regions: ClassVar = True
-    regions_fixed: ClassVar = True  # one learnt query per region
+    regions_fixed: ClassVar = True  # each region has a learned query
     structural: ClassVar = frozenset({"structure", "cross", "signal"})
     reserved: ClassVar = 0
-    fewest: ClassVar = 3  # a word, [MASK] and [SEP]
+    fewest: ClassVar = 3  # shortest text: a word, [MASK] and [SEP]
 
     @model_validator(mode="after")
     def _fits(self) -> XgptConfig:
@@ -93,21 +93,21 @@ class XgptConfig(TextConfig):
 
     @classmethod
     def tiny(cls, **changes: Any) -> XgptConfig:
-        """The paper's Tiny: 6 layers, as wide as the base."""
+        """Return the paper's Tiny: 6 layers, with the width of the base size."""
         return cls(**{"layers": 6, **changes})
 
     @classmethod
     def small(cls, **changes: Any) -> XgptConfig:
-        """A size that trains in minutes on one core."""
+        """Return a small config that trains in minutes on one CPU core."""
         return cls(**{**TINY, "layers": 3, "positions": 64, "signal": "learnt", **changes})
 
 
 class XgptResolvedConfig(XgptConfig, ResolvedConfig):
-    """XgptConfig completed by the data: vocabulary, feature size, number of classes and answers."""
+    """XgptConfig with values that depend on the data: vocabulary, feature size, numbers of classes and answers."""
 
 
 class Xgpt(DecoderModel):
-    """An encoder of regions and text, and a decoder, with shared or separate weights."""
+    """The XGPT model: an encoder of regions and text, and a decoder, with shared or separate weights."""
 
     config: XgptResolvedConfig
     provides: frozenset[Capability] = frozenset(
@@ -121,7 +121,7 @@ class Xgpt(DecoderModel):
         super().__init__(config)
         names = set(heads)
         if "answer" in names and not config.answer_slot:
-            raise RecipeError("XGPT predicts answers only at a [MASK]: set model.answer_slot=true")
+            raise RecipeError("XGPT predicts an answer only at a [MASK]: set model.answer_slot=true")
         sizes = LayerSizes.of(config)
         self.text = WordEmbedding(config.vocabulary.size, config.positions, sizes)
         self.regions = RegionProjection(config.feature_size, sizes)
@@ -142,7 +142,7 @@ class Xgpt(DecoderModel):
 
     @property
     def decoder(self) -> nn.ModuleList:
-        """The layers of the decoder: those of the encoder, except in `encdec`."""
+        """Return the layers of the decoder. They are the encoder's layers, except with structure=encdec."""
         return self.own_decoder if self.config.structure == "encdec" else self.encoder
 
     # ---- reading -------------------------------------------------------------------------------------
@@ -155,23 +155,23 @@ class Xgpt(DecoderModel):
             states, target = self._in_one(batch, x, present, regions)
         else:
             closed = closing(~attention_mask(tables, regions, text, 0, present)[:, None], x)
-            # A decoder reads all states of the encoder.
+            # The decoder attends to all states of the encoder.
             requested = self._requested(batch, x, regions) if batch.target is None else None
             for layer in self.encoder[:-1]:
                 x = layer(x, closed)
             states = run_last(self.encoder[-1], x, closed, requested=requested)
             target = self._write(batch, states, present)
         of_regions, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
-        if not regions:  # the batch predicts regions and does not read them
+        if not regions:  # the batch predicts regions, and does not read them
             of_regions = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
         special = answer_slot_state(sentence, batch)
-        if text:  # as there is no [CLS], the [SEP] that ends a text represents the pair
+        if text:  # there is no [CLS], so the last [SEP] represents the pair
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
             special["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
         return States(regions=of_regions, text=sentence, target=target, special=special)
 
     def _requested(self, batch: Batch, x: Float[Tensor, "B L D"], regions: int) -> Bool[Tensor, "B L"] | None:
-        """The positions whose last states are requested; None: all."""
+        """Return a mask of the positions whose last states the heads need. None: all positions."""
         text = batch.text.shape[1]
         blocks = {"text": regions, "target": regions + text} | ({"regions": 0} if regions else {})
         last = regions + (batch.text_present.sum(1) - 1).clamp(min=0)
@@ -179,7 +179,7 @@ class Xgpt(DecoderModel):
         return requested_mask(batch, self.heads, x.shape[1], blocks, special)
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
-        """Regions and text before the encoder; a mask without padding; the number of positions that are regions."""
+        """Return the embeddings of regions and text, a mask that is False for padding, and the number of regions."""
         refuse_more_regions(batch, self.config.max_regions)
         words, text_present = batch.text, batch.text_present
         if not with_text:
@@ -200,20 +200,20 @@ class Xgpt(DecoderModel):
     def _words(
         self, words: Int[Tensor, "B L"], start: int = 0, places: list[int] | None = None
     ) -> Float[Tensor, "B L D"]:
-        """Embed words from position `start` of their sentence on, or each row from its own position (`places`)."""
+        """Embed words. The first word has the position `start`, or in row b the position `places[b]`."""
         end, most = start + words.shape[1], self.config.positions
         refuse_more_words(0 if places else end, most)
         positions = torch.arange(start, end, device=words.device)[None]
-        if places is not None:  # a fragment ends within its text, its padding may not
+        if places is not None:  # the padding after a fragment may exceed the last position
             positions = (positions + to_device(places, words.device)[:, None]).clamp(max=most - 1)
         embedded: Tensor = self.text(words, positions)
         return embedded
 
     def _text_alone(self, batch: Batch) -> bool:
-        """True if the batch predicts regions, and so does not read them. Raises RecipeError for a mixed batch."""
+        """Return True if the batch predicts regions, which are then not read. Raises RecipeError for a mixed batch."""
         predicted = [table == REGIONS_AFTER_TEXT for table in batch.attention]
         if any(predicted) and not all(predicted):
-            raise RecipeError("words and regions cannot be generated in one batch, because XGPT's tasks alternate")
+            raise RecipeError("XGPT cannot generate words and regions in one batch, because its tasks alternate")
         return all(predicted)
 
     # ---- writing -------------------------------------------------------------------------------------
@@ -242,7 +242,10 @@ class Xgpt(DecoderModel):
     def _in_one(
         self, batch: Batch, x: Float[Tensor, "B P D"], present: Bool[Tensor, "B P"], regions: int
     ) -> tuple[Tensor, Tensor]:
-        """Structure enc of Table 3: one stack over all three blocks; words of the target attend to the past."""
+        """Run the structure `enc` of Table 3: one stack over regions, text and target.
+
+        Words of the target attend to previous words.
+        """
         assert batch.target_present is not None
         target = self._target(batch)
         count, all_present = x.shape[1], torch.cat([present, batch.target_present], 1)
@@ -254,9 +257,11 @@ class Xgpt(DecoderModel):
         return x[:, :count], x[:, count:]
 
     def begin(self, batch: Batch, room: int) -> tuple[Float[Tensor, "B V"], DecoderCache]:
-        """Read the regions once; return the scores of each caption's first word, and a memory for `room` words.
+        """Read the regions once.
 
-        Raises RecipeError if there are fewer positions than `room`.
+        Return the scores of each caption's first word, and a cache with room for `room` words.
+
+        Raises RecipeError if the model has fewer than `room` positions.
         """
         refuse_more_room(room, self.config)
         x, present, _ = self._embed(replace(batch, attention=[TARGET_AFTER_BOTH]), with_text=False)
@@ -265,7 +270,7 @@ class Xgpt(DecoderModel):
             assert isinstance(layer, Layer)
             if self.config.structure == "enc":
                 pasts.append(LayerCache(layer.attention.keys_values(x)))
-            if self.config.structure != "enc" or layer is not self.encoder[-1]:  # whose states are not read
+            if self.config.structure != "enc" or layer is not self.encoder[-1]:  # the last layer's states are not read
                 x = layer(x, closed)
         if self.config.structure != "enc":
             pasts = [
@@ -283,7 +288,7 @@ class Xgpt(DecoderModel):
 def _never_empty(
     batch: Batch, text_present: Bool[Tensor, "B T"], feature_size: int
 ) -> tuple[Batch, Bool[Tensor, "B R"]]:
-    """Give samples without regions and words one region of zeros, as attention over padding alone is undefined."""
+    """Give samples without regions and words one region of zeros, because attention over only padding is undefined."""
     nothing = ~(batch.regions_present.any(1) | text_present.any(1))
     if not batch.boxes.shape[1]:
         if not (0 in batch.counted_words() if text_present.shape[1] else len(batch)):

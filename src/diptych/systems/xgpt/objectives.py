@@ -1,4 +1,4 @@
-"""XGPT's objectives: captions, fragments, damaged sentences and regions in turn; on text alone, MLM and MASS."""
+"""XGPT's objectives: generate captions, fragments, damaged sentences and regions; MLM and MASS on text alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from diptych.objectives.settings import LossPer, Objectives, per
 
 
 class XgptObjectives(Objectives):
-    """Settings of the tasks, with the weights of their losses (the paper's lambdas).
+    """Settings of the pre-training tasks, with the weights of their losses (the paper's lambdas).
 
-    Tasks with a weight take turns in the order below. Each turn has its own batch and optimizer step, so an iteration
-    of the paper has as many steps as there are tasks.
+    Tasks with a weight above 0 take turns, in the order of the fields. Each turn has its own batch and optimizer step.
+    So one iteration in the paper's count is N steps here, for N tasks.
     """
 
     kind: Literal["xgpt"] = "xgpt"
@@ -67,21 +67,21 @@ class XgptObjectives(Objectives):
     @model_validator(mode="after")
     def _fits(self) -> XgptObjectives:
         if not any(self.weights().values()):
-            raise ValueError(f"{', '.join(self.weights())} are all 0, so there is nothing to train")
+            raise ValueError(f"{', '.join(self.weights())} are all 0, so there is nothing to train; set one above 0")
         return self
 
     @property
     def of_pictures(self) -> list[str]:
-        """The tasks with a weight that read images."""
+        """Return the tasks that read images and have a weight above 0."""
         return [name for name, weight in self.weights().items() if weight and not name.startswith("text_")]
 
     def weights(self) -> dict[str, float]:
-        """Return the weight of each task, in the order of their turns."""
+        """Return the weight of each task, in the order in which they take turns."""
         names = ("captions", "fragments", "denoising", "regions", "text_words", "text_fragments")
         return {name: getattr(self, name) for name in names}
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return the schedule: one update per task with a weight, in turn."""
+        """Return the schedule: one update for each task with a weight above 0, in turn."""
         smoothing: dict[str, Any] = {"label_smoothing": self.label_smoothing}
         spans = (self.span_share, self.span_length, self.span_at_least)
         share, both_ways = self.fragment_share, ((BIDIRECTIONAL, 1.0),)
@@ -98,6 +98,6 @@ class XgptObjectives(Objectives):
         for name, weight in self.weights().items():
             if weight:
                 own = objectives[name]
-                objective = own if name == "regions" else per(self.loss_per, own)  # Eq. 5 has its own 1/N
+                objective = own if name == "regions" else per(self.loss_per, own)  # Eq. 5 already has a factor 1/N
                 updates.append((OneForward((objective,), {own.name: weight}), 1.0))
         return Schedule(tuple(updates), order="in turn" if len(updates) > 1 else "together")

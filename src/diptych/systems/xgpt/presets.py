@@ -1,22 +1,23 @@
 """Recipes of XGPT (Xia et al. 2020, arXiv 2003.01473).
 
-The paper, sections 5.1 and 5.3 (eight days on 8 V100):
+The paper, sections 5.1 and 5.3 (training took eight days on 8 V100):
 
-- Stage 1: pre-training on text.
-- Stage 2: Conceptual Captions, batch 512, all weights 1. The rate falls from 1e-4 to 2e-5 by the inverse square root.
-- Stage 3: COCO's own captions, rate 1e-5, weight 0.3 on all tasks except captioning.
-- Then captioning alone, 30 epochs. Each stage starts from the mean of the 4 best weights of the stage before.
+- Stage 1: pre-training on text without images.
+- Stage 2: Conceptual Captions, batch 512, all weights 1. The rate falls from 1e-4 to 2e-5 (inverse square root).
+- Stage 3: captions of COCO, rate 1e-5, weight 0.3 for all tasks except captioning.
+- Stage 4: only captioning, 30 epochs.
 
     diptych pretrain xgpt/text --data STORE --out text --set data.text=sentences.txt
     diptych pretrain xgpt/pretrain --data STORE --out web --model text
     diptych pretrain xgpt/in-domain --data COCO --out coco --model web
     diptych finetune caption --recipe xgpt/caption --data COCO --out caption --model coco
 
-Steps are the iterations of a task times the number of tasks, so that each task has as many iterations in every recipe:
-60,000 are 10 epochs of 3.1 M captions, 11,000 are 10 epochs of COCO's 567 k, and 33,000 are 30.
+Each stage starts from the mean weights of the 4 best checkpoints of the previous stage. Steps are iterations per task x
+number of tasks. A task has 60,000 iterations on Conceptual Captions (10 epochs of 3.1 M captions). On COCO's 567 k
+captions it has 11,000 (10 epochs), or 33,000 for captioning (30 epochs).
 
-Expected on COCO test, beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1); Tables 2 to 4 below. docs/fidelity.md lists choices
-that the paper leaves open.
+Scores in the paper on COCO test, with beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1). Scores of Tables 2 to 4 are noted
+below. docs/fidelity.md lists choices that the paper leaves open.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# The paper's own sizes and numbers.
+# Recipes with the paper's sizes and hyperparameters.
 PRETRAIN = preset(
     "xgpt/pretrain",
     "The paper's second stage: all four tasks on Conceptual Captions, from a model of text.",
@@ -42,18 +43,18 @@ PRETRAIN = preset(
     model=XgptConfig.base(),
     init="paper: xgpt/text",
     objectives=XgptObjectives(),
-    # Warm-up takes 4% of the steps, so the inverse square root ends at a fifth of the highest rate: at 2e-5.
+    # After a warm-up of 4% of the steps, the inverse square root falls to a fifth of the highest rate, to 2e-5.
     optimizer=OptimizerConfig(
         kind="adam", lr=1e-4, betas=(0.9, 0.98), eps=1e-9, schedule="inverse_sqrt", warmup_share=0.04
     ),
     training=TrainingConfig(
         steps=240_000, batch=512, micro_batch=64, validate_every=2500, average_best=4, keep=2
-    ),  # the mean is of "pre-trained weights" (5.3)
-    decoding=DecodingOptions(beams=2, max_words=58),  # as long as captions in training, and [SEP]
-    data=DataConfig(max_words=57, tokens="bpe"),  # 60 with [SEP], an answer's [MASK] and its [SEP]
+    ),  # weights are averaged only in pre-training (section 5.3)
+    decoding=DecodingOptions(beams=2, max_words=58),  # the length of captions in training, plus [SEP]
+    data=DataConfig(max_words=57, tokens="bpe"),  # 57 + 3 = 60 positions: [SEP], and [MASK] [SEP] for an answer
 )
 TEXT_ALONE = XgptObjectives(captions=0, fragments=0, denoising=0, regions=0, text_words=1, text_fragments=1)
-# The text file (data.text) is read sentence by sentence, and fills each batch.
+# Batches contain only sentences of the text file (data.text).
 LINES: dict[str, Any] = {"text_joined": False, "text_share": 1.0, "text_words": 57}
 TEXT = PRETRAIN.but(
     "xgpt/text",
@@ -80,7 +81,7 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 1e-5},
     training={"steps": 33_000, "average_best": 0},
 )
-# The paper has neither: 20 epochs of VQA 2.0 and 30 of Flickr30k with batch 128, as for VL-BERT and TDEN.
+# The paper has no VQA and no retrieval. As for VL-BERT and TDEN: 20 epochs of VQA 2.0, 30 of Flickr30k, batch 128.
 VQA = PRETRAIN.but(
     "xgpt/vqa",
     "Questions of VQA 2.0, which the paper does not have.",
@@ -116,8 +117,9 @@ SMALL_IN_DOMAIN = SMALL.but(
 )
 SMALL_CAPTION = small_task(SMALL, "caption")
 
-# Table 2 compares the tasks that are trained with captioning: rows 1 to 5 out of domain, rows 6 to 9 in domain, from
-# the row with the same tasks. Expected CIDEr: 116.4, 117.7, 118.1, 117.3, 118.3; 119.1, 119.2, 118.2, 120.1.
+# Table 2 compares sets of pre-training tasks, all with captioning. Rows 1 to 5 are pre-trained out of domain. Rows 6 to
+# 9 are pre-trained in domain too, starting from the row with the same tasks. CIDEr in the paper: 116.4, 117.7, 118.1,
+# 117.3, 118.3; 119.1, 119.2, 118.2, 120.1.
 OFF = {"fragments": 0.0, "denoising": 0.0, "regions": 0.0}
 TABLE_2: dict[str, tuple[str, ...]] = {
     "captioning alone": (),
@@ -129,7 +131,7 @@ TABLE_2: dict[str, tuple[str, ...]] = {
 
 
 def table_2(base: Preset, iterations: int) -> Iterator[Preset]:
-    """Yield the rows of Table 2 that change `base`, with `iterations` of each task."""
+    """Yield a recipe for each row of Table 2 whose tasks differ from `base`. Each task has `iterations` steps."""
     in_domain, small = "in-domain" in base.name, ", for small worlds" if "small" in base.name else ""
     for row, (what, tasks) in enumerate([*TABLE_2.items()][in_domain:], start=6 if in_domain else 1):
         yield base.but(
@@ -142,7 +144,7 @@ def table_2(base: Preset, iterations: int) -> Iterator[Preset]:
 
 RECIPES: tuple[Preset, ...] = (
     *(TEXT, PRETRAIN, IN_DOMAIN, CAPTION, VQA, RETRIEVAL, SMALL, SMALL_IN_DOMAIN),
-    # Flickr30k in COCO's place: as many epochs, of its 145,000 captions.
+    # Flickr30k instead of COCO: the same number of epochs, over its 145,000 captions.
     IN_DOMAIN.but(
         "xgpt/in-domain/flickr30k", "The third stage on Flickr30k, in COCO's place.", training={"steps": 11_200}
     ),
@@ -151,9 +153,9 @@ RECIPES: tuple[Preset, ...] = (
     *table_2(IN_DOMAIN, 11_000),
     *table_2(SMALL, 300),
     *table_2(SMALL_IN_DOMAIN, 300),
-    # Table 3, without any pre-training, and so with the rate of pre-training. Section 6 wants "a similar number of
-    # parameters": the tiny EncDec has 3 layers in the encoder and 3 in the decoder, 79 M against 72 M of the others; 6
-    # and 6 would be 129 M. Expected CIDEr: 112.1, 110.8, 112.7, 112.9.
+    # Table 3 has no pre-training, so these recipes use the learning rate of pre-training. Section 6 requires "a similar
+    # number of parameters". So the tiny EncDec has 3 + 3 layers, which is 79 M parameters; the others have 72 M, and 6
+    # + 6 layers would have 129 M. CIDEr in the paper: 112.1, 110.8, 112.7, 112.9.
     *(
         CAPTION.but(
             f"xgpt/caption/table-3-{name}",
@@ -181,7 +183,7 @@ RECIPES: tuple[Preset, ...] = (
             ("encdec-share", "a shared encoder and decoder"),
         )
     ),
-    # Table 4: captioning and IDA, a [MASK] a span or one a word. Expected CIDEr 118.1 and 117.8.
+    # Table 4: captioning and IDA, with one [MASK] per span or per word. CIDEr in the paper: 118.1 and 117.8.
     *(
         base.but(
             f"{base.name}/table-4-{masks}",
@@ -198,6 +200,6 @@ RECIPES: tuple[Preset, ...] = (
         objectives=TEXT_ALONE,
         data=LINES,
     ),
-    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no such stage; the other captioners do
+    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no SCST; other systems' papers do
     *photos(SMALL, SMALL_CAPTION),
 )

@@ -1,7 +1,9 @@
-"""Backbones of torchvision, timm, open_clip, transformers and ONNX files: squares in, one map of features out.
+"""Backbones of torchvision, timm, open_clip, transformers and ONNX files.
+
+Their input is a square image, their output a feature map.
 
 resnet18                                  torchvision
 timm/vit_base_patch14_dinov2.lvd142m      timm
-open_clip/ViT-B-32/laion2b_s34b_b79k      open_clip: the architecture and the name of its weights
-hf/google/siglip-base-patch16-224         transformers: a name on the hub, optionally with @COMMIT
+open_clip/ViT-B-32/laion2b_s34b_b79k      open_clip: architecture/weights
+hf/google/siglip-base-patch16-224         transformers: a name on the Hugging Face hub, optionally with @COMMIT
 """

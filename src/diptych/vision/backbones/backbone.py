@@ -1,4 +1,4 @@
-"""A backbone of any library: how it reads images, and how it is saved."""
+"""A backbone of any library: how it prepares images, and how it is saved."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights
 
 MOST_SIDE = 4096  # pixels
-# Modules by the prefix of a backbone's name; without a known prefix it is torchvision's. Each module has
-# `opened(name, side, weights, pretrained)`, and `built(described)`, which downloads nothing and fills in no weights.
+# Prefix of a backbone's name -> module. Names without a known prefix are torchvision's. Each module has `opened(name,
+# side, weights, pretrained)`, and `built(described)`, which downloads nothing and loads no weights.
 BACKBONES = {"timm/": "timm", "open_clip/": "open_clip", "hf/": "transformers", "onnx/": "onnx"}
 
 
 class Backbone(nn.Module):
-    """A network up to its last map of features."""
+    """A network, cut after its last feature map."""
 
     def __init__(self, name: str, opened: OpenedNetwork) -> None:
         super().__init__()
@@ -35,10 +35,10 @@ class Backbone(nn.Module):
 
     @classmethod
     def of(cls, name: str, side: int | None = None, weights: Path | None = None, pretrained: bool = True) -> Backbone:
-        """Open a network with its library's weights, those of a file, or (`pretrained=False`) random ones.
+        """Open a network with its library's weights, the weights of a file, or random ones (`pretrained=False`).
 
-        `side`: side of the squares in pixels; None: as in training. Raises RecipeError for an unknown name,
-        CheckpointError for weights that cannot be read or belong to another network.
+        `side`: side of the square input in pixels; None: the side used in training. Raises RecipeError for an unknown
+        name, and CheckpointError for weights that cannot be read or belong to another network.
         """
         if side is not None and not 8 <= side <= MOST_SIDE:
             raise RecipeError(f"side={side}; expected 8 to {MOST_SIDE} pixels")
@@ -51,11 +51,11 @@ class Backbone(nn.Module):
     def from_onnx(
         cls, path: Path, settings: Mapping[str, Any], report: Callable[[str], object] = lambda _: None
     ) -> Backbone:
-        """Open an ONNX file; `report` receives a line for each setting inferred from names and shapes."""
+        """Open an ONNX file. `report` is called with a line for each setting inferred from names and shapes."""
         from diptych.vision.backbones import onnx
 
         backbone = cls(f"onnx/{path.stem}", onnx.read(path, settings, report))
-        _ = backbone.map_size  # runs the network once
+        _ = backbone.map_size  # runs the network once, to raise errors early
         return backbone
 
     @property
@@ -63,8 +63,8 @@ class Backbone(nn.Module):
         return next(chain(self.parameters(), self.buffers())).device
 
     def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> Float[Tensor, "B F h w"]:
-        """Return the last maps of images (0 to 255)."""
-        from torchvision.transforms.functional import normalize  # imported late: it takes 6 seconds
+        """Return the last feature map of each image. Pixel values are 0 to 255."""
+        from torchvision.transforms.functional import normalize  # imported here, because it takes 6 seconds
 
         pixels = normalize(squares.float() / 255, list(self.opened.mean), list(self.opened.deviation))
         return cast(Tensor, self.trunk(pixels))
@@ -72,12 +72,15 @@ class Backbone(nn.Module):
     @cached_property
     @torch.no_grad()
     def map_size(self) -> tuple[int, int]:
-        """Number of channels F of the last map, and its number of cells per side."""
+        """Return the number of channels of the feature map, and its number of cells per side."""
         cells = self(torch.zeros(1, 3, self.side, self.side, dtype=torch.uint8))
         return int(cells.shape[1]), int(min(cells.shape[2:]))
 
     def maps_of(self, pictures: Sequence[Picture]) -> tuple[Float[Tensor, "B F h w"], Float[Tensor, "B 2"]]:
-        """Return the maps of images fitted into squares, and the share (x, y) of its square that each image covers."""
+        """Fit images into squares.
+
+        Return their feature maps, and the share (x, y) of the square that each image covers.
+        """
         squares, shares = letterbox(pictures, self.side, self.device)
         return self(squares).float(), shares
 
@@ -87,20 +90,21 @@ class Backbone(nn.Module):
 
     @property
     def described(self) -> dict[str, Any]:
-        """JSON from which `from_described` builds the same network."""
+        """Return the description that `from_described` needs to build the same network. It is stored as JSON."""
         normal = {"mean": list(self.opened.mean), "deviation": list(self.opened.deviation)}
         return {"backbone": self.name, "side": self.side, **normal, "config": dict(self.opened.config)}
 
     @classmethod
     def from_folder(cls, folder: Path, described: Mapping[str, Any]) -> Backbone:
-        """Open a detector's folder whose weights are only the backbone's."""
+        """Open a backbone from a detector's folder that holds no other weights."""
         return cls.from_described(described, read_detector_weights(folder, described), str(folder / WEIGHTS))
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any], weights: Mapping[str, Tensor], source: str) -> Backbone:
-        """Build the network of a description and fill in its weights.
+        """Build the network from its saved description, and load its weights.
 
-        Raises KeyError, TypeError or ValueError for a bad description, CheckpointError for other weights.
+        Raises KeyError, TypeError or ValueError for an invalid description, and CheckpointError for weights that do not
+        fit.
         """
         name = described["backbone"]
         mean, deviation = (cast(Three, tuple(map(float, described[key]))) for key in ("mean", "deviation"))
@@ -110,7 +114,7 @@ class Backbone(nn.Module):
 
 
 def _library(name: str) -> tuple[Any, str]:
-    """Return the module of a backbone's library, and its name there."""
+    """Return the module for a backbone's library, and the backbone's name in that library."""
     prefix = next((prefix for prefix in BACKBONES if name.startswith(prefix)), "")
     module = BACKBONES.get(prefix, "torchvision")
     return import_module(f"diptych.vision.backbones.{module}"), name.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""ONNX networks with a map of features, or a transformer's tokens, among their outputs."""
+"""Backbones in ONNX files. One of their outputs is a feature map or a transformer's tokens."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,29 +32,32 @@ class _LastMap(nn.Module):
         if cells.ndim == 3:
             return as_map(cells)
         if cells.ndim == 4:
-            # Of three axes the two equal ones are the sides of the map; where all are equal, it is laid as the input.
+            # The two equal axes are the sides of the map. If all three are equal, the output has the input's layout.
             _, first, middle, third = cells.shape
             last = self.feed.layout == "nhwc" if (first == middle) == (middle == third) else first == middle
             return cells.permute(0, 3, 1, 2) if last else cells
         raise RecipeError(
-            f"{self.output} of the ONNX file is {tuple(cells.shape)}, expected a map (B, F, h, w) or tokens (B, N, F): "
-            f"name another of {', '.join(self.graph.outputs)} with --set map="
+            f"the output {self.output} is {tuple(cells.shape)}, expected a map (B, F, h, w) or tokens (B, N, F); "
+            f"pass --set map=NAME with another output: {', '.join(self.graph.outputs)}"
         )
 
 
 def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object]) -> OpenedNetwork:
-    """Open a file; `report` receives a line for each setting inferred from names and shapes. Raises RecipeError."""
+    """Open an ONNX file. `report` is called with a line for each setting inferred from names and shapes.
+
+    Raises RecipeError.
+    """
     refuse_unknown(settings, KEYS, "an ONNX backbone")
     graph = Graph.read(path)
     feed = Feed.guess(graph, settings)
     height, width = feed.side(graph)
     if height != width:
         raise RecipeError(
-            f"{path} needs {width} x {height} pixels, but a grid needs a square image; export it for a square"
+            f"{path} has an input of {width} x {height} pixels, expected a square; export it for square images"
         )
     side = settings.get("side", height or SIDE)
     if not isinstance(side, int) or (height is not None and side != height):
-        raise RecipeError(f"side={side}; expected {height or 'a whole number of pixels'}")
+        raise RecipeError(f"side={side}; this ONNX file needs {height or 'a whole number of pixels'}")
     usual = ((0.0, 0.0, 0.0), (1 / 255,) * 3) if feed.reads_bytes(graph) else (MEAN, DEVIATION)
     mean = three("mean", settings.get("mean", usual[0]))
     deviation = three("deviation", settings.get("deviation", usual[1]))
@@ -63,7 +66,7 @@ def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object
     if "map" not in settings and not maps:
         raise RecipeError(
             f"no output of {path} is a map (B, F, h, w) or tokens (B, N, F); it has {', '.join(outputs)}: export one, "
-            "or name it with --set map="
+            "or choose one of these with --set map=NAME"
         )
     output = graph.named("map", str(settings.get("map", maps[-1] if maps else "")), outputs)
     config = {"feed": feed.model_dump(), "map": output, "bytes": graph.size}
@@ -75,6 +78,6 @@ def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    """Build the network of a description. The file's bytes are loaded later, as its weights."""
+    """Build the network from its saved description. The content of the ONNX file is loaded later, like weights."""
     config = described["config"]
     return _LastMap(Graph(config["bytes"]), Feed.model_validate(config["feed"]), config["map"])

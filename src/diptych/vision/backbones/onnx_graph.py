@@ -1,4 +1,4 @@
-"""A network in an ONNX file, whose bytes are saved as its weights."""
+"""A network in an ONNX file. The bytes of the file are saved like weights."""
 
 from __future__ import annotations
 
@@ -22,31 +22,39 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of
 
 Array = npt.NDArray[Any]
-Axis = int | None  # None: any length
-MOST_BYTES = 2 * 2**30  # limit of one file; larger networks keep their weights in other files
+Axis = int | None  # length of an axis; None: any
+# Size limit of an ONNX file; larger networks store weights in further files, which are not supported.
+MOST_BYTES = 2 * 2**30
 KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32}  # fmt: skip
-NAMED = re.compile(r"(\d+)\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")  # the class names of Ultralytics' exports
+# A class name in the metadata that Ultralytics writes, such as 0: 'person'.
+NAMED = re.compile(r"(\d+)\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")
 
 
 class Graph(nn.Module):
-    """An ONNX network run by onnxruntime. Its file is a buffer, so it is hashed, saved and loaded like weights."""
+    """An ONNX network that onnxruntime runs.
+
+    The file's bytes are a buffer of the module, so they are hashed, saved and loaded like weights.
+    """
 
     file: Tensor
 
     def __init__(self, size: int) -> None:
-        """Make a graph of `size` bytes, which are filled in later."""
+        """Reserve `size` bytes for the file's content, which is loaded later."""
         super().__init__()
         self.register_buffer("file", torch.zeros(size, dtype=torch.uint8))
         self._session: Any = None
 
     @classmethod
     def read(cls, path: Path) -> Graph:
-        """Read a file. Raises CheckpointError if it is not ONNX, is cut short, or keeps its weights in other files."""
+        """Read an ONNX file.
+
+        Raises CheckpointError if it is not ONNX, is cut short, or stores weights in further files.
+        """
         try:
             size = path.stat().st_size
             if not 0 < size < MOST_BYTES:
-                raise CheckpointError(f"{path} has {size} bytes; expected an ONNX file of up to {MOST_BYTES}")
+                raise CheckpointError(f"{path} has {size} bytes; expected an ONNX file of at most {MOST_BYTES} bytes")
             content = bytes_of(path)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}; expected an ONNX file") from error
@@ -54,14 +62,14 @@ class Graph(nn.Module):
 
     @classmethod
     def of(cls, content: bytes, source: str) -> Graph:
-        """Open the bytes of a file; `source` names it in errors. Raises CheckpointError."""
+        """Open the content of an ONNX file. `source` is its name in errors. Raises CheckpointError."""
         graph = cls(len(content))
         graph.file.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
         graph.open(source)
         return graph
 
     def open(self, source: str = "the ONNX file") -> Any:
-        """Return onnxruntime's session, made once."""
+        """Return onnxruntime's session for the network. It is created at the first call."""
         if self._session is None:
             self._session = _session(self.file.cpu().numpy().tobytes(), source)
         return self._session
@@ -72,40 +80,40 @@ class Graph(nn.Module):
 
     @property
     def inputs(self) -> dict[str, tuple[type, tuple[Axis, ...]]]:
-        """Type and axes of each input."""
+        """Return the type and the axis lengths of each input, by name."""
         return {one.name: (KINDS.get(one.type, np.float32), _axes(one.shape)) for one in self.open().get_inputs()}
 
     @property
     def outputs(self) -> dict[str, tuple[Axis, ...]]:
-        """The axes of each output."""
+        """Return the axis lengths of each output, by name."""
         return {one.name: _axes(one.shape) for one in self.open().get_outputs()}
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The class names in the file's metadata; empty if it has none."""
+        """Return the class names in the file's metadata; empty if there are none."""
         text = str(self.open().get_modelmeta().custom_metadata_map.get("names", ""))
         named = {int(one[1]): one[2] or one[3] for one in NAMED.finditer(text)}
         return tuple(named[number] for number in range(len(named))) if sorted(named) == list(range(len(named))) else ()
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-        """Compute these outputs. Raises CheckpointError."""
+        """Run the network, and return the outputs `names`. Raises CheckpointError if it fails."""
         try:
             return cast(list[Array], self.open().run(list(names), dict(feeds)))
-        except Exception as error:  # onnxruntime's own classes share no base but Exception
+        except Exception as error:  # onnxruntime's errors have no base class except Exception
             raise CheckpointError(
-                f"the ONNX network cannot run on this input ({first_line(error)}); describe its input: --set size=, "
-                "--set layout=, --set input="
+                f"the ONNX network cannot run on this input ({first_line(error)}); describe it with --set size=N, "
+                "--set layout=LAYOUT or --set input=NAME"
             ) from error
 
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> str:
-        """Return the name that a setting gives. Raises RecipeError if the file has no such name."""
+        """Return `name`, the value of the setting `key`. Raises RecipeError if it is not among the names `known`."""
         if name not in known:
-            raise RecipeError(f"{key}={name}: the ONNX file has none of that name; {nearest(name, known)}")
+            raise RecipeError(f"{key}={name}: the ONNX file has no such name; {nearest(name, known)}")
         return name
 
 
 class Feed(BaseModel):
-    """The input for images, and the order of its axes and colours."""
+    """The input of an ONNX network that takes images, and the order of its axes and colours."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     input: str
@@ -114,12 +122,15 @@ class Feed(BaseModel):
 
     @classmethod
     def guess(cls, graph: Graph, changes: Mapping[str, Any]) -> Feed:
-        """Choose the first input with the axes of an image; `changes` override. Raises RecipeError."""
+        """Choose the first input that has the axes of an image. `changes`: settings that replace the inferred ones.
+
+        Raises RecipeError.
+        """
         images = [name for name, (_, axes) in graph.inputs.items() if len(axes) >= 3]
         if "input" not in changes and not images:
             raise RecipeError(
-                f"the ONNX file has no input with the axes of an image; it has {', '.join(graph.inputs)}: choose one "
-                "with --set input="
+                f"no input of the ONNX file has the axes of an image; it has {', '.join(graph.inputs)}: choose one "
+                "with --set input=NAME"
             )
         name = graph.named("input", str(changes.get("input", next(iter(images), ""))), graph.inputs)
         axes = graph.inputs[name][1]
@@ -128,19 +139,22 @@ class Feed(BaseModel):
         return derive(feed, **{key: changes[key] for key in ("layout", "colours") if key in changes})
 
     def side(self, graph: Graph) -> tuple[Axis, Axis]:
-        """Height and width of the input in pixels; None: any."""
+        """Return height and width of the input in pixels; None: any."""
         axes = graph.inputs[self.input][1]
         return (axes[-3], axes[-2]) if self.layout == "nhwc" else (axes[-2], axes[-1])
 
     def one_by_one(self, graph: Graph) -> bool:
-        """True if the network takes a single image at a time."""
+        """Return True if the network accepts only batches of one image."""
         return self.layout == "chw" or graph.inputs[self.input][1][0] is not None
 
     def reads_bytes(self, graph: Graph) -> bool:
         return graph.inputs[self.input][0] is np.uint8
 
     def feeds(self, graph: Graph, pixels: Float[Tensor, "B 3 H W"]) -> dict[str, Array]:
-        """Return all inputs. Some networks have an input for the image's size (RT-DETR, PaddleDetection)."""
+        """Return the values of all inputs.
+
+        Some networks have an input for the image's size (RT-DETR, PaddleDetection).
+        """
         kind = graph.inputs[self.input][0]
         pixels = pixels.flip(1) if self.colours == "bgr" else pixels
         array = (pixels.round().clamp(0, 255) if kind is np.uint8 else pixels).cpu().numpy()
@@ -154,7 +168,7 @@ class Feed(BaseModel):
             pair = [1, 1] if "scale" in name else [height, width] if "im_shape" in name else [width, height]
             if len(axes) != 2 or axes[1] not in (2, None):
                 raise RecipeError(
-                    f"the ONNX file has another input, {name}, which Diptych cannot fill; export it without that input"
+                    f"the ONNX file has an input {name}, which is not known; export the network without it"
                 )
             fed[name] = np.tile(np.array([pair], dtype=other), (len(pixels), 1))
         return fed
@@ -166,7 +180,7 @@ def _session(content: bytes, source: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = torch.get_num_threads()
-    with TemporaryDirectory() as empty:  # a file may refer to others; this folder has none
+    with TemporaryDirectory() as empty:  # an ONNX file may refer to other files; in an empty folder it finds none
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
         try:
             return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

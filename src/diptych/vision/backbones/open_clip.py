@@ -1,4 +1,4 @@
-"""The image encoders of open_clip's models."""
+"""Image encoders of the package open_clip, as backbones."""
 
 import warnings
 from collections.abc import Mapping
@@ -25,7 +25,10 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    """Open ARCHITECTURE/WEIGHTS. Raises RecipeError for unknown names, CheckpointError for unreadable weights."""
+    """Open a model ARCHITECTURE/WEIGHTS.
+
+    Raises RecipeError for unknown names, and CheckpointError for unreadable weights.
+    """
     with requires_extra(f"open_clip/{name}", "open-clip"):
         import open_clip
     architecture, _, tag = name.partition("/")
@@ -55,7 +58,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    """Build the network of a description, with random weights."""
+    """Build the network from its saved description, with random weights."""
     with requires_extra("a backbone of open_clip", "open-clip"):
         from open_clip.model import _build_vision_tower
     config = described["config"]
@@ -71,7 +74,7 @@ def _created(open_clip: Any, architecture: str, **settings: Any) -> Any:
         plain = architecture.removesuffix("-quickgelu")
         other = plain if architecture != plain else f"{plain}-quickgelu"
         raise RecipeError(
-            f"these weights of {architecture} were trained with another activation (GELU or QuickGELU); use "
+            f"these weights of {architecture} were trained with a different activation (GELU or QuickGELU); use "
             f"open_clip/{other}/..."
         )
     return model

@@ -1,4 +1,4 @@
-"""The form in which each library's module returns a network, and the helpers that these modules share."""
+"""The class `OpenedNetwork`, which the module of each library returns, and helpers that these modules share."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 
-# ImageNet's; every backbone of torchvision and most of timm's were trained with them.
+# ImageNet's mean and deviation, used in training by all torchvision backbones and most of timm.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE = 224
-# What the libraries raise for files that hold no weights of the model.
+# Errors that the libraries raise for a file without the model's weights.
 UNREADABLE = (RuntimeError, KeyError, ValueError, OSError, StopIteration, AttributeError, TypeError, EOFError,
               SafetensorError, UnpicklingError)  # fmt: skip
 Three = tuple[float, float, float]
@@ -26,18 +26,21 @@ Three = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class OpenedNetwork:
-    """A network as its library opens it. Images are squares, normalised per colour by mean and deviation."""
+    """A network opened by its library.
 
-    trunk: nn.Module  # pixels (B, 3, side, side) to a map (B, F, h, w)
+    Its input is a square image, normalised per colour with `mean` and `deviation`.
+    """
+
+    trunk: nn.Module  # pixels (B, 3, side, side) -> feature map (B, F, h, w)
     side: int = SIDE  # pixels
     mean: Three = MEAN
     deviation: Three = DEVIATION
-    config: Mapping[str, Any] = field(default_factory=dict)  # what else is needed to build the network again
+    config: Mapping[str, Any] = field(default_factory=dict)  # further values that `built` needs
 
 
 @contextmanager
 def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[None]:
-    """Turn a library's errors into a CheckpointError while it reads the file `weights`, or downloads it (None)."""
+    """Convert a library's errors to CheckpointError while it reads the file `weights`, or downloads them (None)."""
     if weights is None:
         remedy = f"fetch {address} where there is a network, and pass the file with --weights"
         with downloading(f"the weights of {name}", remedy):
@@ -53,16 +56,16 @@ def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[N
 
 
 def refuse_unknown(settings: Iterable[str], known: Collection[str], what: str) -> None:
-    """Raise RecipeError for the first setting that is not known."""
+    """Raise RecipeError if one of `settings` is not in `known`. `what` is the thing it was given for."""
     for key in settings:
         if key not in known:
             raise RecipeError(f"no setting {key!r} of {what}; {nearest(key, known)}")
 
 
 def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:
-    """Reshape a transformer's tokens into a square map; leading tokens (class, registers) are dropped.
+    """Reshape a transformer's tokens to a square map. Leading tokens (class, registers) are dropped.
 
-    `cells`: number of tokens that are cells; None: the largest square number that fits.
+    `cells`: number of tokens that belong to the map; None: the largest square number that fits.
     """
     batch, count, width = tokens.shape
     side = isqrt(count if cells is None or cells > count else cells)
@@ -70,12 +73,10 @@ def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Te
 
 
 def three(key: str, value: Any) -> Three:
-    """Read a setting that has one number per colour, or one for all. Raises RecipeError."""
+    """Return three numbers, one per colour, from a setting with three numbers or one for all. Raises RecipeError."""
     values = (value,) * 3 if isinstance(value, int | float) else value
     if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
-        raise RecipeError(
-            f"{key}={value!r}; expected one number, or one for each of three colours, such as [0.5,0.5,0.5]"
-        )
+        raise RecipeError(f"{key}={value!r}; expected one number, or three (one per colour), such as [0.5,0.5,0.5]")
     if key == "deviation" and not all(v > 0 for v in values):
-        raise RecipeError(f"{key}={value!r}; expected numbers over 0")
+        raise RecipeError(f"{key}={value!r}; expected numbers above 0")
     return cast(Three, tuple(map(float, values)))

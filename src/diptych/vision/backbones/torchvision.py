@@ -1,4 +1,4 @@
-"""Classifiers of torchvision (`resnet18`, `convnext_tiny`) up to the map before their last pooling layer."""
+"""Classifiers of torchvision, such as `resnet18`, cut after the feature map before their last pooling layer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +16,13 @@ from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.opened import SIDE, OpenedNetwork
 from diptych.vision.detectors.weights import fill
 
-# GoogLeNet's released weights were trained with other means and deviations; the network converts ImageNet's itself.
+# GoogLeNet's weights were trained with another mean and deviation. With transform_input, the network converts images
+# normalised with ImageNet's.
 BUILDING = {"googlenet": {"init_weights": False, "aux_logits": False, "transform_input": True}}
 
 
 class _LastMap(nn.Module):
-    """The only output of torchvision's extractor, as a tensor (B, F, h, w)."""
+    """torchvision's feature extractor returns a dict with one entry; this returns the entry, a tensor (B, F, h, w)."""
 
     def __init__(self, extractor: nn.Module) -> None:
         super().__init__()
@@ -32,7 +33,10 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    """Open a classifier by its torchvision name. Raises RecipeError for unknown names, CheckpointError for weights."""
+    """Open a classifier by its torchvision name.
+
+    Raises RecipeError for unknown names, and CheckpointError for unreadable weights.
+    """
     trunk = _trunk(name)
     if weights is not None or pretrained:
         tensors = downloaded(name) if weights is None else read_weights(weights)
@@ -43,7 +47,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    """Build the network of a description, with random weights."""
+    """Build the network from its saved description, with random weights."""
     return _trunk(described["backbone"])
 
 
@@ -51,7 +55,7 @@ def _trunk(name: str) -> nn.Module:
     known = list_models(module=models)
     if name not in known:
         raise RecipeError(
-            f"torchvision has no backbone {name!r}; {nearest(name, known)}; names of other libraries' backbones start "
+            f"torchvision has no backbone {name!r}; {nearest(name, known)}; for other libraries, start the name "
             "with timm/, open_clip/ or hf/"
         )
     model = get_model(name, weights=None, **BUILDING.get(name, {}))
@@ -64,7 +68,10 @@ def _trunk(name: str) -> nn.Module:
 
 
 def downloaded(name: str) -> dict[str, Tensor]:
-    """Return torchvision's weights of one of its networks, downloaded once to torch's cache. Raises CheckpointError."""
+    """Return torchvision's default weights of the network `name`, downloaded once to torch's cache.
+
+    Raises CheckpointError.
+    """
     weights = cast(Any, get_model_weights(name)).DEFAULT
     file = str(weights.url).rpartition("/")[2]
     remedy = (

@@ -1,4 +1,4 @@
-"""The image encoders of transformers' models: a name on the hub, or a folder that `save_pretrained` wrote."""
+"""Image encoders of the package `transformers`: a name on the hub, or a folder that `save_pretrained` wrote."""
 
 import inspect
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from diptych.runtime.extras import requires_extra
 from diptych.vision.backbones.opened import DEVIATION, MEAN, SIDE, OpenedNetwork, Three, as_map
 
 FILES = "config.json, preprocessor_config.json and model.safetensors"
-POOLERS = ("pooler", "head")  # layers for the whole image, which a map does not need
+POOLERS = ("pooler", "head")  # layers that compute a vector of the whole image; a feature map does not need them
 
 
 class _LastMap(nn.Module):
@@ -33,7 +33,7 @@ class _LastMap(nn.Module):
 
 
 def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) -> OpenedNetwork:
-    """Open USER/MODEL[@COMMIT] of the hub, or the folder `weights` with its files. Raises CheckpointError."""
+    """Open USER/MODEL[@COMMIT] from the hub, or from the folder `weights` with its files. Raises CheckpointError."""
     with requires_extra(f"hf/{name}", "transformers"):
         from transformers import AutoConfig, AutoImageProcessor, AutoModel
     source, revision = source_of(name, weights)
@@ -46,7 +46,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
             model = AutoModel.from_config(config)
         try:
             processing = AutoImageProcessor.from_pretrained(source, revision=revision).to_dict()
-        except (OSError, ValueError):  # no file of it
+        except (OSError, ValueError):  # the model has no image processor file
             processing = {}
     mean, deviation = (processing.get("image_mean") or MEAN), (processing.get("image_std") or DEVIATION)
     size = side or _side(config, processing)
@@ -56,14 +56,17 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
-    """Build the network of a description, with random weights."""
+    """Build the network from its saved description, with random weights."""
     with requires_extra("a backbone of transformers", "transformers"):
         from transformers import AutoConfig, AutoModel
     return _LastMap(AutoModel.from_config(AutoConfig.for_model(**described["config"])).eval())
 
 
 def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
-    """Return the source of a model (a folder, or a name on the hub), and its commit. Raises RecipeError."""
+    """Return where to load a model from (a folder, or a name on the hub), and its commit or None.
+
+    Raises RecipeError.
+    """
     if folder is not None:
         if not (folder / "config.json").is_file():
             raise CheckpointError(f"{folder} has no config.json; expected a folder with {FILES}")
@@ -75,7 +78,7 @@ def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
 
 
 def remedy_of(name: str) -> str:
-    """Return the remedy if the hub cannot be reached."""
+    """Return the remedy to show if the hub cannot be reached."""
     return (
         f"copy {FILES} of https://huggingface.co/{name.partition('@')[0]} into a folder where there is a network, and "
         "pass the folder with --weights"
@@ -83,9 +86,11 @@ def remedy_of(name: str) -> str:
 
 
 def load_whole(library: Any, source: str, unused: tuple[str, ...] = (), **options: Any) -> Any:
-    """Load a model by one of transformers' classes in float32. Raises CheckpointError for missing weights.
+    """Load a model in float32. `library`: a class of transformers, such as AutoModel.
 
-    Missing weights of `unused` parts are set to 0, so that a file always gives the same network.
+    Raises CheckpointError if weights are missing.
+
+    Missing weights in the parts `unused` are set to 0, so that the same files always give the same network.
     """
     model, loaded = library.from_pretrained(
         source, dtype=torch.float32, output_loading_info=True, trust_remote_code=False, **options

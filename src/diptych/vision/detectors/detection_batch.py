@@ -1,4 +1,4 @@
-"""Training of detectors: batches of images with their objects, and the base class of updates."""
+"""Batches of images with annotated objects, and the base class of training steps, for training detectors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from diptych.core import Capability, Objective, Partners, Sample
 
 @dataclass(frozen=True)
 class DetectionBatch:
-    """Square images and their objects, padded to the most per image. IGNORE marks padding and unknown values."""
+    """Square images and their objects. Rows are padded to the largest number of objects per image.
+
+    IGNORE marks padding and unknown values.
+    """
 
     keys: list[str]
     squares: UInt8[Tensor, "B 3 side side"]
-    boxes: Float[Tensor, "B N 4"]  # fractions of the square
+    boxes: Float[Tensor, "B N 4"]  # corners x1 y1 x2 y2, fractions of the square
     kinds: Int[Tensor, "B N"]
     attributes: dict[str, Int[Tensor, "B N"]]
     scene: dict[str, Int[Tensor, "B"]]
@@ -29,7 +32,7 @@ class DetectionBatch:
         return len(self.keys)
 
     def to(self, device: torch.device | str) -> DetectionBatch:
-        """Return the batch with all tensors on a device."""
+        """Return the batch with all tensors on `device`."""
 
         def moved(value: Any) -> Any:
             if isinstance(value, dict):
@@ -41,10 +44,13 @@ class DetectionBatch:
 
 @dataclass(frozen=True)
 class DetectionUpdate:
-    """Base class of detector updates. Every step has the same update, so it is its own schedule (`at`)."""
+    """Base class of the training step of a detector.
+
+    All steps are the same, so `at` returns the object itself for each step.
+    """
 
     weights: Mapping[str, float] = field(default_factory=dict)
-    objectives: Sequence[Objective] = ()  # language objectives: none
+    objectives: Sequence[Objective] = ()  # detectors have no language objectives
     needs: ClassVar[frozenset[Capability]] = frozenset()
 
     def at(self, step: int) -> Any:

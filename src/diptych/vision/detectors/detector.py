@@ -1,4 +1,4 @@
-"""The interface of every source of regions."""
+"""The interface of detectors: anything that returns regions for images."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from diptych.core import FeatureContract, Record, Regions
 from diptych.vision.detectors.weights import fingerprint
 
-Picture = UInt8[Tensor, "3 _ _"]  # an upright RGB image of any height and width
+Picture = UInt8[Tensor, "3 _ _"]  # upright RGB image of any height and width
 N = TypeVar("N", bound=nn.Module)
-BACKGROUND = "background"  # the class of boxes without an object
+BACKGROUND = "background"  # name of the class of boxes that show no object
 
 
 @runtime_checkable
 class Detector(Protocol):
-    """Extracts the regions of images, as its contract describes.
+    """A detector: extracts the regions of images. Its `contract` describes them.
 
-    If `needs_pictures` is False, the regions come from the record alone, and no image is opened.
+    If `needs_pictures` is False, `detect` uses only the records, and callers need not open the images.
     """
 
     needs_pictures: bool
@@ -32,18 +32,24 @@ class Detector(Protocol):
 
     @property
     def network(self) -> nn.Module | None:
-        """All modules that compute, movable to another device. Regions are returned on the CPU."""
+        """Return the module that holds all networks, to move it to a device; None if there is no network.
+
+        `detect` returns regions on the CPU.
+        """
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        """Return the regions of each record. Raises DataError for an image that cannot be processed."""
+        """Return one `Regions` per record. Raises DataError for an image that cannot be processed."""
 
     def save(self, folder: Path) -> None:
-        """Write a folder that `load_detector` opens: `detector.json` and weights."""
+        """Write `detector.json` and the weights to a folder, which `load_detector` opens."""
 
 
 @contextmanager
 def computing_on(detector: Detector, device: torch.device) -> Iterator[None]:
-    """Move the detector's network to a device inside the context. The contract is computed before, on the CPU."""
+    """Move the detector's network to `device` inside the `with` block.
+
+    The contract is computed first, while the weights are on the CPU.
+    """
     if detector.network is None:
         yield
         return
@@ -58,37 +64,43 @@ def computing_on(detector: Detector, device: torch.device) -> Iterator[None]:
 def regions_of(
     picture: Picture, boxes: Float[Tensor, "R 4"], scores: Float[Tensor, "R"], **more: Tensor | None
 ) -> Regions:
-    """Make the regions of an image on the CPU. Boxes are corners as fractions of the image; `more` has other fields."""
+    """Build the `Regions` of an image, on the CPU. `boxes`: corners as fractions of the image.
+
+    `more`: other fields of `Regions`.
+    """
     others: dict[str, Any] = {name: None if one is None else one.cpu() for name, one in more.items()}
     return Regions(boxes.cpu(), scores.cpu(), (picture.shape[2], picture.shape[1]), **others)
 
 
 class NetworkDetector(Generic[N]):
-    """Base of detectors whose regions a network finds in images."""
+    """Base class of detectors that find regions in images with a network."""
 
     needs_pictures = True
     network: N
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256 of the network's weights."""
+        """Return the sha256 of the network's weights."""
         return fingerprint(self.network)
 
     @property
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
-    @torch.no_grad()  # not inference mode, whose tensors cannot be trained on
+    @torch.no_grad()  # not inference_mode, because its tensors cannot be used in training
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         return self.regions_in(pictures, records) if pictures else []
 
     def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
-        """Return the regions of each image; there is at least one image."""
+        """Return one `Regions` per image. Called with at least one image."""
         raise NotImplementedError
 
 
 def groups_of_one_size(sizes: Sequence[Hashable], at_once: int) -> Iterator[list[int]]:
-    """Yield the indices of images of equal size, at most `at_once` together. They share a batch without padding."""
+    """Yield groups of indices of images of equal size, at most `at_once` per group.
+
+    A group can be a batch without padding.
+    """
     groups: dict[Hashable, list[int]] = {}
     for number, size in enumerate(sizes):
         groups.setdefault(size, []).append(number)

@@ -1,8 +1,10 @@
-"""torchvision's Faster R-CNN as a detector: the papers' kind of detector, trained on COCO instead of Visual Genome.
+"""torchvision's Faster R-CNN as a detector.
 
-A region is a proposal, as in bottom-up attention. Its feature comes from the box head. Its box is the one refined for
-its best class, and its score is the probability of this class. The feature of the whole image is that of a box around
-the image.
+The papers use a Faster R-CNN too, trained on Visual Genome instead of COCO.
+
+A region is a proposal, as in bottom-up attention. Its feature comes from the box head. Its box is refined for its most
+probable class, and its score is the probability of that class. The feature of the whole image is the box head's feature
+of a box around the image.
 """
 
 from __future__ import annotations
@@ -43,18 +45,21 @@ Layer = Literal["fc6", "fc7"]
 
 @dataclass(frozen=True)
 class FasterRCNNConfig:
-    """Shape of a network. `architecture`: one of WHOLE_NETWORKS, or one of RESNETS followed by `_fpn`."""
+    """Architecture and sizes of a Faster R-CNN.
+
+    `architecture`: a name in WHOLE_NETWORKS, or a name in RESNETS followed by `_fpn`.
+    """
 
     architecture: str
-    class_names: tuple[str, ...]  # the first is the background
+    class_names: tuple[str, ...]  # the first is "background"
     layer: Layer = "fc7"
-    shorter: int | None = None  # pixels of the resized image's shorter side; None: the network's default
+    shorter: int | None = None  # shorter side of the resized image, in pixels; None: torchvision's default
     longer: int | None = None
 
     def build(self) -> Network:
-        """Build the network with random weights, without network access. Raises RecipeError."""
+        """Build the network with random weights, without downloads. Raises RecipeError for an unknown architecture."""
         sizes = {"min_size": self.shorter, "max_size": self.longer}
-        # A rule of exactly N regions needs poor proposals too.
+        # No score threshold for proposals: a rule of exactly N regions may need proposals with low scores.
         options: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         options |= {"num_classes": len(self.class_names), "rpn_score_thresh": 0.0}
         if self.architecture in WHOLE_NETWORKS:
@@ -73,7 +78,7 @@ class FasterRCNNConfig:
 
 
 class FasterRCNN(NetworkDetector[Network]):
-    """A Faster R-CNN, and the rule that selects regions among its proposals."""
+    """A Faster R-CNN detector: the network, and the rule that selects regions among its proposals."""
 
     def __init__(self, network: Network, shape: FasterRCNNConfig, selection: Selection = EXACTLY_100) -> None:
         self.network, self.shape, self.selection = network.eval(), shape, selection
@@ -98,7 +103,7 @@ class FasterRCNN(NetworkDetector[Network]):
         maps: Any = self.network.backbone(images.tensors)
         maps = maps if isinstance(maps, dict) else OrderedDict([("0", maps)])
         proposals, _ = self.network.rpn(images, maps, None)
-        # The whole image is the first region of each; `_one` takes it off again.
+        # A box around the whole image is put before the proposals of each image; `_one` removes it.
         whole = [torch.tensor([[0.0, 0.0, w, h]], device=device) for h, w in images.image_sizes]
         boxes = [torch.cat(both) for both in zip(whole, proposals, strict=True)]
         features, logits, moves = self._describe(maps, boxes, images.image_sizes)
@@ -108,7 +113,7 @@ class FasterRCNN(NetworkDetector[Network]):
         return [self._one(*of_one) for of_one in zip(pictures, images.image_sizes, *split, strict=True)]
 
     def _check_sides(self, pictures: Sequence[Picture]) -> None:
-        """Raise DataError for an image so narrow that its resized version has no pixel across."""
+        """Raise DataError for an image so narrow that, after resizing, its shorter side is less than one pixel."""
         longer: int = self.network.transform.max_size
         for height, width in (picture.shape[1:] for picture in pictures):
             if min(height, width) * longer < max(height, width):
@@ -154,7 +159,7 @@ class FasterRCNN(NetworkDetector[Network]):
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> FasterRCNN:
-        """Open one of WHOLE_NETWORKS, with the weights of a file or torchvision's."""
+        """Open a network of WHOLE_NETWORKS, with the weights of the request's file, or else with torchvision's."""
         rule, rest = (request.selection or EXACTLY_100).changed(request.settings)
         refuse_unknown(rest, asdict(rule).keys(), request.name)
         if request.weights is None or request.name not in WHOLE_NETWORKS:
@@ -163,14 +168,17 @@ class FasterRCNN(NetworkDetector[Network]):
 
     @classmethod
     def from_file(cls, path: Path, shape: FasterRCNNConfig, selection: Selection) -> FasterRCNN:
-        """Open weights that torchvision or a user saved: .safetensors, or .pth that holds only tensors."""
+        """Open a weights file saved by torchvision or by a user: .safetensors, or a .pth that holds only tensors."""
         return cls(fill(shape.build(), read_weights(path), str(path)), shape, selection)
 
     @classmethod
     def from_torchvision(
         cls, architecture: str = "fasterrcnn_resnet50_fpn", layer: Layer = "fc7", selection: Selection = EXACTLY_100
     ) -> FasterRCNN:
-        """Open a network with torchvision's COCO weights, downloaded once to torch's cache. Raises CheckpointError."""
+        """Open a network with torchvision's COCO weights, which are downloaded once to torch's cache.
+
+        Raises CheckpointError if that fails.
+        """
         if architecture not in WHOLE_NETWORKS:
             raise RecipeError(
                 f"torchvision has no detector weights for {architecture!r}; {nearest(architecture, WHOLE_NETWORKS)}; "
@@ -181,13 +189,16 @@ class FasterRCNN(NetworkDetector[Network]):
 
 
 def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
-    """Return the shape of a network with torchvision's COCO weights."""
+    """Return the config of a network that fits torchvision's COCO weights."""
     classes = cast(Any, get_model_weights(architecture)).DEFAULT.meta["categories"]
     return FasterRCNNConfig(architecture, tuple(classes), layer)
 
 
 class FasterRCNNDetection(DetectionUpdate):
-    """The training update of Faster R-CNN, like `Detection` for the small detector. Class 0 is the background."""
+    """The training step of Faster R-CNN; the class `Detection` is its counterpart for the small detector.
+
+    Class 0 is the background.
+    """
 
     def counts(self, batch: DetectionBatch) -> Losses:
         return {name: torch.tensor(len(batch)) for name in LOSSES}
@@ -199,7 +210,8 @@ class FasterRCNNDetection(DetectionUpdate):
             for boxes, kinds in zip(batch.boxes, batch.kinds, strict=True)
         ]
         means = model(list(batch.squares.float() / 255), targets)
-        # torchvision divides by the images of the batch; the trainer divides by those of all ranks.
+        # torchvision's losses are means over the images; the trainer expects sums and divides by the images of all
+        # ranks.
         yield {LOSSES_OF[name]: mean * len(batch) for name, mean in means.items()}
 
 

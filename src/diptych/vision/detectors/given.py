@@ -1,11 +1,13 @@
-"""Regions that a user already has, in any format of `diptych.vision.features`. Only an image's size is read.
+"""Regions that a user extracted with another program, in any format of `diptych.vision.features`.
 
-Our own format is one npz per image:
+Of an image file, only the size is read.
+
+Diptych's own format is one npz file per image:
 
     features (R, F)   boxes (R, 4) x1 y1 x2 y2 in pixels   width, height       optionally classes (R, C), scores (R,)
 
-`FOLDER/classes.txt` holds the names of the classes, one per line; the optional `FOLDER/extractor.txt` the name of the
-extractor.
+`FOLDER/classes.txt` holds the names of the classes, one per line. The optional `FOLDER/extractor.txt` holds the name of
+the extractor.
 """
 
 from __future__ import annotations
@@ -37,21 +39,23 @@ from diptych.vision.image_files import picture_size
 
 KIND = GIVEN
 NAMES = "classes.txt"
-WHOLE_BOXES = "all, each box the whole picture"  # the contract's `selection` for features without boxes
+WHOLE_BOXES = "all, each box the whole picture"  # value of the contract's `selection` for features without boxes
 MOST_REGIONS = 10_000
-LARGEST = 65504.0  # stores keep half precision
+LARGEST = 65504.0  # largest float16 number, because stores keep float16
 LONGEST = 1_000_000  # pixels
-ALIKE = 0.02  # aspect ratios that differ by less are of one image, resized or not
-BEYOND = 0.2  # share of the image; boxes that reach further out were computed for another size
-ROUNDED = 1e-3  # excess over 1 by rounding to half precision
+ALIKE = 0.02  # relative difference up to which two aspect ratios count as the same image, resized
+BEYOND = 0.2  # boxes that reach further out than this share of the image belong to another image size
+ROUNDED = 1e-3  # how far rounding to float16 can lift a probability above 1
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
 class GivenRegions:
-    """Regions made by another program. Without a folder (as in a model's `detector/`), only their form is known.
+    """A detector that reads regions made by another program.
 
-    `whole_boxes`: True if the features have no boxes; the box of each region is then the whole image.
+    A copy in a model's `detector/` has no folder of features: it holds only the feature size and class names.
+
+    `whole_boxes`: True if the features have no boxes. Each region's box is then the whole image.
     """
 
     needs_pictures = False
@@ -63,15 +67,17 @@ class GivenRegions:
         self.feature_size, self.class_names, self.folder = feature_size, tuple(class_names), folder
         self.whole_boxes = whole_boxes
         self.bytes_read = 0
-        self.damaged: dict[str, str] = {}  # images with invalid features -> the reasons
+        self.damaged: dict[str, str] = {}  # key of an image with invalid features -> the reason
         self.name: str | None = None if folder is None else name_of(folder)
-        self.known: FeatureProfile | None = None  # the saved profile, where there is no folder
+        self.known: FeatureProfile | None = None  # the saved feature profile, used if there is no folder
 
     @classmethod
     def of(cls, folder: Path, records: Iterable[Record], whole_boxes: bool = False) -> GivenRegions:
-        """Take feature size and number of classes from the first valid record. The other records must have the same.
+        """Open the features in `folder`.
 
-        Raises DataError if no record has valid features.
+        Feature size and number of classes come from the first record with valid features.
+
+        `detect` requires the same numbers for all records. Raises DataError if no record has valid features.
         """
         files = open_features(folder)
         reason = ""
@@ -92,7 +98,10 @@ class GivenRegions:
 
     @classmethod
     def _form(cls, raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
-        """Return feature size and number of classes of valid features."""
+        """Return the feature size and the number of classes of one image's features.
+
+        Raises DataError if they are invalid.
+        """
         width = _numbers(raw, raw.named, raw.features, 2).shape[1]
         kinds = 0 if raw.classes is None else _numbers(raw, "classes", raw.classes, 2).shape[1]
         cls(width, [""] * kinds, whole_boxes=whole_boxes)._one(raw, record)
@@ -101,9 +110,7 @@ class GivenRegions:
     @cached_property
     def files(self) -> FeatureFiles:
         if self.folder is None:
-            raise DataError(
-                "the model reads precomputed regions, which an image does not contain; pass them by --features PATH"
-            )
+            raise DataError("the model needs precomputed regions, and none were given; pass them with --features PATH")
         return open_features(self.folder)
 
     @cached_property
@@ -118,17 +125,17 @@ class GivenRegions:
         return replace(contract, selection=WHOLE_BOXES) if self.whole_boxes else contract
 
     def _profile(self) -> FeatureProfile | None:
-        """Compute the profile from images spread over all files."""
+        """Compute the profile of the features from a sample of images, spread over all files."""
         features = []
         for raw in self.files.some(PICTURES):
-            with suppress(DataError):  # `detect` reports it
+            with suppress(DataError):  # `detect` reports invalid features
                 values = _numbers(raw, raw.named, raw.features, 2)
                 if len(values) and values.shape[1] == self.feature_size:
                     features.append(values)
         return profile_of(features)
 
     def state(self) -> str:
-        """Return a digest that changes with the size or time of any file of the features."""
+        """Return a digest that changes when the size or the modification time of any feature file changes."""
         return "" if self.folder is None else state_of(self.folder)
 
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
@@ -200,7 +207,7 @@ class GivenRegions:
 
     @classmethod
     def from_folder(cls, _: Path, described: dict[str, Any]) -> GivenRegions:
-        """Open the form of given features, without the features."""
+        """Open a saved description: feature size, class names and profile, without features."""
         given = cls(described["feature_size"], described["class_names"], whole_boxes=described["whole_boxes"])
         given.name, profile = described["extractor"], described["profile"]
         given.known = None if profile is None else of_json(FeatureProfile, profile)
@@ -208,14 +215,17 @@ class GivenRegions:
 
 
 def _numbers(raw: Raw, name: str, array: Array, axes: int) -> Floats:
-    """Return an array as float32. Raises DataError for another type, other axes, or values out of range."""
+    """Return an array as float32.
+
+    Raises DataError if it is not numeric, does not have `axes` axes, or has values out of range.
+    """
     if array.dtype.kind not in "fiub":
         refuse(raw.where, f"`{name}` of type {array.dtype}", "numbers")
     if array.ndim != axes:
         refuse(raw.where, f"`{name}` of shape {array.shape}", f"{axes} axes")
     array = array.astype(np.float32) if array.dtype == np.float16 else array
     if array.size:
-        low, high = array.min(), array.max()  # either is NaN where any number is
+        low, high = array.min(), array.max()  # if any value is NaN, both are NaN
         if not (np.isfinite(low) and np.isfinite(high)):
             refuse(raw.where, f"`{name}` with numbers that are not finite", "finite numbers")
         most, largest = LARGEST if name == raw.named else LONGEST, max(-float(low), float(high))
@@ -225,17 +235,18 @@ def _numbers(raw: Raw, name: str, array: Array, axes: int) -> Floats:
 
 
 def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
-    """Return the image's width and height, from the feature file or the record.
+    """Return the image's width and height in pixels, from the feature file or the record.
 
-    Raises DataError if the two sizes have different aspect ratios, or if neither is known but one is needed.
+    Raises DataError if the sizes in the file and the record have different aspect ratios. Also raises it if no size is
+    known but boxes in pixels need one.
     """
     own = None if raw.size is None else (_side(raw, "width", raw.size[0]), _side(raw, "height", raw.size[1]))
     known = record.size
-    doubted = own is None or own[0] == own[1]  # MMF's extraction writes one side for both
+    doubted = own is None or own[0] == own[1]  # MMF's extraction script writes the same number for width and height
     if known is None and doubted and record.image is not None and record.image.is_file():
         known = picture_size(record.image)
     if raw.fractions or whole_boxes:
-        return known or own or (1, 1)  # boxes do not depend on the size
+        return known or own or (1, 1)  # the boxes need no size in pixels
     if own is None:
         if known is not None:
             return known
@@ -245,7 +256,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
         return own
     ratios = own[0] * known[1], own[1] * known[0]
     if abs(ratios[0] - ratios[1]) <= ALIKE * max(ratios):
-        return own  # the same image at another size
+        return own  # boxes refer to a resized version of the image
     if own[0] != own[1]:
         wanted = f"those of {record.key!r}, which has {known[0]} x {known[1]}"
         remedy = "check which image they belong to"
@@ -263,7 +274,7 @@ def _side(raw: Raw, name: str, side: Any) -> int:
 
 
 def _fractions(raw: Raw, boxes: Floats, width: int, height: int) -> Floats:
-    """Convert boxes to fractions of the image, clipped to it. Raises DataError."""
+    """Convert boxes to fractions of the image, and clip them to it. Raises DataError for invalid boxes."""
     pixels = 1 if raw.fractions else np.array([width, height, width, height], dtype=np.float32)
     fractions: Floats = np.asarray(boxes / pixels, dtype=np.float32)
     inside = f"inside {width} x {height} pixels"
@@ -289,7 +300,7 @@ def _names(folder: Path, count: int) -> list[str]:
     try:
         names = text_of(path, "utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: found bytes that are not UTF-8 ({error.start}), expected a name per line") from error
+        raise DataError(f"{path} is not UTF-8 (at byte {error.start}); save it as UTF-8, one name per line") from error
     names = [name.strip() for name in names if name.strip()]
     if len(names) != count:
         refuse(str(path), f"{len(names)} names", f"one for each of the {count} classes")

@@ -1,4 +1,4 @@
-"""A plain grid: regions are the cells of a backbone's last map, without a trained detector."""
+"""Grid features: the regions are the cells of a backbone's last feature map. No trained detector is needed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import DETECTOR, write_detector
 
 KIND, ONNX = "grid", "onnx:"
-CELLS = 7  # on a side; fewer where the map has fewer
+CELLS = 7  # per side; fewer if the feature map is smaller
 
 
 class Grid(NetworkDetector[Backbone]):
-    """`cells` by `cells` regions of equal size. If the image is not square, the cells outside it are left out."""
+    """A detector that divides a square into `cells` x `cells` regions.
+
+    The image is fitted into the square, and cells outside the image are left out.
+    """
 
     def __init__(self, backbone: Backbone, cells: int | None = None) -> None:
         self.network = self.backbone = backbone.eval()
@@ -34,7 +37,7 @@ class Grid(NetworkDetector[Backbone]):
         self.cells = min(CELLS, most) if cells is None else cells
         if not 1 <= self.cells <= most:
             raise RecipeError(
-                f"cells={cells}, and the last map of {backbone.name} has {most} on a side; expected 1 to {most}"
+                f"cells={cells}, but the feature map of {backbone.name} is {most} x {most}; expected 1 to {most}"
             )
 
     @cached_property
@@ -65,7 +68,7 @@ class Grid(NetworkDetector[Backbone]):
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> Grid:
-        """Open `grid:BACKBONE` with the settings `side` and `cells`. Raises RecipeError for any others."""
+        """Open `grid:BACKBONE` with the settings `side` and `cells`. Raises RecipeError for other settings."""
         refuse_unknown(request.settings, ("side", "cells"), "a grid")
         for key, value in request.settings.items():
             if type(value) is not int:
@@ -79,7 +82,10 @@ class Grid(NetworkDetector[Backbone]):
 
 
 def backbone_of(name: str, option: str) -> Backbone:
-    """Open the backbone that an option names: one of a library, of a grid detector's folder, or of `onnx:FILE`."""
+    """Open the backbone `name`: a library's, such as `timm/NAME`, `onnx:FILE`, or the folder of a grid detector.
+
+    `option` is for error messages.
+    """
     if name.startswith(ONNX):
         return Backbone.from_onnx(Path(name.removeprefix(ONNX)), {})
     if not (Path(name) / DETECTOR).is_file():

@@ -1,4 +1,7 @@
-"""Regions from annotated objects, for tests and as the upper bound of detectors. Models are not scored with them."""
+"""Regions from annotated objects, for tests and as an upper bound on what a detector can give.
+
+Reported model scores do not use them.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,16 @@ KIND = "ground-truth"
 
 
 class GroundTruth:
-    """One region per object; its feature is one-hot over kinds and attribute values."""
+    """A detector that returns one region per annotated object.
+
+    Its feature is a one-hot vector of its kind and attribute values.
+    """
 
     needs_pictures = False
     network = None
 
     def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
-        """`masks`: regions have instance masks; the mask of an object without one is its whole box."""
+        """`masks`: also return instance masks. For an object without a mask, the mask is its whole box."""
         self.kinds, self.masks = tuple(kinds), masks
         self.attributes = {name: tuple(values) for name, values in attributes.items()}
         self._columns = {kind: column for column, kind in enumerate(self.kinds)}
@@ -36,7 +42,10 @@ class GroundTruth:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> GroundTruth:
-        """Collect the kinds and attributes that occur. Raises DataError if no record has objects."""
+        """Build the detector from the kinds and attributes that occur in `records`.
+
+        Raises DataError if no record has objects.
+        """
         objects = [thing for record in records for thing in record.objects]
         if not objects:
             raise DataError("--detector ground-truth needs objects, but no record has any; choose another detector")
@@ -71,7 +80,7 @@ class GroundTruth:
                 for name, value in thing.attributes.items():
                     row[self._columns[f"{name}={value}"]] = 1
             except KeyError as error:
-                raise DataError(f"{error} is not among the known kinds and attributes", key=record.key) from error
+                raise DataError(f"{error} is not a kind or attribute of this detector", key=record.key) from error
         boxes = torch.tensor([thing.box for thing in record.objects]).reshape(-1, 4)
         return Regions(
             boxes=boxes,

@@ -1,4 +1,4 @@
-"""A detector's regions with a backbone's feature of the whole image (ImageBERT, Table 4)."""
+"""A detector's regions, combined with a feature of the whole image from a backbone (ImageBERT, Table 4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ KIND = "with-whole"
 
 
 class WithImageFeature(NetworkDetector[nn.ModuleList]):
-    """The regions of the detector `regions`. The feature of the whole image is the mean of the backbone's last map."""
+    """The regions come from the detector `regions`.
+
+    The feature of the whole image is the mean of the backbone's last feature map.
+    """
 
     def __init__(self, regions: Detector, backbone: Backbone) -> None:
         self.regions, self.backbone = regions, backbone.eval()
@@ -42,7 +45,7 @@ class WithImageFeature(NetworkDetector[nn.ModuleList]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256 of the backbone's weights."""
+        """Return the sha256 of the backbone's weights."""
         return fingerprint(self.backbone)
 
     def regions_in(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
@@ -60,6 +63,9 @@ class WithImageFeature(NetworkDetector[nn.ModuleList]):
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
-    """Average the cells that show a part of the image; the others show only padding."""
+    """Average the map's cells that overlap the image; the others show only padding.
+
+    `share`: the image's part of the square, in x and y.
+    """
     columns, rows = (share.cpu() * torch.tensor([cells.shape[2], cells.shape[1]])).ceil().int().tolist()
     return cells[:, :rows, :columns].mean((1, 2)).cpu()

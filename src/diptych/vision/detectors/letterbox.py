@@ -1,4 +1,4 @@
-"""Fit images of any shape into squares, so that they can be stacked."""
+"""Fit images of any aspect ratio into squares, so that they can be stacked into a batch."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,16 @@ from torch.nn.functional import interpolate
 
 from diptych.vision.detectors.detector import Picture
 
-GREY = 114  # colour of the border around the image
+GREY = 114  # pixel value of the padding
 
 
 def letterbox(
     pictures: Sequence[Picture], side: int, device: torch.device | str = "cpu"
 ) -> tuple[UInt8[Tensor, "B 3 side side"], Float[Tensor, "B 2"]]:
-    """Place images at the top left of squares, keeping the aspect; also return the share (x, y) that each covers.
+    """Resize images to fit squares of `side` pixels, keeping the aspect ratio, and place them at the top left.
 
-    A fraction of the image, multiplied by this share, is a fraction of the square.
+    Return the squares, and for each the share (x, y) of the square that the image covers. A position in the image (0 to
+    1) times this share is the position in the square.
     """
     stacked = torch.full((len(pictures), 3, side, side), GREY, dtype=torch.uint8, device=device)
     shares = torch.empty(len(pictures), 2)
@@ -46,5 +47,5 @@ def to_square(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float
 
 
 def to_picture_fractions(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float[Tensor, "... 4"]:
-    """Convert boxes from fractions of the square to fractions of the image; parts in the padding are cut off."""
+    """Convert boxes from fractions of the square to fractions of the image, and clip them to it."""
     return (boxes / share.repeat(2)).clamp(0, 1)

@@ -1,4 +1,7 @@
-"""The table of detector kinds: the class that opens a folder, and the names and files a user can give instead."""
+"""The table of detector kinds.
+
+Each entry has the class that opens a detector's folder, and the names and files that a user may give.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,16 +19,19 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import Selection, with_counts
 from diptych.vision.detectors.weights import DETECTOR, read_detector
 
-REGIONS = "regions"  # subfolder of the detector inside a `with-whole` one
+REGIONS = "regions"  # a `with-whole` detector stores its inner detector in this subfolder
 Names = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
 class DetectorKind:
-    """A kind of detector: a class with `from_folder(folder, described)`, which reads what its `save` wrote.
+    """A kind of detector.
 
-    `names`: name patterns of `diptych extract --detector`, each with the options it takes. `files`: the same for the
-    files of `diptych import detector`. A class with names or files also has `from_request(request)`.
+    Its class has a method `from_folder(folder, described)`, which opens what the method `save` wrote.
+
+    `names`: the values of `diptych extract --detector`, such as `grid:BACKBONE`, each with the options that it takes.
+    `files`: the same for the files of `diptych import detector`. If either is set, the class also has
+    `from_request(request)`.
     """
 
     place: str  # MODULE:CLASS
@@ -33,14 +39,14 @@ class DetectorKind:
     files: Names = field(default_factory=dict)
 
     def load(self) -> Any:
-        """Import and return the class."""
+        """Import the class of this kind, and return it."""
         module, _, name = self.place.partition(":")
         return getattr(import_module(module), name)
 
 
 _IN = "diptych.vision.detectors"
 _ONNX = ("--set", "--backbone", "--class-names", "--region-selection")
-DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
+DETECTORS: dict[str, DetectorKind] = {  # keys: the values of `kind` in detector.json
     "ground-truth": DetectorKind(f"{_IN}.ground_truth:GroundTruth", {"ground-truth": ()}),
     "given": DetectorKind(f"{_IN}.given:GivenRegions", {"given": ("--features", "--boxes")}),
     "storybook-detector": DetectorKind("diptych.storybook.detector.detector:StorybookDetector"),
@@ -65,9 +71,11 @@ DETECTORS: dict[str, DetectorKind] = {  # by the `kind` of detector.json
 
 
 def open_requested(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
-    """Open the detector of a name, or of a file if `files`. `given`: values of the options, None if not given.
+    """Open the detector that `request.name` names. `files`: the name may also be a file.
 
-    Raises RecipeError for an unknown name, and for an option that the kind does not take.
+    `given`: all command-line options by name; None: not given.
+
+    Raises RecipeError for an unknown name, and for an option that this kind of detector does not take.
     """
     known = [
         (pattern, kind, options)
@@ -87,7 +95,10 @@ def open_requested(request: DetectorRequest, given: Mapping[str, object], files:
 
 
 def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str) -> None:
-    """Raise RecipeError for an option that would be ignored."""
+    """Raise RecipeError if `given` has an option that is not in `taken`, instead of ignoring it.
+
+    `what` names the detector in the error.
+    """
     for name, value in given.items():
         if value is not None and name not in taken:
             raise RecipeError(f"{name} does not apply to {what}; leave it out")
@@ -95,23 +106,23 @@ def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str)
 
 @torch_unchanged()
 def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int | None = None) -> Detector:
-    """Open a folder that `Detector.save` wrote. It is self-contained and may be moved.
+    """Open a folder that `Detector.save` wrote. The folder is self-contained and may be moved.
 
-    `selection` replaces the saved rule, also in the contract. A number changes only how many regions are chosen; a
-    mapping changes the settings that it names. Raises CheckpointError for a damaged folder, RecipeError if the detector
-    takes no rule.
+    `selection` replaces the saved selection rule, also in the contract. A number sets only the number of regions. A
+    mapping changes the settings that it names. Raises CheckpointError for a damaged folder, and RecipeError if the
+    detector has no selection rule.
     """
     described = read_detector(folder)
     kind = DETECTORS.get(str(described["kind"]))
     if kind is None:
         known = nearest(str(described["kind"]), DETECTORS)
-        raise unknown_name(f"{folder / DETECTOR} is of an unknown kind; {known}", CheckpointError)
+        raise unknown_name(f"{folder / DETECTOR} has an unknown `kind` of detector; {known}", CheckpointError)
     try:
         detector = cast(Detector, kind.load().from_folder(folder, described))
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / DETECTOR} is damaged ({error!r}); copy the folder again") from error
     if selection is not None:
-        finder: Any = getattr(detector, "regions", detector)  # `regions`: the one inside a `with-whole`
+        finder: Any = getattr(detector, "regions", detector)  # `with-whole`: its inner one
         own = getattr(finder, "selection", None)
         if isinstance(selection, int) and own is not None:
             finder.selection = replace(own, most=selection, least=selection)
@@ -126,7 +137,10 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
 
 
 def _changed(own: Any, changes: Mapping[str, Any]) -> Any:
-    """Return an official detector's settings with these changes. Raises RecipeError."""
+    """Return an official detector's settings with `changes` applied.
+
+    Raises RecipeError for an unknown name or an invalid value.
+    """
     values = asdict(own)
     if wrong := next((key for key in changes if key not in values), None):
         raise RecipeError(f"no setting {wrong!r} of this detector; {nearest(wrong, values)}")

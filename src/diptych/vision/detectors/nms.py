@@ -1,6 +1,7 @@
-"""torchvision's non-maximum suppression without `import torchvision`, which takes seconds.
+"""torchvision's non-maximum suppression (NMS), without `import torchvision`, which takes seconds.
 
-The package imports its models, its transforms and torch's compiler. The kernels are a separate library in its folder.
+The import is slow because torchvision loads its models, its transforms and torch's compiler. The NMS kernels are in a
+shared library in its folder, which is loaded alone.
 """
 
 from functools import cache
@@ -12,11 +13,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-LARGE = 1000  # boxes; above this torchvision runs class by class
+LARGE = 1000  # with more boxes, torchvision runs NMS class by class
 
 
 def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
-    """Return the indices of boxes that no better box overlaps with an IoU over `overlap`, best first."""
+    """Return the indices of the boxes that NMS keeps, highest score first.
+
+    `overlap`: the IoU above which a box is dropped.
+    """
     _load_kernels()
     return cast(Tensor, torch.ops.torchvision.nms(boxes, scores, overlap))
 
@@ -24,7 +28,10 @@ def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float)
 def batched_nms(
     boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"], overlap: float
 ) -> Int[Tensor, "K"]:
-    """Like `nms` within each class: the boxes of each class are shifted to an area of their own."""
+    """Like `nms`, but a box is dropped only for a box of the same class.
+
+    The boxes of each class are shifted so that classes do not overlap.
+    """
     if len(boxes) > LARGE:
         from torchvision.ops import batched_nms as by_class
 
@@ -40,5 +47,5 @@ def _load_kernels() -> None:
     for folder in (package and package.submodule_search_locations) or ():
         for library in Path(folder).glob("_C*.so"):
             torch.ops.load_library(library)  # type: ignore[no-untyped-call]
-    if not hasattr(torch.ops.torchvision, "nms"):  # another build
+    if not hasattr(torch.ops.torchvision, "nms"):  # the library of this build of torchvision was not found
         import torchvision.ops  # noqa: F401

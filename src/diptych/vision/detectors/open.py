@@ -1,4 +1,4 @@
-"""Open a detector by the name and options that a user gives."""
+"""Open a detector from the name and the options that a user gives on the command line."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +27,8 @@ from diptych.vision.image_files import find_pictures
 from diptych.vision.pictures import open_picture
 
 HUB = "hub:"
-DRAWN, SHOWN, FIRST = "regions.png", 12, 15  # the sheet of `--images`, its images, and the regions of each
+# The sheet with regions drawn on images, its images, regions per image.
+DRAWN, SHOWN, FIRST = "regions.png", 12, 15
 HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
 
@@ -37,18 +38,18 @@ def open_detector(
     backbone: str | None = None, class_names: Path | None = None, report: Callable[[str], object] = lambda _: None,
     files: bool = False,
 ) -> Detector:  # fmt: skip
-    """Open the detector of a name.
+    """Open the detector that `name` names.
 
-    The name is a folder of a detector, store, model or run, `hub:NAME@COMMIT`, or a kind in `DETECTORS` such as
-    `grid:BACKBONE`. With `files` it may also be a file that a kind imports. `weights`, `boxes` and so on are the
-    command-line options of these names. `select`: a selection rule, or an exact number of regions; None: the
-    detector's own. `report` is called with notes about what was detected or assumed. Raises RecipeError for an unknown
-    name and for an option that a kind does not take.
+    `name` is a folder (of a detector, store, model or run), `hub:NAME@COMMIT`, or a name in the table `DETECTORS` such
+    as `grid:BACKBONE`. With `files`, it may also be a weights file. The other arguments are the command-line options
+    `--weights`, `--boxes` and so on. `select`: a selection rule, or an exact number of regions; None: the detector's
+    default. `report` is called with a line for each setting that was inferred or assumed. Raises RecipeError for an
+    unknown name, and for an option that the detector does not take.
     """
     if (name == GIVEN) != (features is not None):
         raise RecipeError("--detector given and --features PATH belong together: pass both, or neither")
     if boxes not in (None, "whole") or (boxes is not None and features is None):
-        raise RecipeError(f"--boxes {boxes}: the only value is `whole`, for --features PATH without boxes")
+        raise RecipeError(f"--boxes {boxes}: expected --boxes whole, for features without boxes (--features PATH)")
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
     path = fetched(name) if name.startswith(HUB) else packaged(Path(name))
@@ -68,7 +69,10 @@ def open_detector(
 
 
 def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
-    """Add the whole image's feature by a backbone, given by name or as a folder of a grid detector."""
+    """Add a feature of the whole image, computed by `backbone`: a name, or the folder of a grid detector.
+
+    None: return `detector` unchanged.
+    """
     return detector if backbone is None else WithImageFeature(detector, backbone_of(backbone, "--image-feature"))
 
 
@@ -81,9 +85,11 @@ def keep_detector(
     class_names: Path | None = None,
     images: Path | None = None,
 ) -> list[str]:
-    """Write the detector of this name, or of a file, to the folder `out`; draw regions of the photographs in `images`.
+    """Write the detector `name` (a name or a weights file) to the folder `out`.
 
-    Return a line for each key or note of the import, and one that describes the detector.
+    `images`: a folder of photographs on which to draw regions.
+
+    Return lines to print: one for each key and each note of the import, and one that describes the detector.
     """
     refuse_folder(out, None)
     lines: list[str] = []
@@ -105,23 +111,26 @@ def keep_detector(
 
 
 def _draw(detector: Detector, photographs: Path, path: Path) -> None:
-    """Draw the first regions of some images of a folder. Raises DataError if no image can be read."""
+    """Draw the first FIRST regions of SHOWN images in the folder `photographs`, as one PNG.
+
+    Raises DataError if no image can be read.
+    """
     files, pictures = [photographs] if photographs.is_file() else find_pictures(photographs), []
     for file in files[:: -(-len(files) // SHOWN) or 1]:
         with suppress(DataError):
             pictures.append(open_picture(file))
     if not pictures:
-        raise DataError(f"found no image to draw regions on in {photographs}; pass --images a folder of photographs")
+        raise DataError(f"found no image to draw regions on in {photographs}; pass a folder of photographs")
     regions = detector.detect(pictures, [Record(str(number)) for number in range(len(pictures))])
     detection_sheet(pictures, [one.first(FIRST) for one in regions], detector.contract.class_names, path)
 
 
 def fetched(name: str) -> Path:
-    """Download `hub:USER/NAME@COMMIT`; return its detector folder or weights file."""
+    """Download `hub:USER/NAME@COMMIT`. Return the path of the downloaded detector folder or weights file."""
     if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
             f"{name!r} names no fixed version; expected hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
-            "page of the files, under History), because a branch can change, and the features with it"
+            "hub: Files, History), because a branch can change, and the features with it"
         )
     use = (
         f"pass the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"
@@ -136,7 +145,10 @@ def fetched(name: str) -> Path:
 
 
 def _names_of(path: Path | None) -> list[str]:
-    """Read class names, one per line. The background has no line, as in Visual Genome's list."""
+    """Read class names from a file, one per line. As in Visual Genome's list, the background has no line.
+
+    None: return no names.
+    """
     if path is None:
         return []
     try:

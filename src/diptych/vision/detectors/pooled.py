@@ -1,4 +1,4 @@
-"""Boxes of one network with features of another: the mean of a backbone's last map inside each box."""
+"""Combine the boxes of a network (a proposer) with a backbone's features: the mean of its last map inside each box."""
 
 from __future__ import annotations
 
@@ -29,19 +29,22 @@ from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights, write_detector
 
 KIND, HF = "pooled", "hf:"
-CELLS = 7  # per region, in x and in y
+CELLS = 7  # cells per region and axis; the feature is their mean
 PROPOSER, BACKBONE = "proposer", "backbone"
 PROPOSERS: dict[str, Any] = {"onnx": OnnxProposer, "nanodet": NanodetProposer, "transformers": TransformersProposer}
 
 
 class PooledDetector(NetworkDetector[nn.ModuleDict]):
-    """A proposer's boxes with a backbone's features, or without a backbone the proposer's own."""
+    """A detector with the boxes of a proposer and the features of a backbone.
+
+    Without a backbone, the features are the proposer's.
+    """
 
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection) -> None:
         if backbone is None and not proposer.feature_size:
             raise RecipeError(
-                f"{proposer.name} finds boxes but computes no features; add --backbone timm/NAME, or offline "
-                "--backbone onnx:FILE or the folder of a grid detector; or export it with an output `features`"
+                f"{proposer.name} finds boxes but computes no features; add --backbone timm/NAME, onnx:FILE or FOLDER "
+                "(of a grid detector), or export it with an output `features`"
             )
         self.proposer, self.backbone, self.selection = proposer, backbone, selection
         parts: dict[str, nn.Module] = {PROPOSER: proposer} | ({} if backbone is None else {BACKBONE: backbone})
@@ -67,7 +70,10 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         return [_described(*of_one) for of_one in zip(regions, candidates, strict=True)]
 
     def _chosen(self, picture: Picture, candidates: Candidates, record: Record) -> Regions:
-        """Select regions by the rule among boxes that are not empty. Raises DataError for infinite values."""
+        """Select regions among the boxes that are not empty.
+
+        Raises DataError for boxes or scores that are NaN or infinite.
+        """
         boxes, scores, labels, features = candidates.boxes, candidates.scores, candidates.labels, candidates.features
         if not (boxes.isfinite().all() and scores.isfinite().all()):
             raise DataError(f"{self.proposer.name} found boxes or scores that are not finite", key=record.key)
@@ -86,9 +92,11 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> Detector:
-        """Open `hf:NAME`, `tfjs:FILE#MODEL` or an ONNX file. A file that is a backbone becomes a `Grid`.
+        """Open `hf:NAME`, `tfjs:FILE#MODEL` or an ONNX file.
 
-        All but a grid take the settings of the selection (`Selection.changed`).
+        An ONNX file of a backbone, which has no boxes, is opened as a `Grid`.
+
+        All except a grid also accept settings of the selection rule, such as `most=50`.
         """
         path = Path(request.name.removeprefix(ONNX))
         _, values = Selection().changed(request.settings)
@@ -100,7 +108,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
             proposer = NanodetProposer.read(request.name, values)
         elif request.backbone is None and request.selection is None and is_backbone(path, values):
             if request.class_names:
-                raise RecipeError(f"{path} has a feature map and no classes; leave out --class-names")
+                raise RecipeError(f"{path} is a backbone, which has no classes; leave out --class-names")
             rest = {key: value for key, value in request.settings.items() if key != "cells"}
             return Grid(Backbone.from_onnx(path, rest, request.report), request.settings.get("cells"))
         else:
@@ -124,7 +132,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
 
 def _described(regions: Regions, candidates: Candidates) -> Regions:
-    """Return the regions. If the proposer has maps, their means inside the boxes are the features."""
+    """Return the regions. If `candidates` has feature maps, each region's feature is their mean inside its box."""
     if candidates.share is None:
         return regions
     pooled = [_pooled(regions.boxes, cells, candidates.share) for cells in candidates.maps]

@@ -1,19 +1,19 @@
-"""RoIAlign as two matrix products, in y and in x: exact, and fast in bfloat16, forward and backward."""
+"""RoIAlign as two matrix products, along y and along x. It is exact, and fast in bfloat16 both forward and backward."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-SAMPLES = 2  # per cell, in x and in y; torchvision's sampling_ratio
+SAMPLES = 2  # sampling points per cell and axis (torchvision's sampling_ratio)
 
 
 def pool_regions(
     maps: Float[Tensor, "B C h w"], boxes: Float[Tensor, "B K 4"], cells: int
 ) -> Float[Tensor, "B K C cells cells"]:
-    """Average the map bilinearly over each cell of each box, like torchvision's `roi_align(aligned=True)`.
+    """Pool each box into `cells` x `cells` cells, each a mean of bilinear samples (as `roi_align(aligned=True)` does).
 
-    Boxes are fractions of the map. A bilinear weight is the product of a row's weight and a column's, and so is its
-    mean over a cell's samples.
+    Boxes are fractions of the map. A bilinear weight is the product of a weight for the row and a weight for the
+    column. This also holds for the mean over the samples of a cell.
     """
     count, each = boxes.shape[:2]
     channels, height, width = maps.shape[1:]
@@ -27,7 +27,10 @@ def pool_regions(
 def _shares(
     low: Float[Tensor, "B K"], high: Float[Tensor, "B K"], cells: int, length: int
 ) -> Float[Tensor, "B K cells length"]:
-    """Return each row's (or column's) weight in each cell from `low` to `high`; weights of a cell sum to 1."""
+    """Return the weight of each row (or column) of the map in each cell between `low` and `high`.
+
+    The weights of a cell sum to 1. `length`: the number of rows (or columns) of the map.
+    """
     steps = (torch.arange(cells * SAMPLES, dtype=low.dtype, device=low.device) + 0.5) / (cells * SAMPLES)
     places = (low[..., None] + steps * (high - low)[..., None]) * length - 0.5
     nearness = 1 - (places.clamp(0, length - 1)[..., None] - torch.arange(length, device=low.device)).abs()

@@ -1,4 +1,4 @@
-"""A user's request for a detector."""
+"""The name and options with which a user asks for a detector."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from diptych.vision.detectors.selection import Selection
 
 @dataclass(frozen=True)
 class DetectorRequest:
-    """A name or a file, with the options of its kind."""
+    """The name or file of a detector, and the command-line options that were given with it."""
 
     name: str
     records: Sequence[Record] = ()
-    features: Path | None = None  # files of given features
-    whole_boxes: bool = False  # the given features have no boxes: each is the whole image
-    weights: Path | None = None  # a file, instead of a download
-    selection: Selection | None = None  # None: the kind's default
+    features: Path | None = None  # --features: folder or file of precomputed features
+    whole_boxes: bool = False  # --boxes whole: the given features have no boxes
+    weights: Path | None = None  # --weights: a file to use instead of a download
+    selection: Selection | None = None  # None: the detector's default rule
     settings: Mapping[str, Any] = field(default_factory=dict)
-    backbone: str | None = None  # backbone that computes the features of the boxes
+    backbone: str | None = None  # --backbone: computes the features of the boxes
     class_names: Sequence[str] = ()
-    report: Callable[[str], object] = lambda _: None  # receives a line for each setting that was inferred or assumed
+    report: Callable[[str], object] = lambda _: None  # called with a line for each inferred or assumed setting

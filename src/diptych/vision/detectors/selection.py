@@ -1,4 +1,4 @@
-"""The rule that selects a detector's boxes as regions. It is part of the feature contract."""
+"""The rule that chooses regions among a detector's boxes. It is part of the feature contract."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from diptych.vision.detectors.nms import batched_nms, nms
 
 @dataclass(frozen=True)
 class Selection:
-    """Drop boxes that overlap a better one, then those below `score`; keep the best `most`, and at least `least`.
+    """NMS, then a threshold on the score, then the best boxes: at least `least` and at most `most`.
 
-    If fewer than `least` are left, the best dropped boxes come back: first those below `score`, then overlapping ones.
-    `least == most` is the papers' "exactly N".
+    If fewer than `least` boxes are left, dropped boxes are added, highest score first: boxes below `score`, then boxes
+    that NMS dropped. `least == most` gives exactly N regions, as in the papers.
     """
 
     most: int = 100
     least: int = 0
     score: float = 0.0
-    overlap: float | None = 0.5  # IoU; None drops nothing
-    per_class: bool = True  # only a better box of the same class drops a box
+    overlap: float | None = 0.5  # IoU threshold of NMS; None: no NMS
+    per_class: bool = True  # True: NMS within each class; False: over all classes
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most or self.most < 1:
-            raise RecipeError(
-                f"least={self.least} and most={self.most}: expected 0 <= least <= most, and most of at least 1"
-            )
+            raise RecipeError(f"least={self.least} and most={self.most}: expected 0 <= least <= most and most >= 1")
         if not 0 <= self.score <= 1 or (self.overlap is not None and not 0 <= self.overlap <= 1):
-            raise RecipeError(f"score and overlap are between 0 and 1, found {self.score} and {self.overlap}")
+            raise RecipeError(f"score={self.score} and overlap={self.overlap}: expected numbers between 0 and 1")
 
     def __str__(self) -> str:
         count = f"exactly {self.most}" if self.least == self.most else f"at most {self.most}"
@@ -47,9 +45,9 @@ class Selection:
         return ", ".join(parts)
 
     def changed(self, settings: Mapping[str, Any]) -> tuple[Selection, dict[str, Any]]:
-        """Return the rule with its values in `settings` applied, and the remaining settings.
+        """Return the rule with the values in `settings` applied, and the settings that are not part of a rule.
 
-        `least` follows a smaller `most`, and `most` a larger `least`. Raises RecipeError.
+        If only one of `least` and `most` is given, the other is adjusted so that `least <= most`. Raises RecipeError.
         """
         values = asdict(self)
         given = {key: value for key, value in settings.items() if key in values}
@@ -63,14 +61,14 @@ class Selection:
     def choose(
         self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"]
     ) -> Int[Tensor, "R"]:
-        """Return the indices of the chosen boxes: those that pass the rule, best first, then those that came back."""
+        """Return the indices of the chosen boxes, highest score first. Boxes added to reach `least` are last."""
         if self.overlap is None:
             ranked = scores.argsort(descending=True, stable=True)
         elif self.per_class:
             ranked = batched_nms(boxes, scores, classes, self.overlap)
         else:
             ranked = nms(boxes, scores, self.overlap)
-        # NMS may break ties in any order; a stable sort by index makes the regions of an image reproducible.
+        # NMS may break ties in any order. Sorting by index, then stably by score, makes the order reproducible.
         ranked = ranked.sort().values
         ranked = ranked[scores[ranked].argsort(descending=True, stable=True)]
         good = ranked[scores[ranked] > self.score][: self.most]
@@ -84,7 +82,10 @@ class Selection:
 
 
 def with_counts(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with these changes. `least` follows a smaller `most`, and `most` a larger `least`."""
+    """Return `values` updated with `given`.
+
+    If only one of `least` and `most` is given, the other is adjusted so that `least <= most`.
+    """
     both = {**values, **given}
     most, least = both["most"], both["least"]
     if type(most) is int and type(least) is int:
@@ -94,6 +95,6 @@ def with_counts(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
 
 
 EXACTLY_100 = Selection(most=100, least=100)
-STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # its images have 2 to 8 objects
-# Rules by name; `diptych.systems.find_selection` knows those of the systems too.
+STORYBOOK = Selection(most=12, least=1, score=0.3, overlap=0.6)  # Storybook images have 2 to 8 objects
+# Rules by name. `diptych.systems.find_selection` also knows the rules of the systems.
 SELECTIONS: Mapping[str, Selection] = {"storybook": STORYBOOK}

@@ -1,4 +1,4 @@
-"""Draw a detector's regions on images: many images on one sheet."""
+"""Draw a detector's regions on images, and arrange the images on one sheet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from diptych.core import Regions
 from diptych.vision.detectors.detector import BACKGROUND, Picture
 from diptych.vision.image_files import write_png
 
-# Distinct on light and dark ground, and with most kinds of colour blindness (Okabe and Ito).
+# Okabe and Ito's colours: distinct on light and dark images, and for most people with colour blindness.
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#FFFFFF")
 GAP = 6
 
@@ -23,7 +23,10 @@ def detection_sheet(
     side: int = 320,
     least_score: float = 0.0,
 ) -> None:
-    """Write a PNG with the boxes, classes and scores (percent) of every image, each in a square of `side` pixels."""
+    """Write a PNG of all images with their boxes, classes and scores in percent.
+
+    Each image gets a square of `side` pixels.
+    """
     rows = -(-len(pictures) // columns)
     across = min(columns, len(pictures))
     sheet = Image.new("RGB", (across * (side + GAP) + GAP, rows * (side + GAP) + GAP), "#202124")
@@ -38,7 +41,10 @@ def detection_sheet(
 def with_boxes(
     picture: Picture, regions: Regions, class_names: Sequence[str], side: int, least_score: float = 0.0
 ) -> Image.Image:
-    """Draw boxes on an image resized to `side` pixels. The best are drawn last, so that nothing covers their labels."""
+    """Return an image, resized to `side` pixels, with boxes drawn on it.
+
+    The best boxes are drawn last, so that no other covers their labels. Boxes below `least_score` are left out.
+    """
     image = Image.fromarray(picture.permute(1, 2, 0).numpy())
     scale = side / max(image.size)
     image = image.resize(
@@ -55,7 +61,7 @@ def with_boxes(
         pen.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=colour, width=2)
         words = f"{name} {100 * score:.0f}".strip()
         left, _, right, bottom = pen.textbbox((0, 0), words, font)
-        # Above the box where there is room, else inside it; never outside the image.
+        # The label is above the box if there is room, else inside it, and never outside the image.
         x = min(max(0, x1), max(0, image.width - (right - left) - 4))
         y = y1 - bottom - 3 if y1 - bottom - 3 >= 0 else y1
         pen.rectangle((x, y, x + right - left + 4, y + bottom + 3), fill=colour)
@@ -64,7 +70,7 @@ def with_boxes(
 
 
 def class_shown(regions: Regions, row: int, class_names: Sequence[str]) -> tuple[str, int]:
-    """Return the name and index of the most probable class other than the background."""
+    """Return the name and index of a region's most probable class, ignoring the background."""
     if regions.classes is None:
         return "", 0
     order = regions.classes[row].argsort(descending=True).tolist()

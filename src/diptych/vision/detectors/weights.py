@@ -1,7 +1,7 @@
-"""Detector folders: `detector.json` describes the detector, `detector.safetensors` holds its weights. No pickle.
+"""Detector folders. `detector.json` describes the detector, and `detector.safetensors` holds its weights.
 
-`detector.json` holds the sha256 of the weights, and as `check` the sha256 of its own other values. So any changed byte
-is detected. Older folders have neither `check` nor `format`, and are read without them.
+`detector.json` holds the sha256 of the weights, and in `check` the sha256 of its other values. So any changed byte is
+detected. Older folders have no `check` and no `format`, and are still read.
 """
 
 import hashlib
@@ -19,22 +19,22 @@ from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of,
 from diptych.runtime.weight_files import compact
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
-FORMAT = 2  # format of detector.json; format 1 had neither `check` nor `format`
+FORMAT = 2  # version of detector.json; version 1 had neither `check` nor `format`
 M = TypeVar("M", bound=nn.Module)
 
 
 def packed(module: nn.Module) -> bytes:
-    """Serialise the weights as safetensors; equal weights give equal bytes."""
+    """Serialise the weights of a module as safetensors. Equal weights give equal bytes."""
     return save(compact(module.state_dict()))
 
 
 def fingerprint(module: nn.Module) -> str:
-    """Return the sha256 of the weights file, computed without writing it."""
+    """Return the sha256 that the module's weights file would have, without writing the file."""
     return hashlib.sha256(packed(module)).hexdigest()
 
 
 def write_detector(folder: Path, described: Mapping[str, Any], module: nn.Module | None = None) -> None:
-    """Write a detector's folder. `detector.json` is written last, so its presence marks a complete folder."""
+    """Write a detector's folder. `detector.json` is written last, so a folder that has it is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {**described, "format": FORMAT}
     if module is not None:
@@ -50,7 +50,7 @@ def read_detector(folder: Path) -> dict[str, Any]:
     path = folder / DETECTOR
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} is not a detector's folder: it has no {DETECTOR}; pass a folder that a detector was saved to"
+            f"{folder} is not a detector's folder: it has no {DETECTOR}; pass a folder to which a detector was saved"
         )
     try:
         values = parse_json(text_of(path))
@@ -68,19 +68,22 @@ def read_detector(folder: Path) -> dict[str, Any]:
 
 
 def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
-    """Raise CheckpointError if a folder's detector does not have the hash of weights that a contract states.
+    """Raise CheckpointError if the detector in `folder` does not have the sha256 `weights` of a feature contract.
 
-    The files are checked against their hashes; with `files=False`, no weights are read. No network is built.
+    `files`: also check the weights files against their hashes. No network is built.
     """
     if (actual := _hash_of(folder, files)) != weights:
         raise CheckpointError(
-            f"{folder} is not the detector that made the features: {actual[:12] or 'no weights'}…, expected "
-            f"{weights[:12]}…; copy the detector from where the features were made, or extract again"
+            f"{folder} is not the detector that made the features: found {actual[:12] or 'no weights'}…, expected "
+            f"{weights[:12]}…; copy the detector that made the features, or extract again"
         )
 
 
 def _hash_of(folder: Path, files: bool) -> str:
-    """Return the hash as in contracts (`WithImageFeature.contract` joins two); "" if there are no weights."""
+    """Return the hash of the weights as contracts store it, or "" without weights.
+
+    For a detector of the kind `with-whole`, the hash joins those of the inner detector and of the backbone.
+    """
     described = read_detector(folder)
     own = str(described.get("sha256", ""))
     if own and files:
@@ -92,7 +95,10 @@ def _hash_of(folder: Path, files: bool) -> str:
 
 
 def read_detector_weights(folder: Path, described: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Read the weights of a folder. Raises CheckpointError if their hash differs from that in `detector.json`."""
+    """Read the weights of a detector's folder.
+
+    Raises CheckpointError if their sha256 differs from the one in `detector.json`.
+    """
     content, path = _read_whole(folder, described), folder / WEIGHTS
     try:
         return load(content)
@@ -101,7 +107,7 @@ def read_detector_weights(folder: Path, described: Mapping[str, Any]) -> dict[st
 
 
 def restored(module: M, folder: Path, described: Mapping[str, Any]) -> M:
-    """Fill a module with the weights of a detector's folder. Raises CheckpointError."""
+    """Load the weights of a detector's folder into `module`, and return it. Raises CheckpointError."""
     return fill(module, read_detector_weights(folder, described), str(folder / WEIGHTS))
 
 
@@ -121,7 +127,7 @@ def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:
 
 
 def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:
-    """Fill a module with weights of exactly its names and shapes. Raises CheckpointError."""
+    """Load weights into `module`, and return it. Raises CheckpointError if names or shapes differ."""
     wanted = module.state_dict()
     for name in [*tensors.keys() - wanted.keys(), *wanted.keys() - tensors.keys()]:
         whose = "the network has no" if name in tensors else "it lacks"

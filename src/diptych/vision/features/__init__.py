@@ -1,5 +1,7 @@
-"""Readers of region features in the file formats of other projects: one module per format, one table in `files`.
+"""Readers of region features in the file formats of other projects.
 
-`files.open_features` recognises the format by content and finds the regions of an image by name.
-`diptych.vision.detectors.given` turns them into `Regions`. Files are read in place, one image at a time.
+Each format has a module; `files` has the table of formats.
+
+`files.open_features` recognises the format from the content, and finds the regions of an image by its name.
+`diptych.vision.detectors.given` converts them to `Regions`. Files are read in place, one image at a time.
 """

@@ -1,6 +1,7 @@
-"""Arrow files as Hugging Face's LXMERT extraction writes them: rows padded to a fixed number, boxes as fractions.
+"""Arrow files that Hugging Face's LXMERT extraction writes: rows are padded to a fixed number, and boxes are fractions.
 
-`preds_per_image` is the number of valid rows. `sizes` are those of the resized image, so a record's size is preferred.
+`preds_per_image` is the number of valid rows. `sizes` holds the size of the resized image, so the size in the record is
+preferred.
 """
 
 from collections.abc import Iterable
@@ -21,11 +22,11 @@ AGAIN = "download the file again"
 @dataclass(frozen=True)
 class ArrowTable:
     path: Path
-    problems: list[str] = field(default_factory=list, compare=False)  # batches and rows that are damaged
+    problems: list[str] = field(default_factory=list, compare=False)  # a message for each damaged batch or row
 
     @cached_property
     def batches(self) -> list[Any]:
-        """Record batches of the memory-mapped file; they take no memory until they are read."""
+        """Return the record batches of the memory-mapped file. They take no memory until they are read."""
         pyarrow, ipc = needed("pyarrow", f"{self.path.name}, an Arrow file,"), needed("pyarrow.ipc", "an Arrow file")
         there = list[Any]()
         try:
@@ -45,7 +46,7 @@ class ArrowTable:
 
         def whole(batch: Any) -> Any:
             with read_as_data(str(self.path)):
-                batch.validate(full=True)  # reading an array that points beyond its end would crash the process
+                batch.validate(full=True)  # an array with offsets beyond its end would crash the process
             return batch
 
         batches = each_whole(there, whole, self.problems)
@@ -87,9 +88,12 @@ class ArrowTable:
 
 
 def _values(batch: Any, column: str, row: int, where: str) -> Array:
-    """Return a list, or a list of lists of one length, as an array without converting to Python numbers."""
+    """Return a cell as an array, without converting it to Python numbers.
+
+    The cell holds a list, or a list of lists of equal length.
+    """
     cell = batch.column(column).slice(row, 1)
-    cell = getattr(cell, "storage", cell).flatten()  # the extension types of `datasets` store lists too
+    cell = getattr(cell, "storage", cell).flatten()  # the package `datasets` stores lists in extension types
     rows = len(cell)
     nested = hasattr(cell, "flatten") and hasattr(cell.type, "value_type")
     numbers = np.asarray((cell.flatten() if nested else cell).to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""Feature files at a path: their format, and where each image's regions are."""
+"""The feature files at a path: recognise their format, and find the regions of each image."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
 from diptych.vision.features.raw import Listing, Raw, Unit, again, each_whole, read_as_data
 from diptych.vision.image_files import ENDINGS
 
-# Each lists the units of its format among the files of a path.
+# One function per format. It returns the units of this format (such as one per tsv file) among the listed files.
 FORMATS = {"npz": npz.units, "tsv": tsv.units, "h5": vlp.units, "npy": npy.units, "json": vl_bert.units,
            "LMDB": lmdb.units, "Arrow": arrow.units}  # fmt: skip
 FORMS = (
@@ -24,17 +24,18 @@ FORMS = (
     "or zip; UNITER's or MMF's LMDB; MMF's npy; Hugging Face's Arrow"
 )
 T = TypeVar("T")
-NUMBER = re.compile(r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE)  # as in COCO_val2014_000000000042
+# The number 42 in a name such as COCO_val2014_000000000042.
+NUMBER = re.compile(r"(?:coco_[a-z0-9]+_)?0*(\d+)", re.IGNORECASE)
 DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
 class NoFeatures(DataError):
-    """An image has no features in a file or folder. The message names some images that have."""
+    """Raised if a file or folder has no features for an image. The message lists some names that it does have."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of an image's regions: a unit (such as a file), and a name in it."""
+    """Where the regions of an image are: a unit (such as a file), and a name inside the unit."""
 
     unit: Unit
     name: str
@@ -42,17 +43,21 @@ class Place:
 
 @dataclass
 class FeatureFiles:
-    """All regions at a path, by image name."""
+    """All regions in the files at a path, by image name."""
 
     path: Path
     exact: dict[str, Place] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)  # duplicates, and files that are not read
-    _places: dict[str, list[Place]] = field(default_factory=dict)  # all of a name, in order
-    _joined: list[tuple[Path, str]] = field(default_factory=list)  # ends of cut lines, with the name of the next
+    notes: list[str] = field(default_factory=list)  # messages about duplicates and about files that are not read
+    _places: dict[str, list[Place]] = field(default_factory=dict)  # name -> all places with this name, in order
+    # File, and the end of a cut line that contains the next line's name.
+    _joined: list[tuple[Path, str]] = field(default_factory=list)
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
     def add(self, unit: Unit) -> None:
-        """Add the names of a unit. Of equal names, the first counts. A unit without new names is skipped."""
+        """Add the names of a unit. If a name occurs twice, its first place counts.
+
+        A unit without new names is skipped.
+        """
         names = [(_bare(name), name) for name in unit.names()]
         self.notes += getattr(unit, "problems", ())
         self._joined += [(unit.path, text) for text in getattr(unit, "joined", ())]
@@ -79,13 +84,14 @@ class FeatureFiles:
             return
         for known, form in zip(self._loose, _looser(bare), strict=True):
             if form is not None:
-                known[form] = None if form in known else place  # None: ambiguous
+                known[form] = None if form in known else place  # None: several names have this form
 
     def of(self, record: Record) -> Place:
-        """Find a record by its key, else by its image's path, longest part first, else by a looser form of its name.
+        """Return the place of a record's regions.
 
-        Looser forms are the file name, the file name in lower case, and the number of a COCO name. Raises NoFeatures,
-        and DataError if several features have the same looser name.
+        The names tried are the record's key, its image's path (then the path without its first folder, and so on), the
+        file name, the file name in lower case, and the number in a COCO name. Raises NoFeatures if none is found.
+        Raises DataError if one of the last three fits several features.
         """
         parts = () if record.image is None else record.image.parts
         paths = ("/".join(parts[first:]) for first in range(len(parts)))
@@ -100,18 +106,18 @@ class FeatureFiles:
                     place = known[form]
                     if place is None:
                         raise DataError(
-                            f"found several features in {self.path} that may be those of {record.key!r}; name "
+                            f"found several features in {self.path} that may belong to {record.key!r}; name "
                             "features like the images, with their folders"
                         )
                     return place
         for path, joined in self._joined:
             if joined.endswith(tuple(names)):
                 raise NoFeatures(
-                    f"{path}: found the line of {record.key!r} inside another line that is cut short; download the "
+                    f"{path}: the line before {record.key!r} is cut short, so both are in one line; download the "
                     "file again"
                 )
         raise NoFeatures(
-            f"found no features of {record.key!r} in {self.path}; the names there are: "
+            f"found no features of {record.key!r} in {self.path}; name them like the image; the first names there are: "
             f"{', '.join(list(self.exact)[:3]) or 'none'}"
         )
 
@@ -123,9 +129,11 @@ class FeatureFiles:
                 place.unit.expect(place.name)
 
     def read(self, record: Record, use: Callable[[Raw], T]) -> T:
-        """Return `use(regions)` for the first regions with the record's name for which `use` raises no DataError.
+        """Return `use(regions)` for the record's regions.
 
-        Raises the first DataError if all fail.
+        If `use` raises DataError, try the next regions of the same name.
+
+        If all fail, raises the first DataError.
         """
         errors = []
         for place in self._places[_bare(self.of(record).name)]:
@@ -137,14 +145,17 @@ class FeatureFiles:
         raise errors[0]
 
     def some(self, count: int) -> Iterator[Raw]:
-        """Yield the regions of up to N images, evenly spaced over all; unreadable ones are skipped."""
+        """Yield the regions of up to `count` images, evenly spaced over all. Unreadable regions are skipped."""
         places = list(self.exact.values())
         for place in places[:: max(1, -(-len(places) // count))]:
             with suppress(DataError), read_as_data(f"{place.unit.path}, {place.name!r}"):
                 yield place.unit.read(place.name)
 
     def matching(self, records: list[Record]) -> Iterator[Record]:
-        """Yield the records that have features, then note how many features match no image."""
+        """Yield the records that have features.
+
+        At the end, add a note with the number of features that match no image.
+        """
         used = set()
         for record in records:
             try:
@@ -159,7 +170,10 @@ class FeatureFiles:
 
 
 def state_of(path: Path) -> str:
-    """Return a digest of the names, sizes and modification times of all files at a path."""
+    """Return a digest of the names, sizes and modification times of all files at a path.
+
+    It changes if a file changes.
+    """
     hashed = hashlib.sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         state = file.stat()
@@ -168,7 +182,7 @@ def state_of(path: Path) -> str:
 
 
 def open_features(path: Path) -> FeatureFiles:
-    """Open the features at a path; if several formats fit, the one with the most images.
+    """Open the features at a path. If several formats fit, the format with the most images is used.
 
     Raises DataError if no file has a known format.
     """
@@ -199,7 +213,7 @@ def _opened(path: Path, units: list[Unit]) -> FeatureFiles:
 
 
 def _listed(path: Path) -> Listing:
-    """List the files of a path. An h5 file or a data.mdb is part of a set, so its whole folder is listed."""
+    """List the files at a path. An h5 file or a data.mdb belongs to a set of files, so its whole folder is listed."""
     if path.name == "data.mdb":
         path = path.parent
     root, paths = (path.parent, [path]) if path.is_file() else (path, [])
@@ -208,13 +222,13 @@ def _listed(path: Path) -> Listing:
     elif path.suffix.lower() in vlp.ENDINGS:
         paths = sorted(file for file in root.rglob("*") if file.suffix.lower() in vlp.ENDINGS)
     files: dict[str, list[Path]] = {}
-    for file in filter(os.path.isfile, paths):  # a pipe never ends
+    for file in filter(os.path.isfile, paths):  # only regular files: reading a pipe may never end
         files.setdefault(file.suffix.lower(), []).append(file)
     return Listing(root, {ending: tuple(some) for ending, some in files.items()})
 
 
 def _bare(name: str) -> str:
-    """Return the name without the suffixes of image and feature files."""
+    """Return a name without the endings of image and feature files, such as .jpg or .npz."""
     while name.lower().endswith(DROPPED) and PurePosixPath(name).stem:
         name = name[: name.rindex(".")]
     return name

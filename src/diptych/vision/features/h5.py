@@ -1,9 +1,9 @@
-"""Read arrays of h5 files from other programs: numbers in contiguous or chunked storage, under hard links.
+"""Read arrays from h5 files that other programs wrote: numbers in contiguous or chunked storage, under hard links.
 
-HDF5 itself follows external links, external storage and virtual datasets to any file of the user. Its gzip filter takes
-as much memory as the compressed bytes ask for, whatever the header states. All of these are refused before a dataset is
-opened or read. Other faults (a crash of the library, an endless loop, too much memory) end only a separate process
-(`python -m diptych.vision.features.h5`, vision/limited.py), not the command.
+A hostile h5 file could read any file of the user, through external links, external storage or virtual datasets. Its
+compressed chunks could also unpack to more memory than the header states. Such datasets are refused before they are
+read. Files are read in a separate process (`python -m diptych.vision.features.h5`, see vision/limited.py). So a crash
+of the library, an endless loop or too much memory ends only that process, not the command.
 """
 
 import atexit
@@ -28,45 +28,48 @@ from diptych.runtime.files import refuse_endless
 from diptych.vision.features.raw import Array, check_size, needed, refuse
 from diptych.vision.limited import ALIGNED, Ended, LimitedProcesses, Reply, Room, Values, answer
 
-PARTS = 4000  # files of a release: 3 for each of 1,000 parts, and a few more
-MOST_CHUNKS = 4096  # most chunks of a dataset
-MOST_ENDED = 3  # processes that one file may end
+PARTS = 4000  # most files in a set: Unified VLP's release has 3 for each of 1,000 parts, and a few more
+MOST_CHUNKS = 4096  # most chunks in a dataset
+MOST_ENDED = 3  # a file that has ended this many processes is not read again
 REWRITE = "write the file anew, with its arrays in it"
-Arrays = Mapping[Path, Array | None]  # array by file
+Arrays = Mapping[Path, Array | None]  # file -> its array, or None if it has none
 NONE: Arrays = {}
 
 
 class OpenFiles:
-    """The h5 files of a set, read by a separate process, which keeps the last ones open while it has requests."""
+    """Read a set of h5 files through a separate process.
+
+    This process keeps the last used files open while it gets requests.
+    """
 
     def __init__(self) -> None:
         self._ended = Counter[Path]()
         self._ahead: dict[tuple[str, *tuple[Path, ...]], Future[Arrays]] = {}
 
     def names(self, path: Path) -> list[str]:
-        """Return the names at the top level of a file. Raises DataError."""
+        """Return the names at the top level of a file. Raises DataError if it cannot be read."""
         listed = self._ask("names", [path], "", str(path))[path]
         return [str(name) for name in json.loads(b"[]" if listed is None else listed.tobytes())]
 
     def find(self, path: Path, name: str, where: str, read: Arrays = NONE) -> Array | None:
-        """Return an array of numbers, from `read` if it contains the file. None if the file has no array of this name.
+        """Return the array `name` of a file, or None if the file has no such array.
 
         Raises DataError.
         """
         return (read if path in read else self.each([path], name, where))[path]
 
     def array(self, path: Path, name: str, where: str, read: Arrays = NONE) -> Array:
-        """Return an array of numbers. Raises DataError."""
+        """Like `find`, but raise DataError if the file has no array `name`."""
         if (numbers := self.find(path, name, where, read)) is None:
             refuse(where, f"no {name} in {path}", "this array, as in the other parts", "download that file again")
         return numbers
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
-        """Return for each file what `find` returns, in one request: three requests cost as much as the reading."""
+        """Return the array `name` of each file, or None, in one request: a request takes a third of the reading's time."""
         ahead = self._ahead.pop((name, *paths), None)
         try:
             return ahead.result() if ahead is not None else self._ask("each", paths, name, where) if paths else {}
-        except Ended:  # by one of several files, which is named where it is read by itself
+        except Ended:  # one file ended the process: read each alone, so that the error names it
             return {path: self.find(path, name, where) for path in paths}
 
     def expect(self, paths: Sequence[Path], name: str, where: str) -> None:
@@ -95,7 +98,7 @@ class OpenFiles:
 
 @cache
 def _readers() -> LimitedProcesses:
-    """The single process that reads h5 files for this process."""
+    """Return the pool, of one process, that reads h5 files for this process."""
     readers = LimitedProcesses("diptych.vision.features.h5", {"DataError": DataError}, 1)
     atexit.register(readers.close)
     return readers
@@ -113,7 +116,7 @@ def _reading(path: Path, where: str = "") -> Iterator[None]:
         yield
     except DataError:
         raise
-    except Exception as error:  # for a damaged file, h5py raises OSError, RuntimeError, KeyError, TypeError and more
+    except Exception as error:  # h5py raises OSError, RuntimeError, KeyError, TypeError and more for damaged files
         if where:
             refuse(where, f"unreadable data in {path} ({error})", "an array", "download that file again")
         raise DataError(f"{path}: not a readable h5 file ({error}); download the file again") from None
@@ -121,9 +124,9 @@ def _reading(path: Path, where: str = "") -> Iterator[None]:
 
 @cache
 def _may_be_open() -> int:
-    """Raise the limit of open files where possible, and return how many h5 files may be open at once.
+    """Raise the operating system's limit of open files if possible. Return how many h5 files may be open at once.
 
-    Images are spread over the parts in any order, so fewer open files would mean one opening per image.
+    Successive images are in different files of a set. With fewer open files, each image would open a file again.
     """
     import resource
 
@@ -136,7 +139,7 @@ def _may_be_open() -> int:
 
 @dataclass
 class FilesHere:
-    """The most recently used h5 files, read in this process; up to its limit are kept open."""
+    """Read h5 files in this process. The most recently used files stay open, as many as the limit allows."""
 
     files: OrderedDict[Path, tuple[Any, tuple[int, ...]]] = field(default_factory=OrderedDict)
 
@@ -156,13 +159,14 @@ class FilesHere:
         return self.files[place][0]
 
     def names(self, path: Path) -> list[str]:
-        with _reading(path):  # h5py returns a name that is not UTF-8 as bytes
+        with _reading(path):  # h5py returns a name as bytes if it is not UTF-8
             return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in self.file(path)]
 
     def each(self, paths: Sequence[Path], name: str, where: str, make: Callable[..., Array] = np.empty) -> Reply:
-        """Return the arrays of files as the `parts` of a reply. None represents a missing array."""
+        """Return the arrays of several files as the `parts` of a reply. A missing array is None."""
         sets = [self.dataset(path, name, where) for path in paths]
-        forms = [None if one is None else (one.shape, one.dtype) for one in sets]  # slow properties: once
+        # Read once, because these properties are slow.
+        forms = [None if one is None else (one.shape, one.dtype) for one in sets]
         begins = [0, *accumulate(-(-math.prod(f[0]) * f[1].itemsize // ALIGNED) * ALIGNED if f else 0 for f in forms)]
         content = make((begins[-1],), np.dtype(np.uint8))
         for path, dataset, form, begin in zip(paths, sets, forms, begins, strict=False):
@@ -173,7 +177,7 @@ class FilesHere:
         return {"parts": [form and (form[0], form[1].str) for form in forms]}, content
 
     def dataset(self, path: Path, name: str, where: str) -> Any:
-        """Return a dataset, None if there is none. Raises DataError for links to other files."""
+        """Return a dataset, or None if there is none. Raises DataError for links to other files."""
         with _reading(path):
             links = self.file(path).id.links
             for part in accumulate(name.split("/"), "{}/{}".format):
@@ -192,7 +196,7 @@ class FilesHere:
 
 
 def _check_storage(dataset: Any, where: str, path: Path) -> None:
-    """Raise DataError for a dataset that is stored elsewhere, or is larger than allowed."""
+    """Raise DataError if a dataset is stored in another file, or is larger than allowed."""
     h5py = needed("h5py", "an h5")
     if not isinstance(dataset, h5py.Dataset) or dataset.shape is None or dataset.dtype.kind not in "fiub":
         refuse(where, f"no array of numbers in {path}", "an array")
@@ -206,7 +210,7 @@ def _check_storage(dataset: Any, where: str, path: Path) -> None:
 
 
 def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
-    """Decompress each chunk up to the size in the header, and raise DataError if there is more."""
+    """Decompress each chunk up to the size in the header. Raise DataError if the chunk is larger."""
     z = needed("h5py", "an h5").h5z
     size = math.prod(dataset.chunks) * dataset.dtype.itemsize
     check_size(size, where, name=f"a chunk of {path.name}")
@@ -221,7 +225,7 @@ def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
         chunk = dataset.id.get_chunk_info_by_coord(begin)
         if chunk.byte_offset is None:
             continue
-        most = 2 * size + 4096  # size of numbers that gzip cannot compress
+        most = 2 * size + 4096  # a chunk of incompressible numbers is at most this large
         content = dataset.id.read_direct_chunk(begin)[1] if chunk.size <= most and z.FILTER_DEFLATE in filters else b""
         if chunk.size > most or len(zlib.decompressobj().decompress(content, size + 1)) > size:
             refuse(where, f"a chunk in {path} of more bytes than its array", f"{size}, by its header", REWRITE)
@@ -238,7 +242,7 @@ def _main() -> None:
             return {"parts": [(listed.shape, listed.dtype.str)]}, listed
         return files.each(paths, request["name"], request["where"], room.make)
 
-    answer(reply, files.close)  # an open file is locked against programs that write it
+    answer(reply, files.close)  # HDF5 locks open files, so they are closed while there are no requests
 
 
 if __name__ == "__main__":

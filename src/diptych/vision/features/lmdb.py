@@ -1,7 +1,7 @@
-"""LMDB folders (data.mdb): UNITER's feat_thT_maxM_minN, plain or compressed, and MMF's.
+"""LMDB folders (data.mdb) of UNITER (feat_thT_maxM_minN, plain or compressed) and of MMF.
 
-UNITER  values are msgpack of numpy arrays, or npz where compressed; the names are a JSON list, `__keys__`
-MMF     values are pickles of a dictionary, read without running code; the names are a pickled list, `keys`
+UNITER  Values are msgpack of numpy arrays, or npz if compressed. The key `__keys__` has a JSON list of the names.
+MMF     Values are pickles of a dictionary, read without running code. The key `keys` has a pickled list of the names.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ AGAIN = "download the folder again"
 
 
 class OpenDatabase:
-    """An open LMDB. A process may open each LMDB only once, so all readers share it."""
+    """An open LMDB. A process may open an LMDB only once, so all readers share this object."""
 
     open: ClassVar[WeakValueDictionary[Path, OpenDatabase]] = WeakValueDictionary()
 
     def __init__(self, path: Path) -> None:
         lmdb = needed("lmdb", f"{path.name}, an LMDB,")
-        try:  # no lock: read-only folders, and those that another program has open, can be read
+        try:  # without a lock, so that read-only folders and LMDBs open in other programs can be read
             self.environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_readers=1)
         except (lmdb.Error, OSError) as error:
             raise DataError(f"{path}: not a readable LMDB ({error}); {AGAIN}") from None
-        # The file is mapped: reading a page beyond its end would crash the process.
+        # LMDB maps the file into memory, so reading a page beyond its end would crash the process.
         page, there = self.environment.stat()["psize"], (path / "data.mdb").stat().st_size
         wanted = (self.environment.info()["last_pgno"] + 1) * page
         self.cut, self.fault = None, ""
@@ -63,8 +63,8 @@ class OpenDatabase:
 
 @dataclass(frozen=True)
 class Database:
-    path: Path  # the folder of data.mdb
-    problems: list[str] = field(default_factory=list, compare=False)  # invalid names
+    path: Path  # the folder that contains data.mdb
+    problems: list[str] = field(default_factory=list, compare=False)  # a message for each invalid name
 
     @cached_property
     def _open(self) -> OpenDatabase:
@@ -138,7 +138,10 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def _of_msgpack(value: bytes, where: str) -> Raw:
-    """Read UNITER's dictionary of arrays, each as msgpack-numpy writes it: {nd, type, kind, shape, data}."""
+    """Convert UNITER's dictionary of arrays.
+
+    Each array has the form that msgpack-numpy writes: {nd, type, kind, shape, data}.
+    """
     msgpack = needed("msgpack", "UNITER's LMDB")
     try:
         arrays = msgpack.unpackb(value, raw=True, strict_map_key=False)

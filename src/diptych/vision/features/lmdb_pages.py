@@ -1,8 +1,8 @@
-"""Read the entries of an LMDB that is cut short, from its complete pages.
+"""Read the entries on the complete pages of an LMDB file that is cut short, such as by a stopped download.
 
-The library maps the file, and reading a page beyond its end would crash the process. Pages and nodes are as LMDB 0.9
-writes them (lmdb.h, mdb.c). A page begins with its number, 2 unused bytes, flags and the bounds of its free space. A
-node begins with the size of its data, flags and the length of its key. Data that does not fit in a page is in overflow
+The lmdb library cannot read such a file: a page beyond the file's end would crash the process. The format is LMDB 0.9
+(lmdb.h, mdb.c). A page begins with its number, 2 unused bytes, flags, and the bounds of its free space. A node begins
+with the size of its data, flags, and the length of its key. Data that does not fit in a page is stored in overflow
 pages.
 """
 
@@ -17,15 +17,19 @@ from pathlib import Path
 
 PAGE, NODE, NUMBER = struct.Struct("<QHHHH"), struct.Struct("<HHHH"), struct.Struct("<Q")
 LEAF, OVERFLOW, META = 0x02, 0x04, 0x08
-ELSEWHERE, OF_A_TREE = 0x01, 0x06  # flags of nodes: data is in overflow pages; data is a database or has duplicates
+# Flags of a node: its data is in overflow pages; its data is a database or has duplicates.
+ELSEWHERE, OF_A_TREE = 0x01, 0x06
 
 
 @dataclass(frozen=True)
 class CutDatabase:
-    """The complete entries of `data.mdb`. If a key occurs several times, the entry of the last page counts."""
+    """The complete entries of a `data.mdb` that is cut short.
+
+    If a key occurs several times, the entry on the last page counts.
+    """
 
     path: Path
-    page: int  # bytes of a page
+    page: int  # page size in bytes
 
     @cached_property
     def _content(self) -> mmap:
@@ -34,7 +38,7 @@ class CutDatabase:
 
     @cached_property
     def _places(self) -> tuple[dict[bytes, tuple[int, int]], set[bytes]]:
-        """Start and size of the data of each key, and the keys whose data is cut off."""
+        """Return the start and size of each key's data in the file, and the keys whose data is cut off."""
         places, cut, number, end = dict[bytes, tuple[int, int]](), set[bytes](), 0, len(self._content) // self.page
         while number < end:
             flags, many = self._kind(number)
@@ -47,12 +51,18 @@ class CutDatabase:
         return places, cut - places.keys()
 
     def _kind(self, number: int) -> tuple[int, int]:
-        """Return a page's flags (0 if it is not where its number belongs) and the number of its overflow pages."""
+        """Return a page's flags and its number of overflow pages.
+
+        The flags are 0 if the page is not at the position of its number.
+        """
         own, _, flags, low, high = PAGE.unpack_from(self._content, number * self.page)
         return (flags, max(1, low | high << 16)) if own == number and not flags & META else (0, 1)
 
     def _nodes(self, number: int) -> Iterator[tuple[bytes, int | None, int]]:
-        """Yield key, start and size of the data of a leaf's nodes. The start is None for data that is cut off."""
+        """Yield the key of each node of a leaf page, and the start and size of its data.
+
+        The start is None if the data is cut off.
+        """
         start = number * self.page
         _, _, _, low, high = PAGE.unpack_from(self._content, start)
         if not PAGE.size <= low <= high <= self.page:
@@ -79,9 +89,9 @@ class CutDatabase:
         return self._content[begin : begin + size] if size >= 0 else None
 
     def keys(self) -> list[bytes]:
-        """Return the keys that are names; the keys of the list of free pages are numbers."""
+        """Return the keys of entries. LMDB's own keys, for its list of free pages, are numbers and are left out."""
         return [key for key in self._places[0] if b"\0" not in key]
 
     def cut(self) -> list[bytes]:
-        """Return the keys whose data is missing."""
+        """Return the keys whose data is cut off."""
         return sorted(key for key in self._places[1] if b"\0" not in key)

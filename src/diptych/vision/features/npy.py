@@ -1,7 +1,7 @@
-"""Several npy files per image: MMF's NAME.npy with NAME_info.npy, and VLP's older ID.npy with ID_cls_prob.npy.
+"""Formats with two npy files per image: MMF (NAME.npy, NAME_info.npy) and older VLP (ID.npy, ID_cls_prob.npy).
 
-`_info.npy` is a pickled dictionary (bbox, image_width, image_height, cls_prob, ...), read without running code. VLP's
-boxes are in an h5 file next to them, for all images.
+`_info.npy` is a pickled dictionary (bbox, image_width, image_height, cls_prob, ...), read without running code. VLP
+stores the boxes of all images in one h5 file in the same folder.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def _load(path: Path, name: str, objects: bool = False) -> Any:
 
 
 def of_info(info: Any, features: Any, where: str) -> Raw:
-    """Read MMF's dictionary. If `features` is None, the features are in it too."""
+    """Convert MMF's dictionary `info`. If `features` is None, the dictionary also contains the features."""
     if isinstance(info, np.ndarray) and info.dtype.hasobject and info.ndim == 0:
         info = info[()]
     if not isinstance(info, Mapping):
@@ -53,7 +53,7 @@ def of_info(info: Any, features: Any, where: str) -> Raw:
     rows = info.get("num_boxes")
     if rows is not None and rows != len(features):
         refuse(where, f"{len(features)} rows of features and num_boxes {rows}", "equal numbers")
-    classes = _array(info.get("cls_prob"))  # a row per region; in some releases only its maximum
+    classes = _array(info.get("cls_prob"))  # all probabilities per region; in some releases only the largest
     return Raw(
         where, features, _array(boxes), None if width is None or height is None else (width, height),
         classes=classes if classes is not None and classes.ndim > 1 else None,

@@ -1,9 +1,11 @@
-"""One npz per image: our own, and those of X-modaler (TDEN), MILVLG and UNITER, recognised by the names of arrays.
+"""Formats with one npz file per image: Diptych, X-modaler (TDEN), MILVLG and UNITER.
 
-- ours: features boxes width height, optionally classes scores; sorted by scores if there are any
-- X-modaler: features boxes cls_prob image_w image_h num_boxes; rows in file order (TDEN takes the first)
-- X-modaler, only features: one array of any name
-- MILVLG: x bbox image_w image_h num_bbox; `info` is a pickle and is not read
+They are recognised by array names.
+
+- Diptych: features boxes width height, optionally classes scores; rows are sorted by score if there are scores
+- X-modaler: features boxes cls_prob image_w image_h num_boxes; rows stay in file order, of which TDEN uses the first
+- X-modaler without boxes: one array of any name
+- MILVLG: x bbox image_w image_h num_bbox; the pickle `info` is not read
 - UNITER: norm_bb (fractions, 7 per row) features conf soft_labels
 """
 
@@ -24,8 +26,8 @@ FIELDS = {
     "scores": ("scores", "conf"),
     "count": ("num_boxes", "num_bbox"),
 }
-NORM_BB = 7  # numbers per region
-# Metadata, or arguments that `savez` saved by mistake.
+NORM_BB = 7  # numbers per region in norm_bb
+# Arrays that are ignored: metadata, or arguments that were passed to `savez` by mistake.
 ASIDE = ("info", "image_id", "allow_pickle", "allow_pickle_")
 
 
@@ -35,7 +37,7 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def read_npz(file: Path | io.BytesIO, where: str = "") -> Raw:
-    """Read an npz without running code; an array larger than MOST_BYTES is refused. Raises DataError."""
+    """Read an npz without running code. Raises DataError, also for an array larger than MOST_BYTES."""
     where = where or str(file)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -47,7 +49,7 @@ def read_npz(file: Path | io.BytesIO, where: str = "") -> Raw:
             arrays = {name: _array(archive, where, name) for name in fields}
     except DataError:
         raise
-    except Exception as error:  # zip's and numpy's readers raise LZMAError, TokenError, SyntaxError and more
+    except Exception as error:  # zipfile and numpy raise LZMAError, TokenError, SyntaxError and more
         raise DataError(f"{where}: not a readable npz file ({error}); write the file again") from error
     if len(fields) == 1 and fields == data:
         return Raw(where, arrays[fields[0]], named=fields[0])

@@ -1,4 +1,4 @@
-"""Identity of features made elsewhere: the extractor's name given by the user, and statistics of the values."""
+"""Recognise the extractor of given features: by the name that the user gives, and by statistics of the values."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -12,23 +12,23 @@ from diptych.core.contract import FeatureProfile
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of
 
-PICTURES = 32  # images that a profile is computed from, evenly spaced over the names
+PICTURES = 32  # number of images from which a profile is computed, evenly spaced over the names
 MEANS = 256
 LONGEST_NAME = 200
 NAMED_IN = "extractor.txt"
 NAME_IT = f"where it is the same, write its name to {NAMED_IN} next to both"
-# Between sets of one extractor, measured on drawn pictures (experiments/LOG.md).
-MOST_TIMES = 3.0  # largest ratio of the two root mean squares
-FEWEST_MEANS = 32  # fewer means correlate by chance
-LEAST_EXPECTED = 0.4  # a lower expected correlation: too few images to decide
-LEAST_SHARE = 0.4  # smallest share of the expected correlation
+# Limits for two sets of features from one extractor, measured on Storybook images (experiments/LOG.md).
+MOST_TIMES = 3.0  # largest ratio between the root mean squares of the values
+FEWEST_MEANS = 32  # with fewer feature dimensions, the means correlate by chance
+LEAST_EXPECTED = 0.4  # if the expected correlation is lower, there are too few images to decide
+LEAST_SHARE = 0.4  # smallest allowed share of the expected correlation
 
 
 def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
-    """List the reasons not to mix features of two contracts.
+    """Return the reasons why features with these two contracts must not be mixed; empty if they may.
 
-    The reasons are the fields that differ. If no field differs, the profiles of features without an extractor's name
-    are compared.
+    The reasons are the contract's fields that differ. If none differs and the extractor has no name, the profiles are
+    compared.
     """
     lines = one.differences(other)
     if not lines and one.profile is not None and other.profile is not None and not one.named:
@@ -38,16 +38,17 @@ def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
 
 
 def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
-    """Return the reason why two profiles cannot come from one extractor, or None.
+    """Return the reason why two profiles cannot come from the same extractor, or None.
 
-    The mean of each value varies from image to image, but the pattern of the means is typical of the extractor.
-    Profiles of one extractor correlate as well as the number of images allows; those of two extractors only by chance.
+    A profile has the mean of each feature dimension over some images. The pattern of the means is typical of the
+    extractor. Two profiles of the same extractor correlate; the fewer images, the less, because of noise. Profiles of
+    two extractors correlate only by chance.
     """
     if min(one.size, other.size) * MOST_TIMES < max(one.size, other.size):
         return f"values of a size of {one.size:.3g}, not {other.size:.3g}"
     if len(one.means) != len(other.means) or len(one.means) < FEWEST_MEANS:
         return None
-    spread = max(one.spread, other.spread)  # the spread of a single image is unknown
+    spread = max(one.spread, other.spread)  # a profile of one image has no spread, so the larger one is used
     expected = 1.0
     for profile in (one, other):
         variance = float(np.var(profile.means))
@@ -62,7 +63,7 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
 
 
 def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | None:
-    """Compute the profile of the features (R, F) of some images; None if there are none."""
+    """Compute the profile of features (R, F) of some images. Return None if there are no images."""
     if not features:
         return None
     width = features[0].shape[1]
@@ -75,7 +76,9 @@ def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | 
 
 
 def name_of(path: Path) -> str | None:
-    """Return the extractor's name from `extractor.txt` next to the features; None if there is no such file.
+    """Return the extractor's name, read from `extractor.txt` next to the features.
+
+    Return None if there is no such file.
 
     Raises DataError if the file is not a single line of up to LONGEST_NAME characters.
     """
@@ -85,7 +88,7 @@ def name_of(path: Path) -> str | None:
     try:
         name = text_of(file, "utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {file} ({error}); expected the name of the features' program") from error
+        raise DataError(f"cannot read {file} ({error}); expected one line, the extractor's name") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} characters")
     return name

@@ -1,4 +1,4 @@
-"""Regions as read from a feature file: arrays whose shapes and values are not checked yet."""
+"""Regions read from a feature file, before shapes and values are checked, and helpers of the readers."""
 
 import binascii
 import importlib
@@ -21,52 +21,52 @@ from diptych.runtime.extras import requires_extra
 Array = npt.NDArray[Any]
 V = TypeVar("V")
 T = TypeVar("T")
-NAMED = 3  # damaged entries that a note names
-LOOKED_AT = 20  # first entries that are searched for one that shows the format
-MOST_BYTES = 256 * 2**20  # limit of one array
-# By the version of an npy file: the number of bytes that hold the length of its header, and the header's reader.
+NAMED = 3  # number of damaged entries that a message lists
+LOOKED_AT = 20  # number of first entries from which the format is recognised
+MOST_BYTES = 256 * 2**20  # size limit of one array
+# Version of an npy file -> number of bytes that hold the header's length, and the function that reads the header.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
     (1, 0): (2, np.lib.format.read_array_header_1_0),
     (2, 0): (4, np.lib.format.read_array_header_2_0),
 }
-LONGEST_HEADER = 10_000  # bytes, numpy's own limit
+LONGEST_HEADER = 10_000  # in bytes, as in numpy
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Unchecked region arrays of one image."""
+    """The region arrays of one image, not checked yet."""
 
-    where: str  # file, and name inside it, for error messages
+    where: str  # file and name in it, for error messages
     features: Array  # (R, F)
-    boxes: Array | None = None  # (R, 4) x1 y1 x2 y2; None where the format has none
-    size: tuple[Any, Any] | None = None  # width and height in pixels; None where the format has none
-    fractions: bool = False  # True: boxes are fractions of the image, False: pixels
+    boxes: Array | None = None  # (R, 4) x1 y1 x2 y2; None: the format has no boxes
+    size: tuple[Any, Any] | None = None  # width and height in pixels; None: the format has no size
+    fractions: bool = False  # True: boxes are fractions of the image; False: in pixels
     classes: Array | None = None  # (R, C) probabilities
     scores: Array | None = None  # (R,) 0 to 1
-    best_first: bool = True  # False: rows have to be sorted by score
-    named: str = "features"  # name of the features in the file
+    best_first: bool = True  # False: the rows must still be sorted by score
+    named: str = "features"  # name of the array of features in the file, for errors
 
 
 @runtime_checkable
 class Unit(Protocol):
-    """One part of a release with the regions of many images: a tsv, a folder of npz files, an LMDB."""
+    """A group of files with the regions of many images, such as a tsv, a folder of npz files or an LMDB."""
 
     @property
     def path(self) -> Path: ...
 
     def names(self) -> Iterable[str]:
-        """Return the image names in the file, one for each set of regions."""
+        """Return the image names in the unit. A name occurs twice if the unit has two sets of regions for it."""
 
     def read(self, name: str) -> Raw:
-        """Return the regions of an image. Raises DataError."""
+        """Return the regions of the image `name`. Raises DataError if they cannot be read."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder with one file per image, each read by `reader`."""
+    """A folder with one file per image. `reader` reads a file."""
 
     path: Path
-    files: Mapping[str, Path]  # by image name
+    files: Mapping[str, Path]  # image name -> file
     reader: Callable[[Path], Raw]
 
     def names(self) -> Iterable[str]:
@@ -82,21 +82,24 @@ class Folder:
 
 @dataclass(frozen=True)
 class Listing:
-    """The files below a path."""
+    """All files below a path."""
 
     root: Path
-    files: Mapping[str, tuple[Path, ...]]  # by ending, such as `.npz`, sorted by name
+    files: Mapping[str, tuple[Path, ...]]  # ending, such as `.npz` -> its files, sorted by name
 
     def ending(self, *endings: str) -> list[Path]:
         return [path for ending in endings for path in self.files.get(ending, ())]
 
     def named(self, ending: str) -> dict[str, Path]:
-        """Return the files with an ending, by their path below the root without that ending."""
+        """Return the files with `ending`. Their keys are paths below the root, without the ending."""
         return {path.relative_to(self.root).as_posix().removesuffix(ending): path for path in self.ending(ending)}
 
 
 def numbered(named: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """Return values by name; the second value of one name is at `again(name, 1)`, and so on."""
+    """Return a dict of the values by name.
+
+    If a name repeats, its second value has the key `again(name, 1)`, and so on.
+    """
     values: dict[str, V] = {}
     times: dict[str, int] = {}
     for name, value in named:
@@ -106,12 +109,18 @@ def numbered(named: Iterable[tuple[str, V]]) -> dict[str, V]:
 
 
 def again(name: str, times: int) -> str:
-    """Return the key of regions whose name occurred `times` times before; no file has such a name."""
+    """Return the key for a name that has occurred `times` times before.
+
+    It contains a zero byte, so no file has such a name.
+    """
     return f"{name}\0{times}" if times else name
 
 
 def each_whole(items: Iterable[V], take: Callable[[V], T], problems: list[str]) -> list[T]:
-    """Return `take(item)` for each item; errors go to `problems`. Raises the first error if no item is left."""
+    """Return `take(item)` for each item. Messages of errors are added to `problems`.
+
+    Raises the first error if all items fail.
+    """
     taken, errors = list[T](), list[DataError]()
     for item in items:
         try:
@@ -127,30 +136,33 @@ def each_whole(items: Iterable[V], take: Callable[[V], T], problems: list[str]) 
 
 @contextmanager
 def read_as_data(where: str) -> Iterator[None]:
-    """Turn any exception of a reader into a DataError, so that one damaged file does not stop the others."""
+    """Convert any exception of a reader to a DataError, so that other files can still be read."""
     try:
         yield
     except DiptychError:
         raise
     except Exception as error:
         raise DataError(
-            f"{where}: its features cannot be read ({type(error).__name__}: {error}); download the file again"
+            f"{where}: the features cannot be read ({type(error).__name__}: {error}); download the file again"
         ) from error
 
 
 def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file anew") -> NoReturn:
-    """Raise a DataError in the form that all readers use: where, what was found, what was expected, the remedy."""
+    """Raise a DataError that states the place, what was found, what was expected, and the remedy."""
     raise DataError(f"{where}: found {actual}, expected {wanted}; {remedy}")
 
 
 def needed(module: str, what: str) -> Any:
-    """Import a library of the extra `features`. If it is missing, raises RecipeError with the install command."""
+    """Import and return the module `module`. If it is missing, raise RecipeError with the install command.
+
+    `what`: what needs it.
+    """
     with requires_extra(what, "features"):
         return importlib.import_module(module)
 
 
 def of_base64(text: str | memoryview, kind: str, rows: int, where: str, name: str) -> Array:
-    """Decode a base64 field of numbers of type `kind` into an array (rows, numbers per row)."""
+    """Decode a base64 field to an array of shape (rows, N). `kind`: the type of its numbers, such as `<f4`."""
     decode = needed("pybase64", f"{where}, whose `{name}` is base64,").b64decode_as_bytearray
     try:
         numbers = np.frombuffer(decode(text, validate=True), kind)
@@ -162,7 +174,10 @@ def of_base64(text: str | memoryview, kind: str, rows: int, where: str, name: st
 
 
 def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> Any:
-    """Read the array of an npy file. `objects`: a pickle of plain values is allowed. Raises DataError."""
+    """Return the array of an npy file. `objects`: allow a pickle of plain values, read without running code.
+
+    Raises DataError.
+    """
     try:
         version = np.lib.format.read_magic(io.BytesIO(content[: np.lib.format.MAGIC_LEN]))
         if version not in HEADERS:
@@ -174,7 +189,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
         data += length
     except DataError:
         raise
-    except Exception as error:  # numpy parses the header as Python: many exception types
+    except Exception as error:  # numpy parses the header as Python code, which raises many types
         refuse(where, f"no readable npy in `{name}` ({error})", "an array")
     if kind.hasobject and objects:
         return unpickle.loads(content[data:], where)
@@ -191,11 +206,14 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
 
 @lru_cache(maxsize=1024)
 def _header(version: tuple[int, int], header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and type. Cached, as a set has few different headers and numpy is slow to parse one."""
+    """Return shape, Fortran order and type from an npy header.
+
+    Results are cached, because parsing is slow and headers repeat.
+    """
     return cast(tuple[tuple[int, ...], bool, np.dtype[Any]], HEADERS[version][1](io.BytesIO(header)))
 
 
 def check_size(size: int, where: str, name: str) -> None:
-    """Raise DataError for an array of more than MOST_BYTES."""
+    """Raise DataError if an array has more than MOST_BYTES bytes."""
     if size > MOST_BYTES:
         refuse(where, f"{size} bytes of `{name}`", f"at most {MOST_BYTES}")

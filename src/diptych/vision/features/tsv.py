@@ -1,9 +1,9 @@
-"""Tables of base64, one line per image: bottom-up-attention's six fields, and LXMERT's ten, with the height first.
+"""Tables with one line per image and arrays in base64: six fields (bottom-up attention) or ten (LXMERT).
 
     BUTD    image_id image_w image_h num_boxes boxes features
     LXMERT  img_id img_h img_w objects_id objects_conf attrs_id attrs_conf num_boxes boxes features
 
-The file is scanned once for the offsets of its lines; each line is then read on demand.
+The file is scanned once for the offsets of its lines. Lines are read when they are needed.
 """
 
 import re
@@ -19,7 +19,7 @@ from diptych.vision.features.raw import MOST_BYTES, Listing, Raw, Unit, check_si
 BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
           "features")  # fmt: skip
-PART = re.compile(r"\.tsv(\.\d+)?$")  # trainval_..._genome.tsv.0 and so on
+PART = re.compile(r"\.tsv(\.\d+)?$")  # part of a table, such as trainval_..._genome.tsv.0
 AGAIN = "the line may be cut: download the file again"
 LONGEST_NAME = 4096
 
@@ -30,7 +30,10 @@ class TsvTable:
 
     @cached_property
     def _scanned(self) -> tuple[list[tuple[str, tuple[int, int]]], list[tuple[int, int]]]:
-        """Name, offset and length of each line, in bytes; and offset and length of lines with too many fields."""
+        """Return name, offset and length of each line, in bytes.
+
+        Also return offset and length of lines with too many fields.
+        """
         lines, by_count = list[tuple[str, tuple[int, int]]](), dict[int, list[tuple[int, int]]]()
         offset = 0
         with self.path.open("rb") as file:
@@ -50,7 +53,10 @@ class TsvTable:
 
     @cached_property
     def joined(self) -> list[str]:
-        """Return texts that end with a line's name. A crash had cut off the line before, which joined the two lines."""
+        """Return a text from each line with too many fields.
+
+        Such a line was cut off by a crash, and the next line follows in it. The text ends with the next line's name.
+        """
         fields, counts = (_fields(self._line(place)) for place in self._scanned[1]), (len(BUTD), len(LXMERT))
         texts = (bytes(row[-count][-LONGEST_NAME:]) for row in fields for count in counts if len(row) > count)
         return [text.decode("utf-8", "replace") for text in texts]
@@ -81,7 +87,7 @@ class TsvTable:
 
 
 def _fields(line: bytes) -> list[memoryview]:
-    """Return the fields between tabs as views, without a copy."""
+    """Split a line at tabs. The fields are views, not copies."""
     tabs = [-1]
     while (tab := line.find(b"\t", tabs[-1] + 1)) >= 0:
         tabs.append(tab)
@@ -103,9 +109,9 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def _is_table(path: Path) -> bool:
-    """Recognise a feature table by one of its first lines: a name, then width and height.
+    """Return True for a feature table: one of the first lines has a name, then two numbers (width and height).
 
-    A line that is cut short still counts; `read` reports it. A table with fewer fields, or with words, is not one.
+    A line that is cut short also counts, because `read` reports the fault later.
     """
     try:
         with path.open("rb") as file:

@@ -1,7 +1,9 @@
-"""VL-BERT's JSON per image, in a folder or a zip: num_boxes image_w image_h boxes features, base64 of float32.
+"""VL-BERT's format: one JSON file per image, in a folder or a zip, with num_boxes image_w image_h boxes features.
 
-Files of Conceptual Captions also have `classes` (num_boxes, 1601). VL-BERT's reader sorts their rows by the largest
-probability, background included, best first. Other files are read in file order.
+Arrays are base64 of float32.
+
+Files of Conceptual Captions also have `classes` (num_boxes, 1601). As in VL-BERT's reader, their rows are sorted by the
+largest probability, with the background, highest first. In other files, rows stay in file order.
 """
 
 import zipfile
@@ -39,12 +41,16 @@ class Archive:
     def archive(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
-        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:  # the last: an unknown version
+        # NotImplementedError: a newer zip version.
+        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
             raise DataError(f"{self.path}: not a readable zip file ({error}); {AGAIN}") from None
 
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:
-        """JSON members by image name. VQA's zips contain a folder with the zip's name, which is not part of it."""
+        """Return the JSON members by image name.
+
+        A folder with the zip's own name, as in VQA's zips, is not part of the name.
+        """
         members = []
         for member in self.archive.infolist():
             path = PurePosixPath(member.filename)
@@ -72,7 +78,7 @@ def units(listing: Listing) -> list[Unit]:
     loose: list[Unit] = [
         Folder(folder, {path.stem: path for path in files}, _read)
         for folder, files in folders.items()
-        if any(map(_has_fields, files[: raw.LOOKED_AT]))  # there may be millions
+        if any(map(_has_fields, files[: raw.LOOKED_AT]))  # only the first, as there may be millions
     ]
     named = (zip_path for files in folders.values() for path in files for zip_path in _archives_of(path))
     archives = [Archive(path) for path in dict.fromkeys((*listing.ending(".zip"), *named))]
@@ -80,9 +86,9 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def _archives_of(lines: Path) -> list[Path]:
-    """Return the zips named by the lines of a file like val_frcnn.json: {"frcnn": "val_frcnn.zip@/00000000.json"}.
+    """Return the zips named in a list such as val_frcnn.json, with lines {"frcnn": "val_frcnn.zip@/00000000.json"}.
 
-    The zips are in the file's folder. Raises DataError for other names.
+    The zips must be in the folder of the file. Raises DataError for other names.
     """
     try:
         with lines.open("rb") as file:
@@ -103,7 +109,7 @@ def _zip_of(lines: Path, line: bytes) -> str:
 
 
 def _has_fields(path: Path) -> bool:
-    """Recognise a file of regions by its beginning."""
+    """Return True if a file begins like a JSON file of regions."""
     try:
         with path.open("rb") as file:
             start = file.read(2000)

@@ -1,8 +1,8 @@
-"""Unified VLP's h5: PREFIX_featXYZ.h5 and PREFIX_clsXYZ.h5, where XYZ are the last three characters of an image's id.
+"""Unified VLP's h5 files PREFIX_featXYZ.h5 and PREFIX_clsXYZ.h5. XYZ are the last three characters of an image's id.
 
-Each holds one data set per image, named by the id: features (100, 2048) and classes (100, 1601). Boxes (100, 6: x1 y1
-x2 y2 class confidence, in pixels) are in one h5 for all images (as released), or in bboxXYZ.h5 per part (as the
-extractor writes them). The size of an image is in none of the files.
+Each file has one dataset per image, named by the id: features (100, 2048) or classes (100, 1601). Boxes are datasets
+(100, 6): x1 y1 x2 y2 in pixels, class, confidence. The released files have all boxes in one h5; the extractor writes
+one file bboxXYZ.h5 per part. No file has the size of an image.
 """
 
 import re
@@ -15,19 +15,19 @@ from diptych.vision.features.raw import Array, Listing, Raw, Unit, each_whole, r
 
 PART = re.compile(r"(?P<prefix>.*?)_?(?P<what>feat|cls|bbox)(?P<part>.{3})\.(h5|hdf5)$")
 ENDINGS = (".h5", ".hdf5")
-COLUMNS = 6  # numbers per box
+COLUMNS = 6  # numbers per box in the file
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """The boxes of a release: in files for all images (`whole`), or one file per part."""
+    """The boxes of a VLP release: in files for all images (`whole`), or in one file per part."""
 
     whole: tuple[Path, ...]
     parts: dict[str, Path]
     opened: OpenFiles
 
     def of(self, name: str, where: str, read: Arrays = NONE) -> Array | None:
-        """Return the boxes of an image (R, 6), or None if the release has no boxes. Raises DataError."""
+        """Return the boxes (R, 6) of the image `name`, or None if the release has no boxes. Raises DataError."""
         part = name[-3:]
         tried = ((one, self.opened.find(one, name, where, read)) for one in self.whole)
         path, boxes = next((one for one in tried if one[1] is not None), (self.parts.get(part), None))
@@ -43,14 +43,14 @@ class Boxes:
 
 @dataclass(frozen=True)
 class ReleaseFiles:
-    """The h5 files of one prefix."""
+    """The h5 files of a VLP release with the same prefix."""
 
     path: Path
-    features: dict[str, Path]  # by part
+    features: dict[str, Path]  # part (XYZ) -> file
     classes: dict[str, Path]
     boxes: Boxes
     opened: OpenFiles
-    problems: list[str] = field(default_factory=list, compare=False)  # parts that cannot be read
+    problems: list[str] = field(default_factory=list, compare=False)  # a message for each part that cannot be read
 
     def names(self) -> Iterable[str]:
         parts = each_whole(self.features.values(), self.opened.names, self.problems)
@@ -100,7 +100,7 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def boxes_below(listing: Listing) -> Boxes | None:
-    """Return the boxes of a VLP release below a path, or None if there are none."""
+    """Return the boxes of the VLP release among the listed files, or None if there are none."""
     matches = [(path, PART.match(path.name)) for path in listing.ending(*ENDINGS)]
     whole = tuple(path for path, match in matches if match is None)
     parts = {match["part"]: path for path, match in matches if match is not None and match["what"] == "bbox"}

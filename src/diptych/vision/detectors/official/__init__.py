@@ -1,1 +1,1 @@
-"""The detectors of the published features, in torch: bottom-up attention and Detectron's ResNeXt-101."""
+"""The detectors behind the published features, in PyTorch: bottom-up attention and Detectron's ResNeXt-101."""

@@ -1,7 +1,8 @@
-"""The three conventions for the pixels of a box.
+"""The three conventions of the official detectors for boxes in pixels.
 
-Boxes are x1 y1 x2 y2 in pixels. In Caffe and Detectron x2 is the last covered pixel, so a width is x2 - x1 + 1. They
-differ in whether 1 is subtracted from the x2 of a decoded box. In detectron2 x2 is where the box ends.
+Boxes are x1 y1 x2 y2 in pixels. In Caffe and Detectron, x2 is the last covered pixel, so the width is x2 - x1 + 1.
+Detectron also subtracts 1 from the x2 of a decoded box; Caffe does not. In detectron2, x2 is the right edge, so the
+width is x2 - x1.
 """
 
 import math
@@ -17,30 +18,30 @@ from torch import Tensor
 from diptych.vision.detectors.nms import nms
 
 UNWEIGHTED = (1.0, 1.0, 1.0, 1.0)
-LARGEST_CHANGE = math.log(1000 / 16)  # logarithm of the largest factor of a side
+LARGEST_CHANGE = math.log(1000 / 16)  # largest dw or dh: log of the factor by which a side may grow
 
 
 @dataclass(frozen=True)
 class BoxConvention:
-    """How a detector decodes, clips and compares boxes."""
+    """The convention by which a detector decodes, clips and compares boxes."""
 
-    extent: int  # a width is x2 - x1 + extent
-    end: int  # subtracted from a decoded x2
-    edge: int  # the last x of an image w pixels wide is w - edge
-    largest_change: float | None  # limit of the logarithm of a side's factor
-    drops_equal: bool  # NMS also drops a box whose overlap equals the threshold
-    # True: the sides of anchors are rounded, their centre is that of the cell; ordered by ratio, then size. False: the
-    # sides are exact, the centre is the cell's corner; ordered by size, then ratio.
+    extent: int  # the width of a box is x2 - x1 + extent
+    end: int  # number subtracted from the x2 of a decoded box
+    edge: int  # in an image w pixels wide, x is clipped to w - edge
+    largest_change: float | None  # largest dw or dh; None: no limit
+    drops_equal: bool  # True: NMS also drops a box whose IoU equals the threshold
+    # True: anchors have rounded sides and are centred on the cell; they are ordered by ratio, then size. False: sides
+    # are not rounded, and anchors are centred on the cell's corner; they are ordered by size, then ratio.
     rounded: bool
 
     def sides(self, boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 2"]:
-        """Return width and height in pixels."""
+        """Return the width and height of each box, in pixels."""
         return boxes[..., 2:] - boxes[..., :2] + self.extent
 
     def decode(
         self, boxes: Float[Tensor, "*N 4"], deltas: Float[Tensor, "*M 4"], weights: Sequence[float] = UNWEIGHTED
     ) -> Float[Tensor, "*M 4"]:
-        """Move boxes by (dx, dy, dw, dh), each divided by its weight, without clipping."""
+        """Apply deltas (dx, dy, dw, dh), each divided by its weight, to boxes. The result is not clipped."""
         sides = self.sides(boxes)
         centres = boxes[..., :2] + 0.5 * sides
         deltas = deltas / deltas.new_tensor(weights)
@@ -51,26 +52,32 @@ class BoxConvention:
         return torch.cat([middle - half, middle + half - self.end], -1)
 
     def clip(self, boxes: Float[Tensor, "*N 4"], height: int, width: int) -> Float[Tensor, "*N 4"]:
-        """Clip boxes to an image."""
+        """Clip boxes to an image of `height` x `width` pixels."""
         most = boxes.new_tensor([width, height, width, height]) - self.edge
         return torch.minimum(boxes.clamp(min=0), most)
 
     def wide_enough(self, boxes: Float[Tensor, "N 4"], least: float) -> Bool[Tensor, "N"]:
-        """Return a mask of boxes with both sides of at least `least` pixels (above 0 if `least` is 0)."""
+        """Return True for each box with both sides at least `least` pixels.
+
+        If `least` is 0, both sides must be above 0.
+        """
         sides = self.sides(boxes)
         return ((sides >= least) if least else (sides > 0)).all(-1)
 
     def nms(self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
-        """Return the rows that no better box overlaps with an IoU over `overlap`, best first."""
+        """Return the indices of the boxes that NMS keeps, highest score first. `overlap`: the IoU threshold."""
         threshold = overlap
-        if self.extent:  # the reference code of these compares in float32, torchvision in float64
+        if self.extent:  # Caffe and Detectron compare in float32, torchvision in float64
             nearest = np.float32(overlap)
             threshold = float(np.nextafter(nearest, np.float32(0)) if self.drops_equal else nearest)
         whole = boxes + boxes.new_tensor([0, 0, self.extent, self.extent])
         return nms(whole, scores, threshold)
 
     def anchors(self, stride: int, sizes: Sequence[float], ratios: Sequence[float]) -> Float[Tensor, "A 4"]:
-        """Return the anchors of the first cell. `ratios` are height / width, `sizes` roots of areas in pixels."""
+        """Return the anchors of the first cell. `ratios`: height / width.
+
+        `sizes`: square roots of the areas, in pixels.
+        """
         made, centre = [], (stride - 1) / 2 if self.rounded else 0.0
         by_size = [(ratio, size) for size in sizes for ratio in ratios]
         for ratio, size in product(ratios, sizes) if self.rounded else by_size:
@@ -85,14 +92,17 @@ class BoxConvention:
 
 
 def shifted(anchors: Float[Tensor, "A 4"], cells: tuple[int, int], stride: int) -> Float[Tensor, "N 4"]:
-    """Return the anchors of all cells of a map (rows, columns), ordered by row, column, anchor."""
+    """Return the anchors of all cells of a feature map, ordered by row, column, anchor.
+
+    `cells`: numbers of rows and columns.
+    """
     y, x = torch.meshgrid(torch.arange(cells[0]), torch.arange(cells[1]), indexing="ij")
     shifts = torch.stack([x, y, x, y], -1).to(anchors) * stride
     return (shifts.reshape(-1, 1, 4) + anchors).reshape(-1, 4)
 
 
 def by_anchor(deltas: Float[Tensor, "d h w"]) -> Float[Tensor, "N 4"]:
-    """Reorder the deltas of a map (four channels per anchor) like the boxes of `shifted`."""
+    """Reorder the deltas of a feature map (four channels per anchor) to the order of the anchors from `shifted`."""
     return deltas.view(-1, 4, *deltas.shape[1:]).permute(2, 3, 0, 1).reshape(-1, 4)
 
 

@@ -1,7 +1,8 @@
-"""Bottom-up attention (Anderson et al., CVPR 2018): Faster R-CNN over a ResNet's fourth stage, Visual Genome.
+"""Bottom-up attention (Anderson et al., CVPR 2018): a Faster R-CNN on the ResNet map c4, trained on Visual Genome.
 
-The network has two dialects. `caffe` made all published features. `hf` is a later port (airsplay, Hugging Face), with
-another box convention, image size and selection. Row 0 of classes and attributes is the background (or `none`) in both.
+There are two versions, called dialects. `caffe` is the original; it made all published features. `hf` is a later port
+(airsplay, Hugging Face) that uses a different box convention, image size and selection rule. In both, class 0 is the
+background and attribute 0 means `none`.
 """
 
 # image ── stem, res2 to res4 ──▶ c4 (1/16) ─┬─ 3 x 3, objectness, deltas ──▶ NMS ──▶ 300 proposals ─┐
@@ -30,20 +31,20 @@ Dialect = Literal["caffe", "hf"]
 STRIDE, CELLS = 16, 14
 ANCHOR_SIZES, ANCHOR_RATIOS = (64.0, 128.0, 256.0, 512.0), (0.5, 1.0, 2.0)
 CONVENTIONS: dict[str, BoxConvention] = {"caffe": CAFFE, "hf": DETECTRON2}
-# Weights of the box deltas; in Caffe's files, the layer's weights include them.
+# Divisors of the box deltas. They are 1 for `caffe`, because in Caffe's files they are already part of the layer.
 DELTA_WEIGHTS = {"caffe": (1.0, 1.0, 1.0, 1.0), "hf": (10.0, 10.0, 5.0, 5.0)}
-ROIS_AT_ONCE = 100  # regions through res5, whose memory grows with their number
+ROIS_AT_ONCE = 100  # regions per pass through res5, to limit its memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class ButdSettings(OfficialSettings):
-    """Settings of bottom-up attention."""
+    """Settings of bottom-up attention that are not in the weights."""
 
     dialect: Dialect
 
     @classmethod
     def usual(cls, dialect: Dialect) -> ButdSettings:
-        """Return the settings of a dialect's extraction code."""
+        """Return the settings that the dialect's published extraction code uses."""
         if dialect == "caffe":
             return cls(
                 dialect=dialect, shorter=600, longer=1000, before_nms=6000, after_nms=300, proposal_overlap=0.7,
@@ -57,20 +58,23 @@ class ButdSettings(OfficialSettings):
 
 @dataclass(frozen=True)
 class ButdShape:
-    """Sizes of a network."""
+    """Sizes of a bottom-up attention network."""
 
     trunk: ResNetShape
     rpn: int  # channels
-    anchors: int  # per cell
-    objectness: int  # channels: one per anchor, or one for background and one for object
-    classes: int  # with the background
-    attributes: int  # with `none`; 0: the weights have no attributes
-    embedding: int  # width of a class embedding
+    anchors: int  # anchors per cell of the map
+    objectness: int  # channels: one per anchor, or two (background and object)
+    classes: int  # number of classes, with the background
+    attributes: int  # number of attributes, with `none`; 0: the weights have no attribute layer
+    embedding: int  # width of a class embedding, an input of the attribute layer
     attribute_width: int
 
     @classmethod
     def of(cls, sizes: dict[str, tuple[int, ...]], source: str) -> ButdShape:
-        """Read the sizes off the tensors. Raises CheckpointError, KeyError or IndexError for other networks."""
+        """Infer the sizes from the shapes of the tensors.
+
+        Raises CheckpointError, KeyError or IndexError for a different network.
+        """
         rpn, objectness, classes = (sizes[f"{name}.weight"][0] for name in ("rpn", "objectness", "classes"))
         attributes = (0, 0, 0)
         if "attributes.weight" in sizes:
@@ -114,36 +118,39 @@ class Butd(nn.Module):
         return pool_stem(self.stem(images).relu_(), padded=False)
 
     def maps(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B c h16 w16"]:
-        """Return the last map of the trunk, c4."""
+        """Return c4, the feature map after the fourth ResNet stage, with stride 16."""
         return cast(Tensor, self.res4(self.res3(self.res2(self.pooled_stem(images)))))
 
     def propose(self, maps: Float[Tensor, "B c h w"]) -> tuple[Float[Tensor, "B o h w"], Float[Tensor, "B d h w"]]:
-        """Return logits (one per anchor; or all background ones, then all object ones) and deltas (four per anchor)."""
+        """Return objectness logits and box deltas (four channels per anchor).
+
+        If there are two logits per anchor, all background logits come first.
+        """
         inner = self.rpn(maps).relu_()
         return self.objectness(inner), self.deltas(inner)
 
     def pooled(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c k k"]:
-        """Pool boxes in pixels, each preceded by the index of its image."""
+        """Pool the map inside each box. A row of `rois` is the image's index in the batch and x1 y1 x2 y2 in pixels."""
         cells = roi_pool(maps.float(), rois, CELLS, 1 / STRIDE)
         return cast(Tensor, cells.contiguous(memory_format=torch.channels_last))
 
     def describe(self, maps: Float[Tensor, "B c h w"], boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N F"]:
-        """Return the features of all boxes, image by image."""
+        """Return the features of all boxes, in the order of the images. `boxes` has one tensor per image."""
         rois = torch.split(rois_of(boxes), ROIS_AT_ONCE)
         return torch.cat([self.res5(self.pooled(maps, some)).float().mean((2, 3)) for some in rois])
 
     def heads(self, features: Float[Tensor, "N F"]) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the logits of classes and of attributes (None if it has none), and box deltas (four per class)."""
+        """Return class logits, attribute logits (None without an attribute layer), and box deltas (four per class)."""
         classes = self.classes(features)
         if not self.shape.attributes:
             return classes, None, self.boxes(features)
-        likeliest = self.embedding(classes.argmax(1))  # the background included
+        likeliest = self.embedding(classes.argmax(1))  # the most probable class may be the background
         inner = self.attribute_inner(torch.cat([features, likeliest], 1)).relu()
         return classes, self.attributes(inner), self.boxes(features)
 
 
 class ButdPipeline:
-    """Bottom-up attention in one of its dialects."""
+    """Select regions with bottom-up attention, in the order and with the rules of one dialect."""
 
     def __init__(self, network: Butd, settings: ButdSettings) -> None:
         self.network, self.settings = network, settings
@@ -164,7 +171,10 @@ class ButdPipeline:
         return features, classes, moves, *(() if attributes is None else (attributes,))
 
     def scores(self, logits: Float[Tensor, "o h w"]) -> Float[Tensor, "h w A"]:
-        """Return the scores that rank proposals: an object's probability, or its logit if there is no background."""
+        """Return the scores that rank the anchors.
+
+        They are probabilities of an object, or logits if there is one logit per anchor.
+        """
         if len(logits) == len(self.network.anchors):
             return logits.permute(1, 2, 0)
         return logits.view(2, -1, *logits.shape[1:]).softmax(0)[1].permute(1, 2, 0)
@@ -172,14 +182,14 @@ class ButdPipeline:
     def proposals(
         self, logits: Float[Tensor, "o h w"], deltas: Float[Tensor, "d h w"], prepared: Prepared
     ) -> Proposals:
-        """Decode, clip, filter and suppress the anchors of one image."""
+        """Return the proposals of one image: decode and clip its anchors, drop small boxes, and apply NMS."""
         convention, limits = self.convention, self.settings
         anchors = shifted(self.network.anchors, (logits.shape[1], logits.shape[2]), STRIDE)
         moves = by_anchor(deltas)
         boxes = convention.clip(convention.decode(anchors, moves), *prepared.size)
         scores = self.scores(logits).flatten()
         allowed = convention.wide_enough(boxes, limits.least_side * prepared.scale[0])
-        if self.settings.dialect == "caffe":  # before the best are taken; the port takes them first
+        if self.settings.dialect == "caffe":  # Caffe drops small boxes before the top-k, the port after it
             boxes, scores = boxes[allowed], scores[allowed]
         best = scores.argsort(descending=True, stable=True)[: limits.before_nms]
         if self.settings.dialect == "hf":
@@ -190,7 +200,10 @@ class ButdPipeline:
     def refined(
         self, prepared: Prepared, boxes: Float[Tensor, "N 4"], moves: Float[Tensor, "N d"]
     ) -> Float[Tensor, "N C 4"]:
-        """Return a box for each class, not clipped, in pixels of the original (Caffe) or the resized image (port)."""
+        """Return a box for each class, not clipped.
+
+        It is in pixels of the original image (`caffe`) or of the resized image (`hf`).
+        """
         if self.settings.dialect == "caffe":
             boxes = boxes / prepared.scale[0]
         weights = DELTA_WEIGHTS[self.settings.dialect]
@@ -220,7 +233,7 @@ class ButdPipeline:
         regions = RawRegions(rows, boxes[rows], scores, best + 1, probabilities[rows], features[rows])
         if attributes is None:
             return regions
-        # Only Caffe's softmax includes `none`.
+        # In `caffe`, the softmax over attributes includes `none`; in `hf` it does not.
         with_none = limits.dialect == "caffe"
         named = attributes[rows].softmax(1)[:, 1:] if with_none else attributes[rows, 1:].softmax(1)
         attribute_scores, attribute = named.max(1)

@@ -1,4 +1,7 @@
-"""Read Detectron's `cfg`, YAML with tags for Python objects, with regular expressions: no object is created."""
+"""Read Detectron's `cfg`, a YAML text with tags for Python objects.
+
+Regular expressions read it, so no Python object is created.
+"""
 
 import re
 
@@ -7,14 +10,16 @@ from diptych.runtime.errors import CheckpointError
 KEY = re.compile(r"^(\s*)([A-Za-z_]\w*):(?:\s+(.*))?$")
 TAG = re.compile(r"!!?\S+|&\w+")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
-LONGEST, MOST_SECTIONS = 2**16, 200  # letters and braces, by which the time and the depth of calls grow
-NOT_SECTIONS = {"dictitems"}  # how an AttrDict is written
+LONGEST, MOST_SECTIONS = 2**16, 200  # limits of characters and braces, because time and recursion depth grow with them
+NOT_SECTIONS = {"dictitems"}  # this key contains an AttrDict's values, and is not a section itself
 
 
 def cfg_values(text: str) -> dict[str, str]:
-    """Return the text of each value by its path, such as `TEST.SCALE`: `600`. Items of a list are joined by commas.
+    """Return the text of each value under its path, such as `TEST.SCALE`: `600`.
 
-    Raises CheckpointError for a text with many more characters or braces than Detectron writes.
+    The items of a list are joined with commas.
+
+    Raises CheckpointError if the text has more characters than LONGEST, or more braces than MOST_SECTIONS.
     """
     if len(text) > LONGEST or text.count("{") > MOST_SECTIONS:
         raise CheckpointError(f"found over {LONGEST} characters or {MOST_SECTIONS} braces of cfg; download it again")
@@ -42,7 +47,7 @@ def cfg_values(text: str) -> dict[str, str]:
 
 
 def number(values: dict[str, str], *names: str) -> float | None:
-    """Return the first number of the first of these names that has a value, or None. True is 1, false is 0."""
+    """Return the number in the value of the first name that has one, or None. True counts as 1, false as 0."""
     for name in names:
         if name in values:
             if values[name].lower() in ("true", "false"):
@@ -53,7 +58,7 @@ def number(values: dict[str, str], *names: str) -> float | None:
 
 
 def numbers(values: dict[str, str], name: str) -> list[float]:
-    """Return all numbers in a value."""
+    """Return all numbers in the value of `name`; none if it is not set."""
     return [float(digits) for digits in NUMBER.findall(values.get(name, ""))]
 
 
@@ -66,7 +71,7 @@ def _closed(value: str) -> bool:
 
 
 def _keep(values: dict[str, str], name: str, value: str) -> None:
-    """Store a value. A value in braces is a section: its values are stored by their own paths."""
+    """Store a value in `values`. If it is a section in braces, store each value inside it under its own path."""
     if value.startswith("{"):
         for part in _parts(value[1:].removesuffix("}")):
             key, colon, inner = part.partition(":")
@@ -78,7 +83,7 @@ def _keep(values: dict[str, str], name: str, value: str) -> None:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at top-level commas."""
+    """Split a text at the commas that are outside inner braces."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "{[(") - (letter in "}])")

@@ -1,4 +1,4 @@
-"""The rules by which the official extractors select and order regions among proposals."""
+"""The rules of the official extractors for selecting and ordering regions among the proposals."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,38 +9,44 @@ from torch import Tensor
 
 from diptych.vision.detectors.official.boxes import DETECTRON2, BoxConvention
 
-LOWEST = 1e-6  # below this floor all classes are searched
+LOWEST = 1e-6  # if the floor falls below this probability, it becomes 0, which searches all boxes
 
 
 @dataclass(frozen=True)
 class ChosenBoxes:
-    """`rows` are the chosen proposals, in order; `classes` and `scores` belong to all proposals."""
+    """The proposals that are chosen as regions. `rows`: their indices, in order.
+
+    `classes`, `scores`: one per proposal, chosen or not.
+    """
 
     rows: Int[Tensor, "R"]
-    classes: Int[Tensor, "N"]  # 0 is the background
+    classes: Int[Tensor, "N"]  # class of each proposal; 0: background
     scores: Float[Tensor, "N"]
 
 
 @dataclass(frozen=True)
 class ByClass:
-    """NMS within each class, then a threshold on each proposal's best remaining class probability, its confidence.
+    """NMS within each class, then a threshold on the confidence of each proposal.
 
-    The confident proposals stay in their order. If they are fewer than `least`, or more than `most`, the
-    `least` (or `most`) most confident ones are taken instead, best first.
+    The confidence is the highest probability of the classes for which NMS kept the proposal. Proposals above the
+    threshold stay in their order. If fewer than `least` pass, the `least` most confident are taken instead. If more
+    than `most` pass, the `most` most confident are taken. Both are ordered by confidence.
     """
 
     least: int
     most: int
     confidence: float
-    strict: bool  # confident means over `confidence`, not equal to it
+    strict: bool  # True: the confidence must exceed the threshold; False: it may be equal
     overlap: float
     convention: BoxConvention
 
     def choose(self, boxes: Float[Tensor, "N *C 4"], probabilities: Float[Tensor, "N C"]) -> ChosenBoxes:
-        """Choose among proposals; `boxes` has one box for all classes, or one per class. Class 0 is the background.
+        """Choose among proposals. `boxes` has one box per proposal, or one per proposal and class.
 
-        Only a more probable box can drop a box, so boxes below a floor of probability need no search. The floor is
-        lowered until enough boxes are left. The result equals that of a full search.
+        Class 0 is the background.
+
+        NMS drops a box only for a more probable one. So boxes below a probability, the floor, can be left out at first.
+        The floor is lowered until enough boxes are left. The result is the same as with all boxes.
         """
         device, boxes, probabilities = boxes.device, boxes.cpu(), probabilities.cpu()
         floor = self.confidence
@@ -70,7 +76,7 @@ class ByClass:
 
 
 def _by_class(probabilities: Float[Tensor, "N C"], floor: float) -> Iterator[tuple[int, Int[Tensor, "K"]]]:
-    """Yield each class that has rows with a probability of at least the floor, with these rows."""
+    """Yield each class except the background, with the rows whose probability for the class is at least `floor`."""
     kinds, rows = (probabilities[:, 1:] >= floor).T.nonzero(as_tuple=True)
     counts = kinds.bincount().tolist()
     for kind, of_class in enumerate(torch.split(rows, counts), 1):
@@ -80,9 +86,9 @@ def _by_class(probabilities: Float[Tensor, "N C"], floor: float) -> Iterator[tup
 
 @dataclass(frozen=True)
 class BestOfAll:
-    """One NMS over all proposals by their best class, then the best `most` (the reference's `maxnms`).
+    """NMS over the most probable class of each proposal, then the best `most` (called `maxnms` in the reference code).
 
-    The overlaps are tried in turn until at least `least` regions are left.
+    The IoU thresholds in `overlaps` are tried in turn until at least `least` regions are left.
     """
 
     least: int

@@ -1,10 +1,10 @@
-"""Convert files of the official detectors to our weights and settings, and account for every key.
+"""Convert weights files of the official detectors to our names and settings, and report what became of every key.
 
-A file is recognised by its keys and shapes, never by its name:
+A file's format is recognised from its keys and shapes, not from its name:
 
-- BUTD, `hf`: backbone., proposal_generator., roi_heads.; one objectness logit per anchor; background last
-- BUTD, `caffe`: the same keys; two objectness logits per anchor (MILVLG); background first
-- Unified VLP's: Detectron's blobs conv1_w, res2_0_branch2a_w, fpn_inner_..., fc6_w
+- bottom-up attention, `hf`: keys backbone., proposal_generator., roi_heads.; one logit per anchor; background last
+- bottom-up attention, `caffe` (MILVLG's file): the same keys; two logits per anchor; background first
+- Unified VLP's detector: Detectron's blobs conv1_w, res2_0_branch2a_w, fpn_inner_..., fc6_w
 """
 
 import re
@@ -44,16 +44,16 @@ FIRST_MAP = 2
 
 @dataclass
 class Converted:
-    """Weights and settings of a file, and what became of each of its keys."""
+    """The converted weights and settings of a file, and what became of each key."""
 
     tensors: dict[str, Tensor]
     settings: OfficialSettings
-    renamed: dict[str, str] = field(default_factory=dict)  # theirs -> ours
-    left: dict[str, str] = field(default_factory=dict)  # theirs -> why
-    notes: list[str] = field(default_factory=list)  # inferred and assumed settings
+    renamed: dict[str, str] = field(default_factory=dict)  # key in the file -> our name
+    left: dict[str, str] = field(default_factory=dict)  # unused key in the file -> the reason
+    notes: list[str] = field(default_factory=list)  # lines that report inferred and assumed settings
 
     def lines(self) -> list[str]:
-        """Return one line per key, and a count."""
+        """Return one line of text per key, and a last line with the counts."""
         return [
             *(f"renamed  {theirs} -> {ours}" for theirs, ours in self.renamed.items()),
             *(f"left     {name}: {why}" for name, why in self.left.items()),
@@ -61,16 +61,19 @@ class Converted:
         ]
 
     def rename(self, theirs: str, ours: str, tensor: Tensor) -> None:
-        """Add a tensor under our name."""
+        """Store the tensor `theirs` of the file under the name `ours`."""
         self.tensors[ours], self.renamed[theirs] = tensor.float(), ours
 
     def fold(self, weight: Tensor, scale: Tensor, shift: Tensor, ours: str) -> None:
-        """Add a convolution with its norm folded in."""
+        """Store a convolution as `ours`, with its normalisation (scale and shift) folded into the weights."""
         self.tensors[f"{ours}.weight"], self.tensors[f"{ours}.bias"] = folded(weight, scale, shift)
 
 
 def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
-    """Convert a file's tensors. `cfg`: the text of Detectron's settings, if any. Raises CheckpointError."""
+    """Convert a file's tensors. `cfg`: the text of Detectron's settings, if the file has it.
+
+    Raises CheckpointError for other networks.
+    """
     for name, value in tensors.items():
         if not value.numel() or not value.isfinite().all():
             fault = "holds numbers that are not finite" if value.numel() else "is empty"
@@ -100,7 +103,7 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
 
 
 def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
-    """Return a tensor in float32; with a `count`, a vector of that length. Raises CheckpointError."""
+    """Return the tensor `name` as float32. `count`: require a vector of this length. Raises CheckpointError."""
     if name not in tensors:
         raise CheckpointError(f"{source} lacks {name}; it is cut short, or belongs to another network")
     if count is not None and tensors[name].shape != (count,):
@@ -121,7 +124,7 @@ def _butd(tensors: Tensors, source: str) -> Converted:
     if logits not in (anchors, 2 * anchors):
         raise CheckpointError(
             f"{source}: {logits} objectness logits for {anchors} anchors; expected one each (Hugging Face, airsplay) "
-            "or two (Caffe, MILVLG)"
+            "or two each (Caffe, MILVLG)"
         )
     done = Converted({}, ButdSettings.usual("hf" if logits == anchors else "caffe"))
     done.notes.append(
@@ -145,7 +148,10 @@ def _butd(tensors: Tensors, source: str) -> Converted:
 
 
 def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tensor:
-    """Return the anchors of the file, or the default ones if it has none. Raises CheckpointError."""
+    """Return the file's anchors (`count` boxes), or the default anchors if it has none.
+
+    Raises CheckpointError if `count` differs.
+    """
     convention = CAFFE if len(tensors[OBJECTNESS]) == 2 * count else DETECTRON2
     usual = convention.anchors(STRIDE, ANCHOR_SIZES, ANCHOR_RATIOS)
     if BUTD_ANCHORS in tensors:
@@ -158,15 +164,15 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
         return own
     if len(usual) != count:
         raise CheckpointError(
-            f"{source} has {count} anchors per cell but lacks their boxes ({BUTD_ANCHORS}); only the usual "
-            f"{len(usual)} are known without them"
+            f"{source} has {count} anchors per cell but not their sizes ({BUTD_ANCHORS}); without these, expected the "
+            f"{len(usual)} default anchors"
         )
     done.notes.append(f"assumed: the {count} usual anchors, as the file has none; the first is {usual[0].tolist()}")
     return usual
 
 
 def _background_first(ours: dict[str, Tensor], source: str) -> None:
-    """Move the background's row from last (as in the port) to first, and give it a box."""
+    """Move the background class from the last row (as in the port) to row 0, and add zero box deltas for it."""
     count = len(_take(ours, "classes.weight", source))
     for name in ("classes.weight", "classes.bias", "embedding.weight", "attributes.weight", "attributes.bias"):
         if name in ours:
@@ -185,7 +191,7 @@ def _x101(tensors: Tensors, cfg: str | None, source: str) -> Converted:
             theirs = "res_conv1_bn" if match[1] == "conv1" else f"{match[1]}_bn"
             weight = _convolution(tensors, name, source)
             scale, shift = (_take(tensors, f"{theirs}_{part}", source, len(weight)) for part in "sb")
-            if (own := f"{match[1]}_b") in tensors:  # the convolution's own bias
+            if (own := f"{match[1]}_b") in tensors:  # the convolution has a bias in addition to the norm
                 shift = shift + _take(tensors, own, source, len(weight)) * scale
                 done.renamed[own] = f"{ours}.bias"
             done.fold(weight, scale, shift, ours)
@@ -201,7 +207,10 @@ def _x101(tensors: Tensors, cfg: str | None, source: str) -> Converted:
 
 
 def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
-    """Read the settings of the training's `cfg`; a missing one gets the code's default and a note."""
+    """Return the settings in the training's `cfg`.
+
+    A missing setting gets the default of Detectron's code, and a note in `done`.
+    """
     values = cfg_values(cfg or "")
     usual = X101Settings.usual()
     read: dict[str, Any] = {}
@@ -230,7 +239,7 @@ def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
     if len(weights := numbers(values, "MODEL.BBOX_REG_WEIGHTS")) == 4:
         read["delta_weights"] = tuple(weights)
     else:
-        # Detectron had no weights before it had the key.
+        # The versions of Detectron without this key did not weight the deltas.
         read["delta_weights"] = (1.0,) * 4 if values else usual.delta_weights
         done.notes.append(
             f"assumed: delta_weights={_shown(read['delta_weights'])}, as the file's cfg has no MODEL.BBOX_REG_WEIGHTS"
@@ -245,7 +254,7 @@ def _shown(value: Any) -> str:
 
 
 def _account(tensors: Tensors, done: Converted) -> None:
-    """Note why each of the remaining keys is not used."""
+    """Record the reason why each remaining key of the file is not used."""
     for name in (name for name in tensors if name not in done.renamed):
         optimiser = name.endswith("_momentum") or name == "lr"
         counter = name.endswith("num_batches_tracked")

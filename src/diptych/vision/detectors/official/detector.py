@@ -1,4 +1,4 @@
-"""The official detectors: images of any size in, regions out, in the order of the published files."""
+"""The official detectors: find the regions of images, in the same order as in the published feature files."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights, write_detector
 
 KIND = "official"
-AT_ONCE = 4  # images of one size through the trunk
+AT_ONCE = 4  # largest batch: images of equal size per pass through the trunk
 Pipeline = ButdPipeline | X101Pipeline
 
 
 class OfficialDetector(NetworkDetector[Butd | X101]):
-    """Bottom-up attention or Detectron's ResNeXt-101, with their settings.
+    """A detector with the network and settings of bottom-up attention or of Detectron's ResNeXt-101.
 
-    Only images of one size after resizing share a batch, as padding would change the regions.
+    Only images of equal size after resizing share a batch, because padding would change their regions.
     """
 
     def __init__(self, pipeline: Pipeline, class_names: Sequence[str] = ()) -> None:
         self.pipeline, self.network, self.class_names = pipeline, pipeline.network, tuple(class_names)
-        # Channels last makes the trunk 2.3 times as fast in bfloat16, and up to 10% faster in float32
-        # (benchmarks/official_detectors.py, on a CPU).
+        # On a CPU, channels_last makes the trunk 2.3 times as fast in bfloat16 and up to 10% faster in float32
+        # (benchmarks/official_detectors.py).
         self.network.eval().to(memory_format=torch.channels_last)
 
     @classmethod
     def of(
         cls, tensors: dict[str, Tensor], settings: OfficialSettings, class_names: Sequence[str], source: str
     ) -> OfficialDetector:
-        """Build from weights under our names. `class_names`: without the background; None: classes are numbered.
+        """Build the detector from weights under our names.
 
-        Raises CheckpointError.
+        `class_names`: the names without the background; None: classes are named by number.
+
+        Raises CheckpointError for weights or names that do not fit the network.
         """
         sizes = sizes_of(tensors)
         pipeline: Pipeline
@@ -80,7 +82,10 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
 
     @property
     def selection(self) -> OfficialSettings:
-        """The settings, which include the numbers of regions (`least`, `most`). Set them before the first image."""
+        """The detector's settings, among them the numbers of regions (`least`, `most`).
+
+        Assign new ones only before the first image.
+        """
         return self.settings
 
     @selection.setter
@@ -100,7 +105,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
 
     @property
     def network_name(self) -> str:
-        """The network's name, with the dialect of bottom-up attention."""
+        """The network's name, followed by the dialect for bottom-up attention."""
         stages = self.network.shape.trunk.stages
         layers = 3 * sum(stage.blocks for stage in stages) + 2
         groups = f"-{stages[0].groups}x{stages[0].inner // stages[0].groups}d" if stages[0].groups > 1 else ""
@@ -113,7 +118,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
 
     @torch.no_grad()
     def find(self, pictures: Sequence[Picture]) -> list[RawRegions]:
-        """Return the regions of each image, with attributes and boxes in pixels."""
+        """Return the regions of each image: features, class and attribute scores, and boxes in pixels."""
         prepared = [self.pipeline.prepare(picture.to(self.device)) for picture in pictures]
         regions: dict[int, RawRegions] = {}
         for numbers in groups_of_one_size([one.size for one in prepared], AT_ONCE):
@@ -123,9 +128,9 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
         return [regions[number] for number in range(len(prepared))]
 
     def _found(self, images: Float[Tensor, "B 3 h w"], prepared: Sequence[Prepared]) -> list[RawRegions]:
-        """Return the regions of prepared images, all of one size.
+        """Return the regions of a batch of prepared images of equal size.
 
-        The precision is that of the settings. With float32, convolutions and matrix products do not use TF32.
+        Computes in the `precision` of the settings. With float32, convolutions and matrix products do not use TF32.
         """
         pipeline: Any = self.pipeline
         short = torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
@@ -146,9 +151,10 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> OfficialDetector:
-        """Convert a file of Detectron (.pkl), airsplay (.pkl), MILVLG (.pth) or Hugging Face (.bin, .safetensors).
+        """Open a weights file of Detectron or airsplay (.pkl), MILVLG (.pth) or Hugging Face (.bin, .safetensors).
 
-        The format is recognised by content. Settings of the request replace those of the file or of the code.
+        The format is recognised from the file's content. Settings in the request override the settings in the file and
+        the defaults.
         """
         tensors, cfg = read_file(Path(request.name))
         done = convert(tensors, cfg, request.name)
@@ -177,7 +183,7 @@ def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
 
 
 def with_settings(settings: OfficialSettings, changes: Mapping[str, Any]) -> OfficialSettings:
-    """Return settings with some values changed. Raises RecipeError for an unknown name or a wrong type."""
+    """Return `settings` with `changes` applied. Raises RecipeError for an unknown name or a wrong type."""
     values = asdict(settings)
     refuse_unknown(changes, values.keys() - {"dialect"}, "this detector")
     try:

@@ -1,4 +1,4 @@
-"""Read the file of an official detector: its tensors, and the text of its settings."""
+"""Read the weights file of an official detector: its tensors, and the text of its settings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,23 +12,23 @@ from diptych.runtime.weight_files import Tensors, read_weights
 
 
 def read_file(path: Path) -> tuple[Tensors, str | None]:
-    """Return the tensors by name, and the text of Detectron's settings if the file has one.
+    """Return the tensors by name, and the text of Detectron's settings (`cfg`), or None if the file has none.
 
-    Raises CheckpointError.
+    Raises CheckpointError for other files. No Python code in a pickle is run.
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
         raise CheckpointError(f"{path} is {kind}; expected a detector's official .pkl, .pth, .bin or .safetensors")
     if path.suffix == ".json":
         raise CheckpointError(
-            f"{path} holds no weights; expected those of a detector; pass a graph model of TensorFlow.js as tfjs:{path}"
+            f"{path} holds no weights; expected a detector's weights; pass a TensorFlow.js graph model as tfjs:{path}"
         )
     if path.suffix != ".pkl":
         return read_weights(path), None
     held = unpickle.load(path)
     inner = next((held[name] for name in ("blobs", "model") if isinstance(held, dict) and name in held), held)
     if not isinstance(inner, Mapping) or not any(isinstance(value, np.ndarray) for value in inner.values()):
-        raise CheckpointError(f"{path} holds no table of arrays; expected Detectron's `blobs` or airsplay's `model`")
+        raise CheckpointError(f"{path} holds no dict of arrays; expected Detectron's `blobs` or airsplay's `model`")
     arrays = {str(k): np.asarray(v) for k, v in inner.items() if isinstance(v, np.ndarray | np.generic)}
     wrong = next((name for name, value in arrays.items() if value.dtype.kind not in "fiu"), None)
     if wrong is not None:

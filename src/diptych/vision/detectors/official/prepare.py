@@ -1,4 +1,4 @@
-"""Images as inputs of the official detectors: BGR, 0 to 255, less the mean, resized."""
+"""Prepare images as inputs of the official detectors: BGR, values 0 to 255, mean subtracted, resized."""
 
 from dataclasses import dataclass
 
@@ -11,30 +11,32 @@ from torch.nn.functional import interpolate, pad
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
 
-NARROWEST = 3  # pixels of a side, of which the stem leaves one
-MEAN = (102.9801, 115.9465, 122.7717)  # of ImageNet: blue, green, red
+NARROWEST = 3  # smallest side in pixels: the stem reduces it to one
+MEAN = (102.9801, 115.9465, 122.7717)  # ImageNet's mean: blue, green, red
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A resized image and its scale."""
+    """An image as input of the network: resized, normalised, perhaps padded."""
 
     image: Float[Tensor, "3 h w"]
     scale: tuple[float, float]  # pixels of `image` per pixel of the original, in x and y
-    picture: tuple[int, int]  # width and height of the original
+    picture: tuple[int, int]  # width and height of the original in pixels
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of `image` in pixels."""
+        """Return height and width of `image` in pixels."""
         return self.image.shape[1], self.image.shape[2]
 
 
 def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) -> Prepared:
-    """Resize like OpenCV by a factor, to Caffe's and Detectron's `shorter` and `longer` sides in pixels.
+    """Prepare an image as Caffe and Detectron do.
 
-    Unlike in torch, the source of a pixel is computed with the factor itself, although the size is rounded. The mean is
-    subtracted first. Zeros are added on the right and below, up to a `multiple` of pixels, and are part of `size`.
-    Raises DataError for an image so narrow that no pixel is left.
+    Its shorter side becomes `shorter` pixels, unless the other would exceed `longer`.
+
+    The image is resized as OpenCV does: source positions use the exact factor, while torch uses the rounded sizes. The
+    mean is subtracted before resizing. Zeros are added on the right and below until both sides are multiples of
+    `multiple`; they count in `size`. Raises DataError if a side would have fewer than NARROWEST pixels.
     """
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)
@@ -48,9 +50,9 @@ def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) ->
 
 
 def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
-    """Resize like torch to a size, without antialiasing (Hugging Face's `ResizeShortestEdge`).
+    """Prepare an image as Hugging Face's `ResizeShortestEdge` does: torch's resizing, without antialiasing.
 
-    Raises DataError for an image so narrow that nothing of it is left.
+    `shorter` and `longer` are as in `by_factor`. Raises DataError if a side would have fewer than NARROWEST pixels.
     """
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)
@@ -61,7 +63,7 @@ def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
     rows, columns = (int(side + 0.5) for side in sides)
     _check_sides(rows, columns, picture)
     image = interpolate(picture.flip(0)[None].float(), (rows, columns), mode="bilinear", align_corners=False)[0]
-    # The reference multiplies boxes by scales in float32.
+    # float32, because the reference code multiplies boxes by these scales in float32
     return Prepared(_less_mean(image, flipped=True), (columns / width, rows / height), (width, height))
 
 
@@ -80,7 +82,7 @@ def _less_mean(picture: Tensor, flipped: bool = False) -> Float[Tensor, "3 h w"]
 
 
 def _sampled(image: Float[Tensor, "3 h w"], axis: int, factor: float) -> Float[Tensor, "3 h2 w2"]:
-    """Resample bilinearly along one axis; the source of position x is (x + .5) / factor - .5."""
+    """Resample bilinearly along one axis. Output position x reads input position (x + .5) / factor - .5."""
     length = image.shape[axis]
     places = (np.arange(round(length * factor)) + 0.5) / factor - 0.5
     low = np.floor(places).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The settings, results and pipeline that the official detectors share."""
+"""Settings, results and the interface of the pipeline, which all official detectors share."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialSettings:
-    """Settings that are not in the weights. Sides are pixels; overlaps are IoU."""
+    """Settings of an official detector, which its weights do not hold. Sides are in pixels; overlaps are IoU."""
 
-    shorter: PositiveInt  # side of the resized image
-    longer: PositiveInt  # limit of its other side
-    before_nms: PositiveInt  # proposals per map
+    shorter: PositiveInt  # shorter side of the resized image
+    longer: PositiveInt  # upper limit of the longer side of the resized image
+    before_nms: PositiveInt  # most proposals per feature map before NMS
     after_nms: PositiveInt
     proposal_overlap: Share
-    least_side: NonNegativeFloat  # least side of a proposal, in pixels of the original image
+    least_side: NonNegativeFloat  # minimum side of a proposal, in pixels of the original image
     least: NonNegativeInt  # regions
     most: PositiveInt
-    confidence: Share  # regions below it are chosen only to make `least`
-    # Of chosen regions; several are tried in turn until enough regions are left.
+    confidence: Share  # regions below this confidence are chosen only to reach `least` regions
+    # IoU thresholds of the chosen regions, tried in turn until at least `least` regions are left.
     overlaps: Annotated[tuple[Share, ...], Field(min_length=1)]
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         if self.least > self.most:
-            raise RecipeError(f"least={self.least} and most={self.most}: expected least <= most")
+            raise RecipeError(f"least={self.least} and most={self.most}: expected `least` <= `most`")
         if self.shorter > self.longer:
-            raise RecipeError(f"shorter={self.shorter}, longer={self.longer}; expected shorter no more than longer")
+            raise RecipeError(f"shorter={self.shorter} and longer={self.longer}: expected `shorter` <= `longer`")
 
     def __str__(self) -> str:
         count = f"exactly {self.most}" if self.least == self.most else f"{self.least} to {self.most}"
@@ -45,13 +45,13 @@ class OfficialSettings:
 
 
 def rois_of(boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N 5"]:
-    """Join the boxes of all images, each preceded by the index of its image."""
+    """Join the boxes of all images. Each row is the index of the image, then its box."""
     return torch.cat([torch.cat([some.new_full((len(some), 1), n), some], 1) for n, some in enumerate(boxes)])
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """Proposals, best first; boxes in pixels of the resized image."""
+    """The proposals of one image, highest score first. Boxes are in pixels of the resized image."""
 
     boxes: Float[Tensor, "N 4"]
     scores: Float[Tensor, "N"]
@@ -59,13 +59,16 @@ class Proposals:
 
 @dataclass(frozen=True)
 class RawRegions:
-    """The regions of an image, in the order of the published files. Class and attribute 0 mean none."""
+    """The regions of one image, in the same order as in the published files.
 
-    rows: Int[Tensor, "R"]  # indices of the proposals
-    boxes: Float[Tensor, "R 4"]  # pixels of the original image
+    Class 0 is the background; attribute 0 means none.
+    """
+
+    rows: Int[Tensor, "R"]  # index of each region among the proposals
+    boxes: Float[Tensor, "R 4"]  # corners in pixels of the original image
     scores: Float[Tensor, "R"]
     classes: Int[Tensor, "R"]
-    probabilities: Float[Tensor, "R C"]  # the background first
+    probabilities: Float[Tensor, "R C"]  # class probabilities; column 0 is the background
     features: Float[Tensor, "R F"]
     attributes: Int[Tensor, "R"] | None = None
     attribute_scores: Float[Tensor, "R"] | None = None

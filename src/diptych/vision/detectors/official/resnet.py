@@ -1,8 +1,8 @@
-"""The ResNets and ResNeXts of the official detectors, with the norms folded into their convolutions.
+"""The ResNets and ResNeXts of the official detectors. The normalisation layers are folded into the convolutions.
 
-Their norms are constant (stored statistics, or Detectron's AffineChannel), so norm and convolution become one
-convolution with a bias. The networks differ in `ResNetShape`, which is read off the weights, and in the convolution
-that has the stride.
+Folding is exact, because the normalisation is a fixed scale and shift (stored statistics, or Detectron's
+AffineChannel). `ResNetShape`, inferred from the weights, holds the sizes of a network. Networks also differ in which
+convolution of a block has the stride.
 """
 
 from __future__ import annotations
@@ -20,36 +20,40 @@ from diptych.runtime.errors import CheckpointError
 
 Stride = Literal["1x1", "3x3"]
 BLOCK = re.compile(r"res(\d)\.(\d+)\.(conv1|conv2|conv3|shortcut)\.weight")
-FIRST_STAGE = 2  # the stages of a ResNet are called res2 to res5
+FIRST_STAGE = 2  # the four stages are called res2 to res5
 
 
 @dataclass(frozen=True)
 class ResNetStage:
-    """Sizes of one stage."""
+    """Sizes of one ResNet stage."""
 
     blocks: int
     read: int  # channels
     inner: int
     out: int
     groups: int
-    shortcut: bool  # the first block has a convolution in its shortcut
+    shortcut: bool  # True: the shortcut of the first block has a convolution
 
 
 @dataclass(frozen=True)
 class ResNetShape:
-    """Sizes of a trunk."""
+    """Sizes of a ResNet without its classifier."""
 
     stem: int  # channels
     stages: tuple[ResNetStage, ...]
 
     @classmethod
     def of(cls, sizes: Mapping[str, tuple[int, ...]], source: str) -> ResNetShape:
-        """Read the sizes off tensors such as `stem.weight` and `res2.0.conv1.weight`. Raises CheckpointError."""
+        """Infer the sizes from the shapes of tensors such as `stem.weight` and `res2.0.conv1.weight`.
+
+        Raises CheckpointError.
+        """
         numbers: dict[int, set[str]] = {}
         for name in sizes:
             if match := BLOCK.fullmatch(name):
                 numbers.setdefault(int(match[1]), set()).add(match[2])
-        blocks = {stage: len(some) for stage, some in numbers.items()}  # `fill` refuses numbers other than 0, 1, 2, ...
+        # If the blocks are not numbered 0, 1, 2, ..., `fill` raises the error later.
+        blocks = {stage: len(some) for stage, some in numbers.items()}
         wanted = range(FIRST_STAGE, FIRST_STAGE + 4)
         if "stem.weight" not in sizes or sorted(blocks) != list(wanted):
             stages = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
@@ -63,17 +67,20 @@ def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, sourc
         out = sizes[f"res{number}.0.conv3.weight"][0]
         groups = inner // sizes[f"res{number}.0.conv2.weight"][1]
     except KeyError as error:
-        raise CheckpointError(f"{source} has no bottlenecks in res{number}: it lacks {error}; it is damaged") from error
+        raise CheckpointError(f"{source} has no bottlenecks in res{number}: it lacks {error}; copy it again") from error
     return ResNetStage(blocks, read, inner, out, groups, f"res{number}.0.shortcut.weight" in sizes)
 
 
 def pool_stem(x: Float[Tensor, "B c h w"], padded: bool) -> Float[Tensor, "B c h2 w2"]:
-    """Pool 3 x 3 with stride 2. `padded`: with padding 1 (Detectron), else without, rounded up (Caffe)."""
+    """Apply the stem's max pooling, 3 x 3 with stride 2.
+
+    `padded`: pad by 1 (Detectron); else do not pad, and round the size up (Caffe).
+    """
     return max_pool2d(x, 3, 2, 1) if padded else max_pool2d(x, 3, 2, 0, ceil_mode=True)
 
 
 class Bottleneck(nn.Module):
-    """A bottleneck block; `where`: the convolution that has the stride."""
+    """A bottleneck block. `where`: the convolution that has the stride, 1x1 or 3x3."""
 
     def __init__(self, stage: ResNetStage, first: bool, stride: int, where: Stride, dilation: int) -> None:
         super().__init__()
@@ -91,23 +98,26 @@ class Bottleneck(nn.Module):
 
 
 def make_stage(stage: ResNetStage, stride: int, where: Stride, dilation: int = 1) -> nn.Sequential:
-    """Build the blocks of a stage; the stride is in the first."""
+    """Build the blocks of a stage. The first block has the stride."""
     return nn.Sequential(*(Bottleneck(stage, n == 0, stride, where, dilation) for n in range(stage.blocks)))
 
 
 def folded(
     weight: Float[Tensor, "out group k l"], scale: Float[Tensor, "out"], shift: Float[Tensor, "out"]
 ) -> tuple[Tensor, Tensor]:
-    """Fold `x * scale + shift` into the convolution before it, which has no bias: return weight and bias."""
+    """Fold `x * scale + shift` into the convolution before it. The convolution has no bias.
+
+    Return the new weight and bias.
+    """
     return (weight.double() * scale.double()[:, None, None, None]).float(), shift.float()
 
 
 def batch_norm(weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return scale and shift of a batch norm with stored statistics."""
+    """Return the scale and shift per channel that equal a batch norm with stored statistics."""
     scale = weight.double() * (variance.double() + 1e-5).rsqrt()
     return scale, bias.double() - mean.double() * scale
 
 
 def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor."""
+    """Return the shape of each tensor, by name."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -1,6 +1,7 @@
-"""Unified VLP's detector (Zhou et al., AAAI 2020): Detectron's Faster R-CNN, ResNeXt-101 64 x 4d with a pyramid.
+"""Unified VLP's detector (Zhou et al., AAAI 2020): Detectron's Faster R-CNN, ResNeXt-101 64 x 4d with FPN.
 
-Unlike in bottom-up attention the regions are the refined boxes. Unified VLP applies its own fc7 to fc6.
+The regions have the refined boxes; in bottom-up attention they have the proposals' boxes. A region's feature is fc6;
+the Unified VLP model applies its own layer fc7 to it.
 """
 
 # image ── stem, res2 to res5 ──▶ pyramid P2 to P6 ─┬─ 3 x 3, logits, deltas; NMS of each map ──▶ best proposals ─┐
@@ -25,24 +26,24 @@ from diptych.vision.detectors.official.prepare import Prepared, by_factor
 from diptych.vision.detectors.official.regions import OfficialSettings, Proposals, RawRegions, rois_of
 from diptych.vision.detectors.official.resnet import ResNetShape, Stride, make_stage, pool_stem
 
-FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid: the stride of P2 is 4 pixels, that of P6 is 64
-CANONICAL, CANONICAL_MAP = 224, 4  # a region of 224 pixels is read from P4
-COARSEST = 32  # pixels; sides are padded to a multiple of the stride of res5
+FIRST, LAST_POOLED, LAST = 2, 5, 6  # maps of the pyramid, P2 (stride 4 pixels) to P6 (stride 64)
+CANONICAL, CANONICAL_MAP = 224, 4  # a region of 224 x 224 pixels is pooled from P4
+COARSEST = 32  # stride of res5; the image's sides are padded to a multiple of it
 
 
 @dataclass(frozen=True, kw_only=True)
 class X101Settings(OfficialSettings):
-    """Settings of Detectron's ResNeXt-101."""
+    """Settings of Detectron's ResNeXt-101 that are not in the weights."""
 
-    stride: Stride = "3x3"  # the convolution of a bottleneck that has the stride
-    samples: int = 2  # samples of RoIAlign per cell, in x and in y; 0: one per pixel
+    stride: Stride = "3x3"  # which convolution of a bottleneck has the stride
+    samples: int = 2  # RoIAlign's sampling points per cell and axis; 0: one per pixel
     delta_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
-    anchor_size: float = 32.0  # pixels, on P2; doubled from map to map
+    anchor_size: float = 32.0  # in pixels on P2; it doubles with each coarser map
     anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
 
     @classmethod
     def usual(cls) -> X101Settings:
-        """Return the defaults of Detectron's code, with the selection of `extract_features.py`."""
+        """Return the defaults of Detectron's code, with the selection rule of Unified VLP's `extract_features.py`."""
         return cls(
             shorter=600, longer=1000, before_nms=12000, after_nms=2000, proposal_overlap=0.7, least_side=0.0, least=100,
             most=100, confidence=0.2, overlaps=(0.3,),
@@ -51,19 +52,22 @@ class X101Settings(OfficialSettings):
 
 @dataclass(frozen=True)
 class X101Shape:
-    """Sizes of a network."""
+    """Sizes of a network with a feature pyramid."""
 
     trunk: ResNetShape
     width: int  # channels of the pyramid's maps
-    anchors: int  # per cell
-    cells: int  # per region, in x and in y
+    anchors: int  # anchors per cell of a map
+    cells: int  # cells per region and axis after RoIAlign
     fc6: int
     fc7: int
-    classes: int  # with the background
+    classes: int  # number of classes, with the background
 
     @classmethod
     def of(cls, sizes: dict[str, tuple[int, ...]], source: str) -> X101Shape:
-        """Read the sizes off the tensors. Raises CheckpointError, KeyError or IndexError for other networks."""
+        """Infer the sizes from the shapes of the tensors.
+
+        Raises CheckpointError, KeyError or IndexError for a different network.
+        """
         names = ("inner.0", "objectness", "fc6", "fc7", "classes")
         width, anchors, fc6, fc7, classes = (sizes[f"{name}.weight"][0] for name in names)
         cells = round((sizes["fc6.weight"][1] / width) ** 0.5)
@@ -71,7 +75,7 @@ class X101Shape:
 
 
 class X101(nn.Module):
-    """Detectron's network."""
+    """Detectron's network: trunk, feature pyramid, proposal head and box head."""
 
     shape: X101Shape
 
@@ -98,14 +102,14 @@ class X101(nn.Module):
         return self.fc6.out_features
 
     def trunk(self, images: Float[Tensor, "B 3 h w"]) -> list[Tensor]:
-        """Return the outputs of the pooled stem and of res2 to res5."""
+        """Return five feature maps: the stem's after pooling, and the outputs of res2 to res5."""
         outputs = [pool_stem(self.stem(images).relu_(), padded=True)]
         for stage in (self.res2, self.res3, self.res4, self.res5):
             outputs.append(stage(outputs[-1]))
         return outputs
 
     def pyramid(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """Return P2 to P6, from the outputs of res2 to res5."""
+        """Return the maps P2 to P6 of the feature pyramid. `stages`: the outputs of res2 to res5."""
         coarser: Tensor | None = None
         maps: list[Tensor] = []
         for stage, inner, outer in zip(reversed(stages), reversed(self.inner), reversed(self.outer), strict=True):
@@ -117,44 +121,47 @@ class X101(nn.Module):
         return [*maps, maps[-1][..., ::2, ::2]]
 
     def propose(self, level: Float[Tensor, "B c h w"]) -> tuple[Float[Tensor, "B a h w"], Float[Tensor, "B d h w"]]:
-        """Return logits (one per anchor) and deltas (four per anchor) of one map."""
+        """Return objectness logits (one per anchor) and box deltas (four per anchor) of one map of the pyramid."""
         inner = self.rpn(level).relu_()
         return self.objectness(inner), self.deltas(inner)
 
     def pooled(
         self, maps: Sequence[Tensor], rois: Float[Tensor, "N 5"], levels: Int[Tensor, "N"], samples: int
     ) -> Float[Tensor, "N c k k"]:
-        """Pool boxes in pixels, each preceded by the index of its image, from the maps of their levels."""
+        """Pool each box from the map of its level. A row of `rois` is the image's index and x1 y1 x2 y2 in pixels."""
         pooled = rois.new_zeros(len(rois), maps[0].shape[1], self.shape.cells, self.shape.cells)
         for level in range(FIRST, LAST_POOLED + 1):
             rows = (levels == level).nonzero()[:, 0]
             some = maps[level - FIRST].float()
-            # Not aligned: Detectron treats pixels as points.
+            # aligned=False: in Detectron, integer coordinates are the centres of pixels.
             pooled[rows] = roi_align(some, rois[rows], self.shape.cells, 2.0**-level, samples, aligned=False)
         return pooled
 
     def heads(self, pooled: Float[Tensor, "N c k k"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return fc6 (the feature) and fc7, each after its ReLU, class logits, and box deltas (four per class)."""
+        """Return fc6 (the feature) and fc7, both after ReLU, class logits, and box deltas (four per class)."""
         fc6 = self.fc6(pooled.flatten(1)).relu()
         fc7 = self.fc7(fc6).relu()
         return fc6, fc7, self.classes(fc7), self.boxes(fc7)
 
 
 def levels_of(boxes: Float[Tensor, "N 4"]) -> Int[Tensor, "N"]:
-    """Return the level of the feature pyramid, 2 to 5, that each region is pooled from."""
+    """Return for each box the level of the feature pyramid, 2 to 5, from which it is pooled."""
     side = DETECTRON.sides(boxes).prod(-1).sqrt()
     level = (CANONICAL_MAP + torch.log2(side / CANONICAL + 1e-6)).floor()
     return level.clamp(FIRST, LAST_POOLED).long()
 
 
 class X101Pipeline:
-    """Detectron's ResNeXt-101 with a pyramid."""
+    """Select regions with Detectron's ResNeXt-101, with the rules of Detectron's code."""
 
     def __init__(self, network: X101, settings: X101Settings) -> None:
         self.network, self.settings = network, settings
 
     def prepare(self, picture: Picture) -> Prepared:
-        """Resize and pad an image. All later steps, clipping too, treat the padding as part of the image."""
+        """Resize and pad an image.
+
+        As in Detectron, all later steps treat the padding as part of the image; boxes are clipped to the padded size.
+        """
         return by_factor(picture, self.settings.shorter, self.settings.longer, COARSEST)
 
     def propose(
@@ -174,14 +181,14 @@ class X101Pipeline:
         return features, classes, moves
 
     def anchors(self, level: int) -> Float[Tensor, "A 4"]:
-        """Return the anchors of the first cell of a map."""
+        """Return the anchors of the first cell of the map at `level`."""
         size = self.settings.anchor_size * 2 ** (level - FIRST)
         return DETECTRON.anchors(2**level, (size,), self.settings.anchor_ratios)
 
     def proposals_of(
         self, level: int, logits: Float[Tensor, "a h w"], deltas: Float[Tensor, "d h w"], prepared: Prepared
     ) -> Proposals:
-        """Decode, clip, filter and suppress the best anchors of one map."""
+        """Return the proposals of one map: decode and clip the best anchors, drop small boxes, and apply NMS."""
         limits = self.settings
         scores = logits.sigmoid().permute(1, 2, 0).flatten()
         best = scores.argsort(descending=True, stable=True)[: limits.before_nms]
@@ -197,7 +204,7 @@ class X101Pipeline:
         return Proposals(boxes[kept], scores[kept])
 
     def proposals(self, outputs: Sequence[tuple[Tensor, ...]], prepared: Prepared) -> Proposals:
-        """Return the best proposals of all maps; `outputs`: logits and deltas of each map."""
+        """Return the best proposals over all maps. `outputs`: the logits and deltas of each map."""
         numbered_maps = enumerate(outputs, FIRST)
         levels = [self.proposals_of(level, logits, deltas, prepared) for level, (logits, deltas) in numbered_maps]
         boxes, scores = (torch.cat(parts) for parts in zip(*(vars(level).values() for level in levels), strict=True))
@@ -207,7 +214,7 @@ class X101Pipeline:
     def refined(
         self, prepared: Prepared, boxes: Float[Tensor, "N 4"], moves: Float[Tensor, "N d"]
     ) -> Float[Tensor, "N C 4"]:
-        """Return a box for each class, in pixels of the original image."""
+        """Return each proposal's refined box for each class, in pixels of the original image."""
         width, height = prepared.picture
         own = (boxes / prepared.scale[0])[:, None]
         decoded = DETECTRON.decode(own, moves.view(len(moves), moves.shape[1] // 4, 4), self.settings.delta_weights)

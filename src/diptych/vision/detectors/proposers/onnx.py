@@ -1,4 +1,7 @@
-"""ONNX detectors. Their inputs and outputs are declared (`OnnxSettings`), or inferred from names and shapes."""
+"""Detectors in ONNX files.
+
+The user sets the meaning of inputs and outputs (`OnnxSettings`), or it is inferred from names and shapes.
+"""
 
 from __future__ import annotations
 
@@ -24,47 +27,48 @@ from diptych.vision.detectors.letterbox import GREY
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 
 LIBRARY = "onnx"
-SIDE = 640  # for networks that take any size
-MANY = 1000  # rows; an output with more holds the boxes of a map, not selected ones
-BOXES = ("box", "det", "loc")  # parts of the names of outputs
-STRIDES = (8, 16, 32)  # pixels of YOLOX's cells, in the order of its rows
+SIDE = 640  # input side in pixels, if the network accepts any size
+MANY = 1000  # an output with more rows holds a box per cell of a map, not boxes after NMS
+BOXES = ("box", "det", "loc")  # an output whose name contains one of these holds boxes
+STRIDES = (8, 16, 32)  # sides of YOLOX's cells in pixels, in the order of its output rows
 Layout = Literal["apart", "rows", "columns", "chosen"]
 
 
 class OnnxSettings(BaseModel):
-    """Settings of an ONNX detector.
+    """Settings of an ONNX detector: how to prepare its input and how to read its outputs.
 
-    `outputs` is the layout of boxes: `apart` from scores and labels, or in one table. The table has `rows` (N, 4 + C)
-    or `columns` (4 + C, N) with the scores of all classes, or `chosen` rows (N, 6): box, score, label.
+    `outputs` is the layout of the boxes. `apart`: boxes, scores and labels are separate outputs. `rows`: one table (N,
+    4 + C), a box and its class scores per row. `columns`: the same table transposed (4 + C, N). `chosen`: a table (N,
+    6) of selected boxes, each with score and label.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    width: Annotated[int, Field(ge=1, le=8192)]  # pixels of the network's input
+    width: Annotated[int, Field(ge=1, le=8192)]  # network's input, in pixels
     height: Annotated[int, Field(ge=1, le=8192)]
-    fit: Literal["stretch", "letterbox"]  # resize each side separately, or keep the aspect, at the top left
-    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # for colours from 0 to 1
+    fit: Literal["stretch", "letterbox"]  # stretch each side, or keep the aspect ratio and pad
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # subtracted from colours of 0 to 1
     deviation: tuple[float, float, float] = (1.0, 1.0, 1.0)
     outputs: Layout
-    boxes: str  # names of outputs
+    boxes: str  # this and the next three: names of outputs
     scores: str | None = None
     labels: str | None = None
     features: str | None = None
-    form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: undecoded, see `_in_pixels`
-    unit: Literal["pixels", "fractions"] = "pixels"  # of the network's input
-    activation: Literal["none", "sigmoid", "softmax"] = "none"  # turns scores into probabilities
-    objectness: bool = False  # rows and columns: an objectness score precedes those of the classes
-    background: Literal["none", "first", "last"] = "none"  # the class that means no object
-    classes: NonNegativeInt = 0  # number of classes where labels are numbers; 0: no probabilities
-    first_label: NonNegativeInt = 0  # the number of the first class
+    form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: offsets, see `_in_pixels`
+    unit: Literal["pixels", "fractions"] = "pixels"  # fractions of the network's input
+    activation: Literal["none", "sigmoid", "softmax"] = "none"  # to apply to the scores
+    objectness: bool = False  # in `rows` and `columns`: an objectness score precedes the class scores
+    background: Literal["none", "first", "last"] = "none"  # position of the class "no object"
+    classes: NonNegativeInt = 0  # number of classes, if the network outputs label numbers; 0: unknown
+    first_label: NonNegativeInt = 0  # label number of the first class
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
+        """Return width and height of the network's input in pixels."""
         return self.width, self.height
 
 
 class OnnxProposer(Proposer):
-    """A detector in an ONNX file."""
+    """A network in an ONNX file that finds boxes."""
 
     def __init__(
         self, name: str, graph: Graph, feed: Feed, settings: OnnxSettings, class_names: Sequence[str], size: int = 0
@@ -76,9 +80,9 @@ class OnnxProposer(Proposer):
     def read(
         cls, path: Path, changes: Mapping[str, Any], class_names: Sequence[str], report: Callable[[str], object]
     ) -> OnnxProposer:
-        """Open a file and try it on a grey image. `report` receives a line for each inferred setting.
+        """Open an ONNX file and run it once on a grey image. `report` is called with a line for each inferred setting.
 
-        Raises RecipeError if the form of boxes cannot be inferred.
+        `changes`: settings by name. Raises RecipeError if the form of the boxes cannot be inferred.
         """
         graph = Graph.read(path)
         feed = Feed.guess(graph, changes)
@@ -88,8 +92,8 @@ class OnnxProposer(Proposer):
         trial = proposer.propose([grey])[0]
         if settings.outputs == "rows" and "form" not in changes and len(trial.boxes) == len(_cells(*settings.size)):
             raise RecipeError(
-                f"{path} has a row for each cell of {', '.join(map(str, STRIDES))} pixels, whose form is unknown; set "
-                "--set form=yolox for boxes in cells (YOLOX's own export), or --set form=cxcywh for decoded boxes"
+                f"{path} has a box per cell of {', '.join(map(str, STRIDES))} pixels, in an unknown form; "
+                "pass --set form=yolox (offsets, as YOLOX exports them) or --set form=cxcywh (decoded boxes)"
             )
         if trial.labels is not None and not proposer.class_names:
             proposer.class_names = tuple(f"class {number}" for number in range(trial.labels.shape[1]))
@@ -111,14 +115,14 @@ class OnnxProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> OnnxProposer:
-        """Build the network of a description; the file is filled in later, as its weights."""
+        """Build the proposer from its saved description. The ONNX file's content is filled in later, like weights."""
         feed = Feed.model_validate(described["feed"])
         settings = OnnxSettings.model_validate_json(json.dumps(described["settings"]))
         names, graph = described["class_names"], Graph(described["bytes"])
         return cls(described["name"], graph, feed, settings, names, int(described["feature_size"]))
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Run images one by one, so that results do not depend on the batch."""
+        """Return the boxes of each image. Images run one by one, so that results do not depend on the batch."""
         return [self._one(picture) for picture in pictures]
 
     def _one(self, picture: Picture) -> Candidates:
@@ -132,12 +136,12 @@ class OnnxProposer(Proposer):
         if scores.numel() and not (float(scores.min()) >= -1e-3 and float(scores.max()) <= 1 + 1e-3):
             raise CheckpointError(
                 f"{self.name}: scores from {scores.min():g} to {scores.max():g}, expected probabilities; pass "
-                "--set activation=sigmoid or softmax"
+                "--set activation=sigmoid or --set activation=softmax"
             )
         return Candidates((boxes / share.repeat(2)).clamp(0, 1), scores.clamp(0, 1), labels, features)
 
     def _corners(self, boxes: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:
-        """Convert boxes of any form to corners, in the same unit."""
+        """Convert boxes of the form `settings.form` to corners x1 y1 x2 y2. The unit does not change."""
         wanted, form = self.settings, self.settings.form
         if form == "yxyx":
             return boxes[:, [1, 0, 3, 2]]
@@ -146,7 +150,10 @@ class OnnxProposer(Proposer):
         return cast(Tensor, box_convert(boxes, form, "xyxy"))
 
     def _run(self, picture: Picture) -> tuple[dict[str, Tensor], Float[Tensor, "2"]]:
-        """Return the outputs by name, and the share (x, y) of the input that the image covers."""
+        """Run the network on an image.
+
+        Return its outputs by name, and the share (x, y) of the input that the image covers.
+        """
         wanted = self.settings
         pixels, share = self._fitted(picture)
         if not self.feed.reads_bytes(self.graph):
@@ -157,7 +164,10 @@ class OnnxProposer(Proposer):
         return {n: torch.from_numpy(a.astype(np.float32)) for n, a in zip(names, arrays, strict=True)}, share
 
     def _fitted(self, picture: Picture) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "2"]]:
-        """Resize an image (values 0 to 255); also return the share (x, y) of the input that it covers."""
+        """Resize an image to the network's input, with values 0 to 255.
+
+        Also return the share (x, y) of the input that it covers.
+        """
         height, width = picture.shape[1:]
         inner = size = (self.settings.height, self.settings.width)
         if self.settings.fit == "letterbox":
@@ -169,13 +179,13 @@ class OnnxProposer(Proposer):
         return pixels, torch.tensor([inner[1] / size[1], inner[0] / size[0]])
 
     def _parts(self, outputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return boxes (N, 4) in their own form, scores (N,) and probabilities (N, C)."""
+        """Return boxes (N, 4) in the form `settings.form`, scores (N,), and class probabilities (N, C) or None."""
         wanted, table = self.settings, _table(outputs[self.settings.boxes], self.settings.boxes)
         if wanted.outputs == "apart":
             if table.shape[1] != 4:
                 raise RecipeError(
-                    f"{wanted.boxes} has {table.shape[1]} numbers per box, expected 4; see --set outputs=, or export "
-                    "the network with its decoding (distributions of distances are read only from tfjs:FILE#nanodet)"
+                    f"{wanted.boxes} has {table.shape[1]} numbers per box, expected 4; pass --set outputs=rows, "
+                    "columns or chosen if it also has scores; otherwise export the network so that it decodes its boxes"
                 )
             if wanted.scores is None:
                 return table, torch.ones(len(table)), None
@@ -188,7 +198,7 @@ class OnnxProposer(Proposer):
         if table.shape[1] < 5 + wanted.objectness or (wanted.outputs == "chosen" and table.shape[1] < 6):
             raise RecipeError(f"{wanted.boxes} has {table.shape[1]} numbers per box; expected scores after the first 4")
         if wanted.outputs == "chosen":
-            filled = table[:, 4] > 0  # unused rows are zeros
+            filled = table[:, 4] > 0  # rows of zeros are padding
             return table[filled, :4], *self._of_labels(table[filled, 4], table[filled, 5])
         if not wanted.objectness:
             return table[:, :4], *self._of_classes(table[:, 4:])
@@ -205,7 +215,10 @@ class OnnxProposer(Proposer):
         return labels.amax(1), labels.clamp(0, 1)
 
     def _of_labels(self, scores: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Convert labels to probabilities; None if the number of classes is unknown. Raises CheckpointError."""
+        """Return scores, and class probabilities made from label numbers.
+
+        They are None if the number of classes is unknown.
+        """
         scores = scores.sigmoid() if self.settings.activation == "sigmoid" else scores
         count = len(self.class_names) or self.settings.classes
         if labels is None or not count:
@@ -213,8 +226,8 @@ class OnnxProposer(Proposer):
         numbers = labels.round().long() - self.settings.first_label
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
             raise CheckpointError(
-                f"{self.name}: found the label {int(labels.max())}, expected {count} classes from "
-                f"{self.settings.first_label} on; pass --set classes=, --set first_label=, or all names"
+                f"{self.name}: found the label {int(labels.max())}, expected {count} classes, numbered from "
+                f"{self.settings.first_label}; pass --set classes=N, --set first_label=N, or all names"
             )
         self._check_count(count)
         return scores, torch.zeros(len(scores), count).scatter_(1, numbers[:, None], scores[:, None])
@@ -222,13 +235,15 @@ class OnnxProposer(Proposer):
     def _check_count(self, count: int) -> None:
         if self.class_names and len(self.class_names) != count:
             raise CheckpointError(
-                f"{self.name} has {count} classes, and {len(self.class_names)} names were given; pass one for each "
-                "(--class-names), or name the class for no object: --set background=first or last"
+                f"{self.name} has {count} classes, and {len(self.class_names)} names were given; pass one per class "
+                "(--class-names), or if one class means no object, --set background=first or last"
             )
 
 
 def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
-    """Infer settings from the outputs' names and shapes. `changes` override, `size` as a number or [width, height].
+    """Infer settings from the names and shapes of the outputs.
+
+    `changes` override them; its `size` is a number or [width, height].
 
     Raises RecipeError for an unknown setting or output.
     """
@@ -263,9 +278,11 @@ SIZES = {"width", "height"}
 
 
 def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
-    """True if the file is a backbone: neither its names nor `changes` mention boxes, and it has a map or tokens.
+    """Return True if the ONNX file is a backbone: it outputs a map or tokens, and no output is named like boxes.
 
-    A map has four axes. Tokens have three axes and do not describe boxes.
+    `changes` may also decide: `map` means a backbone; `boxes` or `outputs` mean a detector.
+
+    A feature map has four axes. Tokens have three axes, and a shape unlike that of boxes.
     """
     outputs = Graph.read(path).outputs
     if "map" in changes or {"boxes", "outputs"} & changes.keys() or _like(outputs, *BOXES) is not None:
@@ -279,7 +296,11 @@ def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
 
 
 def _layout(axes: Sequence[Axis], others: bool) -> Layout:
-    """Infer the layout from the shape: YOLOv8 has columns, YOLOv5 rows, exports with NMS six numbers per box."""
+    """Infer the layout of boxes from the shape `axes` of their output.
+
+    YOLOv8 has columns, YOLOv5 has rows, and exports with NMS have six numbers per box. `others`: the network has
+    further outputs.
+    """
     if others and (not axes or axes[-1] in (4, None)):
         return "apart"
     across, down = (axes[-1], axes[-2]) if len(axes) >= 2 else (None, None)
@@ -291,18 +312,21 @@ def _layout(axes: Sequence[Axis], others: bool) -> Layout:
 
 
 def _size(axes: tuple[Axis, Axis], size: Any) -> tuple[int, int]:
-    """Return width and height in pixels. Raises RecipeError if the file requires another size."""
+    """Return width and height of the input in pixels.
+
+    Raises RecipeError if the ONNX file requires a size other than `size`.
+    """
     given = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, list) else None
     if size is not None and (given is None or len(given) != 2 or not all(type(one) is int for one in given)):
-        raise RecipeError(f"size={size!r}; expected a number of pixels, or [width,height]")
+        raise RecipeError(f"size={size!r}; expected a number of pixels or [width,height], such as --set size=640")
     width, height = given or (axes[1] or SIDE, axes[0] or SIDE)
     if axes not in ((None, None), (height, width)) and None not in axes:
-        raise RecipeError(f"size={size!r}; the ONNX file needs {axes[1]} x {axes[0]} pixels")
+        raise RecipeError(f"size={size!r}; the ONNX file needs {axes[1]} x {axes[0]} pixels; leave out --set size=")
     return width, height
 
 
 def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
-    """Return x, y (in cells) and side (in pixels) of each cell of YOLOX's maps, in the order of its rows."""
+    """Return x, y (in cells) and side (in pixels) of each cell of YOLOX's maps, in the order of its output rows."""
     maps = []
     for stride in STRIDES:
         down, across = torch.meshgrid(torch.arange(height // stride), torch.arange(width // stride), indexing="ij")
@@ -311,11 +335,15 @@ def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
 
 
 def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Float[Tensor, "N 4"]:
-    """Decode YOLOX's boxes: offsets of centres from their cell's corner, and logarithms of sides (arXiv 2107.08430)."""
+    """Convert YOLOX's boxes to pixels.
+
+    Its output is the offset of the centre from the cell's corner, and the logarithm of each side, in cells (arXiv
+    2107.08430).
+    """
     if len(boxes) != len(cells):
         raise RecipeError(
-            f"form=yolox needs a row for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
-            f"found {len(boxes)}; see --set form= and --set size="
+            f"form=yolox needs a box for each of the {len(cells)} cells of {', '.join(map(str, STRIDES))} pixels, "
+            f"found {len(boxes)}; set another form (--set form=cxcywh) or size (--set size=N)"
         )
     return torch.cat([boxes[:, :2] + cells[:, :2], boxes[:, 2:].exp()], 1) * cells[:, 2:]
 
@@ -325,11 +353,11 @@ def _like(names: Mapping[str, Any], *parts: str) -> str | None:
 
 
 def _table(output: Tensor, name: str) -> Tensor:
-    """Return the table of the batch's only image. Raises RecipeError for other shapes."""
+    """Return the output for the only image of the batch as a table. Raises RecipeError if it is not a table."""
     table = output[0] if output.ndim == 3 else output
     if table.ndim != 2:
         raise RecipeError(
-            f"{name} of the ONNX file: shape {tuple(output.shape)}, expected a row per box; use --set boxes="
+            f"the output {name} has the shape {tuple(output.shape)}, expected a row per box; pass --set boxes=OUTPUT"
         )
     return table
 
@@ -337,7 +365,7 @@ def _table(output: Tensor, name: str) -> Tensor:
 def _rows(output: Tensor, count: int, name: str) -> Tensor:
     table = _table(output, name)
     if len(table) != count:
-        raise CheckpointError(f"{name} of the ONNX file has {len(table)} rows for {count} boxes; expected one for each")
+        raise CheckpointError(f"the ONNX output {name} has {len(table)} rows for {count} boxes; expected {count}")
     return table
 
 

@@ -1,4 +1,4 @@
-"""The base class of networks that find boxes."""
+"""The base class of networks that find boxes, called proposers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,21 @@ from diptych.vision.detectors.selection import EXACTLY_100, Selection
 
 @dataclass(frozen=True)
 class Candidates:
-    """All boxes of one image; a rule selects the regions among them."""
+    """All boxes that a proposer found in one image. A selection rule later chooses the regions among them."""
 
-    boxes: Float[Tensor, "N 4"]  # corners, fractions of the image, 0 to 1
+    boxes: Float[Tensor, "N 4"]  # corners as fractions of the image, 0 to 1
     scores: Float[Tensor, "N"]
-    labels: Float[Tensor, "N C"] | None  # class probabilities; None where the network has no classes
-    features: Float[Tensor, "N F"] | None = None  # the network's own
-    maps: Sequence[Float[Tensor, "_ _ _"]] = ()  # or its maps of a square, of which the image covers `share` (x, y)
+    labels: Float[Tensor, "N C"] | None  # class probabilities; None: the network has no classes
+    features: Float[Tensor, "N F"] | None = None  # a feature per box, if the network computes them
+    maps: Sequence[Float[Tensor, "_ _ _"]] = ()  # or feature maps of a square, of which the image covers `share` (x, y)
     share: Float[Tensor, "2"] | None = None
 
 
 class Proposer(nn.Module):
-    """A network that finds boxes. `feature_size`: 0 if it computes no features. `usual`: its default selection rule."""
+    """A network that finds boxes. `feature_size`: 0 if the network computes no features.
+
+    `usual`: its default selection rule.
+    """
 
     usual: Selection = EXACTLY_100
 
@@ -33,10 +36,13 @@ class Proposer(nn.Module):
         self.name, self.class_names, self.feature_size = name, tuple(class_names), feature_size
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Return the boxes of each image."""
+        """Return the candidate boxes of each image."""
         raise NotImplementedError
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """JSON from which `from_described` builds the same network, without its weights."""
+        """Return the description, without weights, that `from_described` needs to build the same network.
+
+        It is stored as JSON.
+        """
         raise NotImplementedError

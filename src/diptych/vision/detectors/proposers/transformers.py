@@ -1,4 +1,4 @@
-"""Detectors of transformers: DETR, RT-DETR and all others that `AutoModelForObjectDetection` opens."""
+"""Detectors of the package `transformers`: DETR, RT-DETR and all others that `AutoModelForObjectDetection` opens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from diptych.vision.detectors.detector import Picture, groups_of_one_size
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 
 LIBRARY = "transformers"
-AT_ONCE = 8  # images of one size through the network
+AT_ONCE = 8  # largest batch: images of equal size per forward pass
 
 
 class TransformersProposer(Proposer):
-    """A detector of transformers with its own image processor.
+    """A detector of the package `transformers`, with the image processor of its checkpoint.
 
-    Only images of one size after processing share a batch. None is padded, so results do not depend on the batch.
+    Only images of equal size after processing share a batch. No image is padded, so results do not depend on the batch.
     """
 
     def __init__(self, name: str, model: Any, processor: Any) -> None:
@@ -35,7 +35,10 @@ class TransformersProposer(Proposer):
 
     @classmethod
     def of(cls, name: str, weights: Path | None = None) -> TransformersProposer:
-        """Open USER/MODEL[@COMMIT] of the hub, or the folder `weights` with its files. Raises CheckpointError."""
+        """Open USER/MODEL[@COMMIT] from the Hugging Face hub, or from the folder `weights` with its files.
+
+        Raises CheckpointError.
+        """
         with requires_extra(f"hf:{name}", "transformers"):
             from transformers import AutoImageProcessor, AutoModelForObjectDetection
         source, revision = source_of(name, weights)
@@ -52,14 +55,14 @@ class TransformersProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> TransformersProposer:
-        """Build the network of a description; its weights are filled in later."""
+        """Build the network from its saved description. The weights are filled in later."""
         with requires_extra(described["name"], "transformers"):
             from transformers import AutoConfig, AutoModelForObjectDetection, ImageProcessingMixin
             from transformers.models.auto.image_processing_auto import get_image_processor_class_from_name
         processor: Any = get_image_processor_class_from_name(described["processor"]["image_processor_type"])
         known = isinstance(processor, type) and issubclass(processor, ImageProcessingMixin)
         if not known:
-            raise ValueError(f"no processor {described['processor']['image_processor_type']!r}")
+            raise ValueError(f"unknown image processor {described['processor']['image_processor_type']!r}")
         model = AutoModelForObjectDetection.from_config(AutoConfig.for_model(**described["config"]))
         return cls(described["name"].removeprefix("hf:"), model, processor.from_dict(described["processor"]))
 
@@ -83,7 +86,7 @@ class TransformersProposer(Proposer):
         return prepared
 
     def _candidates(self, logits: Tensor, centred: Tensor) -> Candidates:
-        """Read boxes and probabilities: a softmax with one class for "no object" (DETR), else a sigmoid per class."""
+        """Return boxes and class probabilities: softmax if there is a class "no object" (DETR), else sigmoid."""
         count = len(self.class_names)
         if logits.shape[-1] not in (count, count + 1):
             outputs = logits.shape[-1]
