@@ -65,7 +65,7 @@ class OpenFiles:
         return numbers
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
-        """Return the array `name` of each file, or None, in one request: a request takes a third of the reading's time."""
+        """Return the array `name` of each file, or None. One request takes a third of the time of three."""
         ahead = self._ahead.pop((name, *paths), None)
         try:
             return ahead.result() if ahead is not None else self._ask("each", paths, name, where) if paths else {}
