@@ -156,5 +156,5 @@ def test_instance_masks_are_multiplied_with_the_cells_of_a_region() -> None:
 
 
 def test_masks_of_another_size_are_refused() -> None:
-    with pytest.raises(DataError, match="masks of 7 x 7 cells, expected 14 x 14"):
+    with pytest.raises(DataError, match="masks have 7 x 7 cells, expected 14 x 14"):
         model()(collate([masked(torch.ones(3, 7, 7, dtype=torch.bool))]))
