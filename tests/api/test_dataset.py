@@ -108,7 +108,9 @@ def test_regions_are_extracted_once_for_several_runs(
     images: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = Dataset.from_rows(rows_of(images))
-    with pytest.raises(RecipeError, match=r"rows is not a store, .*: pass a detector"):
+    with pytest.raises(
+        RecipeError, match="detector: found None, expected a folder or name of a detector, or features="
+    ):
         data.extract(tmp_path / "store")
     made = data.extract(tmp_path / "store", detector="sample")
     assert [one.record.key for one in made] == [one.record.key for one in data]

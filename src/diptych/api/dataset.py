@@ -119,7 +119,8 @@ class Dataset(Sequence[Example]):
         RecipeError.
         """
         check_path("out", out, "a folder for the store", DataError)
-        check_type("detector", detector, (str, os.PathLike, type(None)), "a folder or name of a detector", RecipeError)
+        kinds = (str, os.PathLike, *(() if features is None else (type(None),)))
+        check_type("detector", detector, kinds, "a folder or name of a detector, or features=", RecipeError)
         check_features(features)
         if self.source is not None:
             raise DataError(f"{self.name} has regions already, in the store {self.source}; pass it as it is")
