@@ -32,8 +32,10 @@ CAUTION = (1, 2, 3, 5, 10, 20, 50)  # candidates for `BlindAnswers.at_least`
 
 
 def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
-    """Return the caption that the largest number of images have, in lower case. On a tie, it is the alphabetically
-    first caption."""
+    """Return the caption that the largest number of images have, in lower case.
+
+    On a tie, it is the alphabetically first caption.
+    """
     counts = Counter(chain.from_iterable({" ".join(tokens_of(text)) for text in captions} for captions in training))
     if not counts:
         raise DataError("there are no training captions, so there is no blind baseline")
