@@ -155,7 +155,8 @@ def test_a_judge_wants_examples_that_are_held_out(judge: Path, tmp_path: Path) -
         for path in sorted((judge.parent / "classes" / kind).iterdir())[:count]:
             shutil.copy(path, tmp_path / "classes" / kind)
     with pytest.raises(
-        DataError, match=r"too few images \(4 in natural, 3 in unnatural\); expected at least 4 in one of each"
+        DataError,
+        match=r"too few images \(4 in natural, 3 in unnatural\); one folder to keep and one other need 4 or more",
     ):
         train_judge(tmp_path / "classes", tmp_path / "judge")
     assert not (tmp_path / "judge").exists()
