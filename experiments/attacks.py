@@ -1,4 +1,5 @@
-"""The table of the attack (`make attack`) for docs/results.md: what was tried, by kind, and what did not hold."""
+"""Make the table of `make attack` for docs/results.md: how often each kind of attempt was tried, and how often it broke
+something."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 from experiments.tables import markdown
 
 NAME = "attack"
-# What an attempt is called by the tool, and its text in the table: its own row, and what holding means.
+# The tool's name for each kind of attempt, its title in the table, and what must hold after it.
 KINDS = {
     "operation": ("killed before a disk operation", "repeated: the same bytes as without the kill"),
     "instant": ("killed at a random time", "repeated: the same bytes as without the kill"),
@@ -39,7 +40,7 @@ broke anything. [SECURITY.md](../SECURITY.md) lists what is not protected, and w
 
 
 def section(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Of the figures that `tests.attack` keeps: a row a kind, over all verbs and readers."""
+    """Yield the Markdown lines of the section. Each kind of attempt has one row, summed over all verbs and readers."""
     rows = []
     for kind, (what, held) in KINDS.items():
         if found := _of(figures, kind):

@@ -1,4 +1,4 @@
-"""`make docs`: docs/results.md, docs/results/ and docs/papers.md: no figure of ours by hand."""
+"""Make docs/results.md, docs/results/, docs/papers.md and docs/claims.md from the saved results (`make docs`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.tables import AT_CHANCE, NEAR, leaves, markdown, number, whole
 
 ROOT = Path(__file__).parent.parent
 CLAIMS = "claims"
-SHOWN_WITH = {"serve": {"With hostile clients": "serve_hostile"}}  # files that another page shows too
+SHOWN_WITH = {"serve": {"With hostile clients": "serve_hostile"}}  # page -> {heading: another result to show on it}
 GOAL = re.compile(r" ?\(goal ([\d.,]+(?:, at most [\d.]+)?)\)")
 HEAD = f"""# Results
 
@@ -39,7 +39,8 @@ figures of a GPU to a separate file.
 
 
 def results(root: Path = ROOT) -> dict[str, Any]:
-    """All result files by name; the claims have a page of their own."""
+    """Return all saved results by the name of their file. The claims are left out, because docs/claims.md shows them.
+    Raises ValueError if two results would have the same page."""
     files = [path for folder in ("experiments", "benchmarks") for path in (root / folder / "results").glob("*.json")]
     files = [path for path in files if path.stem != CLAIMS]
     names = Counter([path.stem for path in files] + [name for name in STUDIES if name not in _in_studies()])
@@ -49,7 +50,7 @@ def results(root: Path = ROOT) -> dict[str, Any]:
 
 
 def pages(found: Mapping[str, Any]) -> dict[str, str]:
-    """Text by path below docs/."""
+    """Return the text of each page by its path below docs/. `found` has the saved results by name."""
     parts: dict[str, tuple[str, Mapping[str, str]]]
     parts = {name: (study.title, study.files) for name, study in STUDIES.items()}
     parts |= {name: (name.replace("_", " ").capitalize(), {"": name}) for name in found if name not in _in_studies()}
@@ -61,7 +62,7 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def claims(root: Path) -> dict[str, str]:
-    """docs/claims.md and its plot."""
+    """Return docs/claims.md and its plot by their paths below docs/."""
     kept = root / "experiments" / "results" / f"{CLAIMS}.json"
     figures = json.loads(kept.read_text("utf-8"))["figures"] if kept.exists() else {}
     return {f"{CLAIMS}.md": page(figures), f"{CLAIMS}.svg": plot(figures)}

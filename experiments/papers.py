@@ -1,4 +1,5 @@
-"""docs/papers.md from the ledger: every row of every table of the papers, what makes it, and ours where measured."""
+"""Make docs/papers.md from the ledger, which lists every row of every table of the papers. A row has the recipe that
+makes it, and our score if measured."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from experiments.tables import Path, at_chance, leaves, markdown, shown
 
 @dataclass(frozen=True)
 class Ours:
-    """Figures of a result file: `scores` of the leaf at `path`, by the name that they have there."""
+    """Figures of a result file: the named `scores` below `path`. `about` is their title."""
 
     about: str
     file: str
@@ -63,7 +64,7 @@ def _rewarded(system: str) -> Ours:
     return Ours("captions, SCST", f"scst_{system.replace('-', '_')}", ("self-critical",), CAPTIONS)
 
 
-# By the id of a row: what was measured of the same make at the small size, on Storybook's test scenes.
+# By the id of a ledger's row: our scores with the same configuration at small size, on Storybook's test scenes.
 MEASURED: Mapping[str, tuple[Ours, ...]] = {
     "unified-vlp/table-2/unified-vlp": (_captions("unified-vlp"), _answers("unified-vlp")),
     "unified-vlp/table-3/unified-vlp": (_rewarded("unified-vlp"),),
@@ -111,12 +112,13 @@ text file. `diptych recipes --system xgpt --table 2` prints a table in the termi
 
 
 def page(found: Mapping[str, Any], of: tuple[Paper, ...] | None = None) -> str:
-    """`found`: result files by name; `of`: papers other than those of all systems."""
+    """Return docs/papers.md. `found` has the saved results by name. `of` lists the papers to show (default: those of
+    all systems)."""
     shown = papers() if of is None else of
     rows = list(ledger_rows(shown))
     own = sum(entry.row.system is not None for entry in rows)
     if lost := MEASURED.keys() - {entry.id for entry in rows}:
-        raise ValueError(f"no row {min(lost)}; MEASURED names rows of the ledger")
+        raise ValueError(f"the ledger has no row {min(lost)}; correct its id in MEASURED (experiments/papers.py)")
     head = HEAD.format(count=len(rows), own=own, other=len(rows) - own, measured=len(MEASURED))
     return "\n".join([head, *(line for paper in shown for line in _paper(paper, found))])
 

@@ -1,4 +1,4 @@
-"""Which learning rate each arm of the demo takes: the best on val, test never looked at.
+"""Find the learning rate of each arm of the demo: the best score on val; test is not scored.
 
 uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
 """
@@ -17,7 +17,7 @@ from diptych.runs.distributed import workers
 from experiments.figures import save
 
 RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
-SEED = 100  # no seed of the demo or of its thorough form
+SEED = 100  # a seed that neither the demo nor experiments.thorough uses
 
 
 def compare_rates(demo: Path, out: Path, labels: int) -> None:
@@ -62,5 +62,5 @@ def main() -> None:
     compare_rates(given.demo, given.out, given.labels)
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.rates").main()

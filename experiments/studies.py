@@ -1,4 +1,4 @@
-"""What docs/results.md shows of each study (a pivot) and of each benchmark (a line); docs/results/ has the rest."""
+"""What docs/results.md shows: a table for each study, and a line for each benchmark. docs/results/ has all figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ TITLES = {name: system.title for name, system in systems.SYSTEMS.items()}
 
 @dataclass(frozen=True)
 class Study:
-    """`files`: its results, by the name that each has in the table ("" of one alone). `about`: `{path}` is a figure."""
+    """A section of docs/results.md. `files` maps a name in the table to a result file (`""` if there is only one file).
+    In `about`, `{path}` is replaced by a figure."""
 
     title: str
     about: str
@@ -231,7 +232,7 @@ STUDIES: dict[str, Study] = {
     ),
 }
 
-# file of results, path of one figure in it, what it is
+# file of results, path of a figure in it, and the text that describes the figure
 SPEED: tuple[tuple[str, Path, str], ...] = (
     ("vlp", ("BERT over ours (goal 2.6)",), "Unified VLP, pre-training step: speed relative to BERT of transformers"),
     ("vlp", ("BERT with its memory kept over ours",), "Unified VLP, memory kept: speed relative to BERT (goal 2.6)"),
@@ -391,6 +392,6 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
 
 
 def page_of(file: str) -> str:
-    """Path of the page of a result file, below docs/."""
+    """Return the path, below docs/, of the page that shows a result file."""
     study = next((name for name, study in STUDIES.items() if file in study.files.values()), file)
     return f"results/{study}.md"
