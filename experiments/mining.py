@@ -4,14 +4,14 @@
 
 On a drawn web (`diptych storybook web`), the text of an image may be right, wrong, junk or about another image. Arms:
 
-    nothing   no pre-training
-    raw       every image over 300 pixels with its first text; all other rules are off
-    rules     pairs mined without a scorer
-    mined     pairs mined with a scorer that was trained on a few labelled images
-    oracle    the images of `mined` with true captions
-    fewer     only as many images of `raw` as `mined` has
-    mixed     images of `mined` and labelled scenes in one stage; the other arms have two (the question of Table 3)
-    raw-mixed the same with images of `raw`
+    nothing   no pre-training.
+    raw       every image over 300 pixels with its first text; all other rules are off.
+    rules     pairs mined without a scorer.
+    mined     pairs mined with a scorer that was trained on a few labelled images.
+    oracle    the images of `mined` with true captions.
+    fewer     only as many images of `raw` as `mined` has.
+    mixed     images of `mined` and labelled scenes in one stage; the other arms have two (the question of Table 3).
+    raw-mixed the same with images of `raw`.
 
 Each arm pre-trains for the same number of steps. It then fine-tunes retrieval on the same few labelled scenes, with
 several seeds. All arms search the same test split, whose images are excluded from mining (`--exclude`). All share one
