@@ -3,8 +3,8 @@
     uv run --group dev python -m benchmarks.decoding_price
 
 The drawn images are 640 x 640, half of them PNG, half JPEG. `extract` runs the small detector, `mine` measures each
-image. Both ways run in turn, so the kept rate is a median over pairs of runs. The limit is a loss of 10%. Writes
-benchmarks/results/decoding_price.json.
+image. Decoding with and without separate processes runs in turn. The kept rate is the median over the rounds, and may
+be at most 10% below 1. Writes benchmarks/results/decoding_price.json.
 """
 
 from __future__ import annotations

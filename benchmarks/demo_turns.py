@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--before", default="e16f41f", help="the earlier commit (default: e16f41f)")
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds (default: 3)")
     parser.add_argument("--out", type=Path, default=Path("out/demo_turns"), help="folder of all demos")
-    parser.add_argument("--fast", action="store_true", help="demos of a minute, to see that it works")
+    parser.add_argument("--fast", action="store_true", help="demos of a minute, to test this program")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     sources = {BEFORE: taken_out(given.before, given.out / given.before), NOW: Path("src").resolve()}

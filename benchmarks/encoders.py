@@ -6,17 +6,17 @@
 A step is forward, backward and optimizer: ours with the recipe's optimizer, BERT with AdamW. The batch has eight images
 of 100 regions with texts of 36 words, [SEP] included. VL-BERT then has 139 positions ([CLS], the whole image and [END]
 are added), ImageBERT 137. VL-BERT also has a mixed batch: eight images of 42 regions with 22 words, and eight texts of
-64 words. Some words of each text and 15% of the regions are masked and predicted. BERT has the same number of layers,
-width and positions, and as many states pass heads of the same size.
+64 words. Some words of each text and 15% of the regions are masked and predicted. BERT has the same width and the same
+numbers of layers, positions and predictions.
 
 Each library runs with its default settings (see `benchmarks.vlp`). All run in turn in each round, in CPU seconds of all
 threads, and the figures are medians of the ratios. The authors' VL-BERT step took 3.18 s on two threads of an idle Xeon
 with AMX.
 
 VL-BERT from pixels is measured in two sizes, with the step split into pixels and words. `official` has two images of
-600 x 1,000 pixels with 100 regions, and ResNet-101. `small` has sixteen of 128 x 192 with 8 regions, ResNet-18 with 4 x
-4 cells per region, and the width of the small recipe. `pixels` is forward and backward of the network alone. `words` is
-the same step on stored features.
+600 x 1,000 pixels with 100 regions, and ResNet-101. `small` has sixteen images of 128 x 192 with 8 regions, a ResNet-18
+with 4 x 4 cells per region, and the width of the small recipe. `pixels` is forward and backward of the image network
+alone. `words` is the same step on stored features.
 
 Writes benchmarks/results/encoders.json, then pixels.json. With --tiny (a test of this program) it writes nothing.
 """

@@ -3,12 +3,12 @@
     uv run python -m benchmarks.export PICTURES MODEL [MODEL ...] [--made FOLDER]
 
 PICTURES is a folder, from which 100 images are taken. Each MODEL is the folder of a caption model, or of a VL-BERT that
-answers questions (it gets the same question for all images). Programs are kept in `--made` and made once.
+answers questions (it gets the same question for all images). Exported programs are kept in `--made`.
 
-All run on one core, one image at a time, from the file to the words. There are four, in turn for each image: Diptych in
-fp32, Diptych with precision `auto`, torch.export, and ONNX. Times are medians. Ids are compared with greedy search in
-fp32. ONNX's are also compared with an fp32 detector, because onnxruntime has no bfloat16 on a CPU. Writes
-benchmarks/results/export.json.
+Four programs run in turn for each image, on one core, from the file to the words: Diptych in fp32, Diptych with
+precision `auto`, torch.export, and ONNX. Times are medians. The reference for ids is Diptych's greedy search in fp32.
+The ids of ONNX are also compared with a run whose detector is in fp32, because onnxruntime has no bfloat16 on a CPU.
+Writes benchmarks/results/export.json.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@ alone.
 
     uv run python -m benchmarks.extraction
 
-There are 200 Storybook images as PNG, 160 x 160, in the page cache. The detector has random weights, which take the
-same time, and one thread per process. The parts run in turn for five rounds; figures are medians. Starting two
+There are 200 Storybook images as PNG, 160 x 160, in the page cache. The detector has random weights, which does not
+change its time, and one thread per process. The parts run in turn for five rounds; figures are medians. Starting two
 processes takes a few seconds, which are included; with more images this matters less. The benchmark takes two minutes
-on an idle machine. CPU time includes all processes. So the cost of decoding in them (limit: 10% of the rate) can be
-seen on a busy machine too. Writes benchmarks/results/extraction.json.
+on an idle machine. CPU time includes all processes, so it shows the cost of separate decoding processes on a busy
+machine too (limit: 10% of the rate). Writes benchmarks/results/extraction.json.
 """
 
 from __future__ import annotations

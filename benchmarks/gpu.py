@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"some of {', '.join(STAGES)}; default: all")
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--processes", type=int, default=min(os.cpu_count() or 1, 16), help="that open pictures")
+    parser.add_argument("--processes", type=int, default=min(os.cpu_count() or 1, 16), help="that open images")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     if unknown := set(given.stages) - set(STAGES):

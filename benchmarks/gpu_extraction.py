@@ -1,8 +1,9 @@
 """The stage `extraction` of benchmarks.gpu: images per second from files to a store, with the official detectors.
 
 Images are JPEG of 640 x 480. `decoding alone` is the whole extraction with a detector that computes nothing: the images
-are opened by the same processes, passed on, and one region is written. `network alone` has prepared images and boxes on
-the device, without proposing and selecting boxes. Weights are random, which take the same time. Needs torchvision.
+are opened by the same processes, passed on, and one region is written. `network alone` starts from prepared images and
+boxes on the device; it neither proposes nor selects boxes. Weights are random, which does not change the time. Needs
+torchvision.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 
 The files are in Unified VLP's format: 100 x 2048 and 100 x 1601 random float32 numbers per image in 20 files, and boxes
 in another file. They are stored contiguously, and in chunks of ten rows; all are in the page cache. `read` reads the
-three arrays of each image, `extract` also writes them to a store. Both ways run in turn, so the kept rate is a median
-over pairs of runs. The limit is a loss of 10% in `extract`. Writes benchmarks/results/h5_price.json.
+three arrays of each image, `extract` also writes them to a store. Reading with and without the separate process runs in
+turn. The kept rate is the median over the rounds, and may be at most 10% below 1 for `extract`. Writes
+benchmarks/results/h5_price.json.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ NAMES = [f"COCO_val2014_{1000 * number + number % PARTS:012d}" for number in ran
 
 
 class Here(OpenFiles):
-    """The same reader, but in this process."""
+    """A reader of h5 files that runs in this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,8 +90,8 @@ def main() -> None:
 
 @contextmanager
 def _here(own: bool) -> Iterator[None]:
-    """If `own`, read in this process, and write before reading further. This is how Diptych worked before it had a
-    separate reading process."""
+    """If `own`, read in this process, and write each window of records before the next is read. Diptych worked like
+    this before it had a separate reading process."""
     with ExitStack() as stack:
         if own:
             stack.enter_context(mock.patch.object(vlp, "OpenFiles", Here))

@@ -124,8 +124,8 @@ def grains(folder: Path, threads: int) -> Callable[[], int] | None:
 
 
 def fed(folder: Path, processes: int, threads: int = 0) -> Callable[[], int]:
-    """Return a function that measures samples per second of prefetched batches over two epochs. An epoch before is not
-    counted: in it, processes start and checksums are verified."""
+    """Return a function that measures samples per second of prefetched batches over two epochs. The epoch before them
+    is not timed, because processes start and checksums are verified in it."""
     store = Store(folder)
     loader = Loader(store, range(len(store)), captions, AsIs(), WIDE_BATCH, 0)
     make, steps = Maker(AsIs(), loader, 1), loader.steps_per_epoch

@@ -94,8 +94,8 @@ def pages(path: Path, rounds: int) -> dict[str, float]:
 
 
 def large(path: Path, out: Path, size: int = 56_000) -> Path:
-    """Write the same pages, enlarged to `size` bytes with paragraphs and links, as pages of the web are, and without
-    images."""
+    """Write the same pages without images. Paragraphs and links enlarge them to `size` bytes, the size of pages on the
+    web."""
     rng, words = Random(0), " ".join(WORDS["prose"]["en"]).split()
     members = []
     for found in warc.read(path, bodies=("page",)):
@@ -245,11 +245,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, default=500)
     parser.add_argument(
-        "--web", type=Path, help="of `diptych storybook web`; one of --pages is drawn where none is given"
+        "--web", type=Path, help="folder made by `diptych storybook web` (default: draw one of --pages pages)"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=10_000_000)
-    parser.add_argument("--only", help="some of the parts, with commas between; the others stay as they were measured")
+    parser.add_argument("--only", help="some of the parts, separated by commas; saved figures of the others are kept")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.web or Path(scratch) / "web"

@@ -84,9 +84,9 @@ def written(folder: ModelFolder, store: Store, split: str, most: int) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a model folder that captions")
-    parser.add_argument("store", type=Path, help="a store of pictures that its detector has seen")
-    parser.add_argument("--split", default="test", help="whose pictures are described (default: test)")
-    parser.add_argument("--pictures", type=int, default=1000, help="how many at most (default: 1000)")
+    parser.add_argument("store", type=Path, help="a store extracted with its detector")
+    parser.add_argument("--split", default="test", help="split whose images are captioned (default: test)")
+    parser.add_argument("--pictures", type=int, default=1000, help="largest number of images (default: 1000)")
     given = parser.parse_args()
     torch.set_num_threads(1)
     folder, store = open_model(given.model), Store(given.store)

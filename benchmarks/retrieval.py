@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--shortlist", type=int, nargs="+", default=[20, 50, 100])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--base", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="Does all of it work? Nothing is written.")
+    parser.add_argument("--tiny", action="store_true", help="test this program; nothing is written")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)

@@ -1,5 +1,4 @@
-"""Measure how cost grows: a training step with its inputs, a run with its processes, stores and galleries with their
-size.
+"""Measure how cost grows: steps with their inputs, runs with their processes, stores and galleries with their size.
 
     OMP_WAIT_POLICY=passive uv run python -m benchmarks.scale [PART...]     some of: step processes store gallery
     uv run python -m benchmarks.scale page          docs/scale.md and its plots, from saved figures

@@ -16,12 +16,7 @@ from diptych.runs.reports.html import environment
 from diptych.runs.reports.report import Chart, Curve
 
 DOCS = Path(__file__).parent.parent / "docs"
-PEAK, NVLINK, SHARE, GPUS = (
-    989e12,
-    450e9,
-    0.5,
-    8,
-)  # of an H200, from its data sheet (PEAK: dense bf16); SHARE is assumed
+PEAK, NVLINK, SHARE, GPUS = 989e12, 450e9, 0.5, 8  # an H200's data sheet (PEAK: dense bf16); SHARE is assumed
 PICTURES, REGIONS, WORDS, EPOCHS, BATCH = 3_300_000, 100, 21, 30, 512  # Unified VLP on Conceptual Captions
 WEIGHTS = 115e6  # number of weights of Unified VLP, base size
 

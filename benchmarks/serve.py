@@ -57,7 +57,7 @@ def serving(*words: str) -> Iterator[tuple[psutil.Process, tuple[str, int]]]:
         try:
             while not (found := re.search(r"serving on http://(\S+):(\d+) ", log.read_text())):
                 if process.poll() is not None:
-                    raise SystemExit(f"diptych serve ended before it served: {log.read_text()}")
+                    raise SystemExit(f"diptych serve ended before it accepted requests: {log.read_text()}")
                 time.sleep(0.1)
             yield psutil.Process(process.pid), (found[1], int(found[2]))
         finally:

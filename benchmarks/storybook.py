@@ -2,8 +2,8 @@
 
     uv run python -m benchmarks.storybook
 
-Each round draws new scenes, so only the caches of a long run help. 4,000 scenes fill these caches first, as at the
-start of drawing 10,000. Figures are medians of five rounds of 1,000. Writes benchmarks/results/storybook.json.
+Each round draws new scenes. Before timing, 4,000 scenes fill the caches of drawings, as in a long run. Figures are
+medians of five rounds of 1,000 scenes. Writes benchmarks/results/storybook.json.
 """
 
 import io

@@ -136,7 +136,7 @@ class Pool(nn.Module):
 
 
 class Peer(nn.Module):
-    """The work of xmodaler's TDEN in one pass of pre-training."""
+    """A model that does the work of xmodaler's TDEN in one pass of pre-training."""
 
     def __init__(self, sizes: dict[str, Any]) -> None:
         from transformers import BertConfig
@@ -233,7 +233,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="64 wide: to see that it works")
+    parser.add_argument("--small", action="store_true", help="a tiny model, to test this program")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)

@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--small", action="store_true", help="two small layers: to see that it works")
+    parser.add_argument("--small", action="store_true", help="a tiny model, to test this program")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)

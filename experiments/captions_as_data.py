@@ -110,7 +110,7 @@ def keep_few(plan: CaptionStudy) -> None:
         return
     there = in_split(store, "train", "--data")
     if len(there) < plan.pictures:
-        raise DataError(f"{store.folder} has {len(there)} training pictures, and {plan.pictures} were asked for")
+        raise DataError(f"{store.folder} has {len(there)} training images, expected {plan.pictures} (--pictures)")
     chosen = sorted(Random(f"{plan.pictures}/few").sample(there, plan.pictures))
     kept = [*chosen, *store.split("val")[: plan.held_out], *in_split(store, "test", "--data")[: plan.gallery]]
     with StoreWriter(out, store.contract, len(kept)) as writer:  # one shard: written completely or not at all
@@ -126,7 +126,7 @@ def teach_captioner(plan: CaptionStudy) -> Path:
     captions."""
     given = open_model(Path(plan.model))
     if not getattr(given.model, "provides", frozenset()) >= {"decode"}:
-        raise RecipeError(f"{given.architecture.system} reads and does not write captions; choose another model")
+        raise RecipeError(f"{given.architecture.system} cannot generate captions; pass another --model")
     out = Path(plan.out) / CAPTIONER
     if given.recipe is not None and given.recipe.task == "caption":
         return given.folder
@@ -194,10 +194,10 @@ def _hits(rows: Mapping[tuple[str, int], Mapping[str, Any]], arm: str, seeds: in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="who writes")
+    parser.add_argument("--model", required=True, help="the captioner, or a pre-trained model")
     parser.add_argument("--data", required=True, help="a store with splits train, val and test")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--retriever", default=None, help="who learns to search; default: image-bert from scratch")
+    parser.add_argument("--retriever", default=None, help="pre-trained model (default: image-bert from scratch)")
     for name in ("pictures", "captions", "written", "gallery", "seeds", "taught-steps", "steps"):
         parser.add_argument(f"--{name}", type=int, default=getattr(CaptionStudy, name.replace("-", "_")))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")

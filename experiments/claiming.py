@@ -25,6 +25,6 @@ def claim(plan: DataclassInstance, out: str) -> None:
     before = json.loads(kept.read_text("utf-8")) if kept.is_file() else asked
     if different := [name for name in asked if name not in MAY_DIFFER and asked[name] != before.get(name)]:
         changes = "; ".join(f"{name}: {asked[name]}, was {before.get(name)}" for name in different)
-        raise RecipeError(f"{out} holds another study ({changes}); ask for the same, or give another folder")
+        raise RecipeError(f"{out} holds another study ({changes}); repeat these settings, or give another folder")
     kept.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(kept, json.dumps(asked, indent=1).encode())

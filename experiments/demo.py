@@ -3,8 +3,8 @@
     uv run diptych demo --out DIR; uv run python -m experiments.demo DIR
     uv run python -m experiments.thorough DIR; uv run python -m experiments.demo DIR
 
-Writes experiments/results/demo.json from DIR/results.json, and thorough.json from DIR/thorough.json. One of the two may
-be missing.
+Writes experiments/results/demo.json from DIR/results.json, and thorough.json from DIR/thorough.json. One of these two
+inputs may be missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Train VL-BERT from pixels on Storybook, with Fast R-CNN trained or frozen, to measure what training it is worth.
+"""Measure what training Fast R-CNN is worth: VL-BERT from pixels on Storybook, with this network trained or frozen.
 
     uv run diptych storybook detector --out runs/faster --faster-rcnn resnet18_fpn
     uv run python -m experiments.end_to_end --store runs/store --detector runs/faster/detector --out runs/end_to_end
@@ -6,9 +6,9 @@
 The store is that of `experiments.claims`: 6,000 labelled scenes with detected boxes. Both arms pre-train on the web
 scenes (`vl-bert/small/end-to-end`), then fine-tune on the referring expressions of all labelled scenes. Steps, seeds,
 objectives and learning rates are equal, but in the frozen arm the network's learning rate is 0. Both networks start
-from the ResNet-18 of a briefly trained Faster R-CNN, with stem and stage 1 frozen; the authors start from Visual
-Genome. The test split is scored once. The blind baseline predicts a box from the words and the boxes alone, by
-statistics of the training split. If the command is stopped, repeat it to resume.
+from the ResNet-18 of a briefly trained Faster R-CNN, with stem and stage 1 frozen. The authors' network was pre-trained
+on Visual Genome. The test split is scored once. The blind baseline predicts a box from the words and the boxes alone,
+by statistics of the training split. If the command is stopped, repeat it to resume.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     uv run python -m experiments.familiar MODEL ONE OTHER
 
 ONE and OTHER are folders of photographs from two sources, at least 200 each. The threshold is a quantile of the
-training images (`diptych.runs.familiarity.QUANTILE`), chosen for less than 1% false alarms. The measure was chosen on
-ONE among four candidates: mean score, highest score, distance, and sums of these. OTHER, noise, plain colours and new
-scenes only test it. New scenes are drawn with seeds that no training used. Writes experiments/results/familiar.json:
-percentages with 95% intervals (Wilson).
+training images (`diptych.runs.familiarity.QUANTILE`), chosen for less than 1% false alarms. How familiarity is measured
+was chosen on ONE, among mean score, highest score, distance and sums of these. OTHER, noise, plain colours and new
+scenes only test the choice. New scenes are drawn with seeds that no training used. Writes
+experiments/results/familiar.json: percentages with 95% intervals (Wilson).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Test on photographs whether pre-training helps captioning: a claim of Unified VLP, on Flickr8k with small models.
 
     uv run diptych data flickr8k FLICKR8K --out flickr8k.json
-    uv run diptych extract flickr8k.json --out store --detector DETECTOR \
+    uv run diptych extract flickr8k.json --out store --detector DETECTOR \\
         --region-selection image-bert-36 --image-feature MAP
     uv run python -m experiments.flickr8k --store store --out runs/flickr8k --keep
 
@@ -74,7 +74,8 @@ class Photographs:
 
 
 def place_of(key: str) -> str:
-    """Return the image's sort key, a hash of its name. So the division is the same on every machine."""
+    """Return the image's sort key: a hash of its name, so that the division into splits is the same on every
+    machine."""
     return hashlib.sha256(Path(key).stem.encode()).hexdigest()
 
 
@@ -83,7 +84,7 @@ def main() -> None:
     parser.add_argument("--store", required=True, help="a store of Flickr8k, with its own splits")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, a thread each")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, with one thread each")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/flickr8k.json")
     given = parser.parse_args()
     store = Photographs(given.store, str(given.out)).divided()

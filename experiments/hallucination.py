@@ -25,7 +25,7 @@ class Hallucinations:
 def hallucinations(
     captions: Mapping[str, str], there: Mapping[str, Set[str]], names: Mapping[str, str]
 ) -> Hallucinations:
-    """Compare captions with the objects in their images. Both mappings have the images' keys.
+    """Compare captions with the objects in their images. `captions` and `there` are keyed by image.
 
     `there` has the kinds of objects in each image, such as "dog". `names` maps a name of one or more words to its kind.
     Raises DataError if there are no captions, or if `there` lacks an image.
@@ -63,7 +63,7 @@ def mentions(words: Tokens, names: Mapping[str, str], longest: int) -> list[str]
 
 
 def repeated_ngrams(captions: Sequence[str], order: int) -> float:
-    """Return the share of n-grams of length `order` that occurred before in the same caption, from 0 to 1."""
+    """Return the share (0 to 1) of n-grams of length `order` that occur earlier in the same caption."""
     grams = [list(ngrams(tokens_of(caption), order)) for caption in captions]
     written, different = sum(map(len, grams)), sum(len(set(one)) for one in grams)
     return (written - different) / max(written, 1)

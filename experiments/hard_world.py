@@ -1,7 +1,7 @@
 """Make drawn scenes as hard to caption as photographs, for studies of captioning.
 
-The repository cannot contain photographs with captions. So two captions of a scene are joined to one of about 25 words,
-without a repeated trigram. Noise is added to the features and class probabilities of regions.
+The repository cannot contain photographs with captions. So two captions of a scene are joined into one of about 25
+words, without a repeated trigram. Noise is added to the features and class probabilities of regions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HardWorld:
     out: str
     pictures: int = 1500  # number of training images
     test: int = 200
-    noise: float = 1.0  # in standard deviations of each feature; added to log-probabilities of classes as is
+    noise: float = 1.0  # of features, relative to their standard deviation; of classes, in log-probabilities
     seed: int = 0
 
     def made(self) -> Store:

@@ -95,7 +95,7 @@ def loop_study(plan: LoopStudy, processes: int, done: Callable[[dict[str, Any]],
             done(finished.result())
     rows = {arm: json.loads((plan.folder(arm) / ROW).read_text("utf-8")) for arm in plan.arms}
     said = {(words := kept.words(index)).key: words.captions[0] for index in kept.split("test")}
-    return {SAID_BY_PEOPLE: {"as written": habits(said)}} | rows  # no score: the references join the same sentences
+    return {SAID_BY_PEOPLE: {"as written": habits(said)}} | rows  # no scores: the references have the same sentences
 
 
 def prepared(plan: LoopStudy) -> Store:

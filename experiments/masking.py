@@ -48,7 +48,7 @@ def main(demo: Path, out: Path, steps: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
-    parser.add_argument("out", type=Path, help="keeps the runs; the same command resumes where it stopped")
-    parser.add_argument("steps", type=int, nargs="?", default=1000, help="of each pre-training (default: 1000)")
+    parser.add_argument("out", type=Path, help="folder for the runs; repeat the command to resume")
+    parser.add_argument("steps", type=int, nargs="?", default=1000, help="steps of each pre-training (default: 1000)")
     given = parser.parse_args()
     main(given.demo, given.out, given.steps)

@@ -84,7 +84,7 @@ class GainStudy:
     labelled: int = 300  # training scenes for retrieval
     held_out: int = 64  # scenes of val, which selects the best weights
     gallery: int = 300  # test scenes to search
-    queries: int = 100  # images, and captions, as queries of a model that scores pairs
+    queries: int = 100  # number of queries in each direction, for a model that scores pairs
     scorer_pictures: int = 200
     steps: int = 1_200  # steps of pre-training
     taught: int = 600  # steps of fine-tuning for retrieval
@@ -97,8 +97,8 @@ class GainStudy:
 
 
 def study(plan: GainStudy, system: str, arms: Sequence[str], only_done: bool = False) -> dict[str, Any]:
-    """Train and score what has no result yet, and return the figures of one system. If `only_done`, train nothing and
-    return the figures of the seeds whose arms are all done."""
+    """Train and score the arms and seeds that have no result yet; return the figures of one system. If `only_done`,
+    train nothing and return the figures of the seeds whose arms are all done."""
     claim(plan, plan.out)
     labelled = make_labelled(plan)
     mined = make_web(plan)
@@ -266,8 +266,8 @@ def teach(
 
 
 def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """Return, for each query, what it asks for, its image, and the rank of the first right answer. `found` has scored
-    pairs, or the vectors of two towers."""
+    """Return, for each query, what it searches ("captions" or "pictures"), its image, and the rank of the first right
+    answer. `found` has scored pairs, or the vectors of two towers."""
     if "vector" not in found[0]:
         return [[one["asks"], one["picture"], one["rank"]] for one in found]
     pictures = [one for one in found if one["key"] == "picture"]
@@ -331,13 +331,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--detector", required=True, help="a folder, such as demo/detector")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of them, with commas between")
-    parser.add_argument("--arms", default=",".join(ARMS), help="some of them, with commas between")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of these, separated by commas")
+    parser.add_argument("--arms", default=",".join(ARMS), help="some of these, separated by commas")
     numbers = ("pages", "labelled", "held-out", "gallery", "queries", "scorer-pictures", "steps", "taught", "seeds")
     for name in numbers:
         parser.add_argument(f"--{name}", type=int, default=getattr(GainStudy, name.replace("-", "_")))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
-    parser.add_argument("--done", action="store_true", help="figures of what is done, and nothing is trained")
+    parser.add_argument("--done", action="store_true", help="print the figures of finished seeds; train nothing")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/mining_SYSTEM.json")
     given = parser.parse_args()
     sizes = {name.replace("-", "_"): getattr(given, name.replace("-", "_")) for name in numbers}

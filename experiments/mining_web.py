@@ -109,8 +109,8 @@ def texts(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth, held
 
 
 def exact(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth) -> dict[str, Any]:
-    """Return the hits and false hits of rules with an exact criterion, such as a minimum size, among the images that
-    reach them."""
+    """Count, for each rule with an exact criterion (such as a minimum size), the images that it drops rightly
+    (`found`), should drop (`of`) and drops wrongly (`false`). Only images that reach the rule are counted."""
     found = {}
     for name in EXACT:
         with_truth = [(rows[key], line) for key, line in truth.items() if key in rows and line["dominant"]]
@@ -266,10 +266,10 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("web", type=Path, help="From `diptych storybook web`.")
-    parser.add_argument("detector", help="From `diptych storybook detector`.")
+    parser.add_argument("web", type=Path, help="Folder made by `diptych storybook web`.")
+    parser.add_argument("detector", help="Folder made by `diptych storybook detector`.")
     parser.add_argument("--model", type=Path, help="A pre-trained model whose matching the scorer also reads.")
-    parser.add_argument("--seed", type=int, default=0, help="The web's.")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the web.")
     options = parser.parse_args()
     truth = truth_of(options.web)
     with tempfile.TemporaryDirectory() as scratch:

@@ -48,7 +48,7 @@ def results(root: Path = ROOT) -> dict[str, Any]:
     files = [path for path in files if path.stem != CLAIMS]
     names = Counter([path.stem for path in files] + [name for name in STUDIES if name not in _in_studies()])
     if twice := [name for name, count in names.items() if count > 1]:
-        raise ValueError(f"two results would be docs/results/{twice[0]}.md; give one another name")
+        raise ValueError(f"two results would have the page docs/results/{twice[0]}.md; rename one of them")
     return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(files, key=lambda path: path.stem)}
 
 

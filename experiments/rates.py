@@ -1,6 +1,8 @@
 """Find the learning rate of each arm of the demo: the best score on val; test is not scored.
 
-uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
+    uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
+
+Writes experiments/results/rates_LABELS.json.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def _val(cell: Cell) -> tuple[float, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
-    parser.add_argument("out", type=Path, help="keeps the runs; the same command resumes where it stopped")
+    parser.add_argument("out", type=Path, help="folder for the runs; repeat the command to resume")
     parser.add_argument("labels", type=int, nargs="?", default=100, help="labelled scenes (default: 100)")
     given = parser.parse_args()
     compare_rates(given.demo, given.out, given.labels)

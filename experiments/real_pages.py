@@ -131,8 +131,8 @@ def figures(pages: list[tuple[str, Page, str]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, nargs="+", default=[], help="Folders that rules were set on.")
-    parser.add_argument("--held", type=Path, nargs="+", default=[], help="Folders that were read once, at the end.")
+    parser.add_argument("--work", type=Path, nargs="+", default=[], help="Folders that the rules were tuned on.")
+    parser.add_argument("--held", type=Path, nargs="+", default=[], help="Held-out folders.")
     parser.add_argument("--sample", type=int, default=0, help="Print this many pairs to judge, and save nothing.")
     parser.add_argument("--faults", action="store_true", help="Print pages without the right lead, and save nothing.")
     options = parser.parse_args()

@@ -29,7 +29,7 @@ from diptych.runtime.configs import derive
 from diptych.vision.detectors.load import load_detector
 
 TARGET = Path(__file__).parent.parent / "src/diptych/runs/sample"
-PICTURES = 3  # number of test images, the first ones
+PICTURES = 3  # number of images, from the start of the test split
 
 
 def train(out: Path, console: Console) -> tuple[ModelFolder, Store]:
@@ -61,8 +61,8 @@ def pack(model: ModelFolder, store: Store, target: Path) -> None:
         detector.save(Path(temporary))
         weights = load_detector(Path(temporary)).contract.weights
         contract = replace(model.contract, weights=weights)
-        recipe = derive(model.recipe, init=None)  # its init is a path on the training machine
-        for picture in target.glob("*.png"):  # of an earlier sample: with them, the model folder is not replaced
+        recipe = derive(model.recipe, init=None)  # without the path on the training machine
+        for picture in target.glob("*.png"):  # images of an earlier sample, with which `save` refuses the folder
             picture.unlink()
         replace(model, contract=contract, recipe=recipe, detector=Path(temporary)).save(target)
     for index in store.split("test")[:PICTURES]:

@@ -1,7 +1,9 @@
 """Make the screenshots in README and docs with a browser.
 
-uv run --group dev python -m experiments.screenshots http://127.0.0.1:8000 docs/serving.png uv run --group dev python -m
-experiments.screenshots demo/report.html docs/report.png
+    uv run --group dev python -m experiments.screenshots http://127.0.0.1:8000 docs/serving.png
+    uv run --group dev python -m experiments.screenshots demo/report.html docs/report.png
+
+The first argument is the address of a running service, or the report of a demo. Needs `chromium`.
 """
 
 import argparse

@@ -10,9 +10,11 @@ The detector is that of `diptych demo`:
 Each system is pre-trained on the web scenes with its small recipe. It is then fine-tuned for each task with its small
 recipe and the settings of `TASKS`, which are the same for all systems. Val is scored `LOOKS` times and selects the
 weights. Test is scored once for each of three seeds. The systems are not tuned against each other, so small differences
-between them mean nothing. Retrieval is measured on a sample of queries, each ranked exactly. It is also measured
-zero-shot if pre-training has a matching loss. Each score is saved in experiments/results/systems.json at once, so the
-same command resumes where it stopped, also on another machine. `--split val` is for choosing settings.
+between them mean nothing.
+
+Retrieval is measured on a sample of queries, each ranked against all images or captions. It is also measured zero-shot
+if pre-training has a matching loss. Each score is saved in experiments/results/systems.json at once, so the same
+command resumes where it stopped, also on another machine. `--split val` is for choosing settings.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ TASKS: dict[str, tuple[int, int]] = {
     "nlvr": (1200, 64),
     "retrieval": (1600, 16),
 }
-PRETRAIN = (2400, 64)  # steps, batch; after batches of 32, VQA learns much later (experiments/LOG.md)
+PRETRAIN = (2400, 64)  # steps and batch size; with batches of 32, VQA learns much later (experiments/LOG.md)
 LOOKS = 8  # validations during a training
 ZERO_SHOT = "retrieval, zero-shot"
 MATCHING = ("image-bert", "tden")  # systems whose pre-training learns to match images and texts
@@ -130,8 +132,8 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS))
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="runs at once, a thread each")
-    parser.add_argument("--split", default="test", help="scored split; figures of any other are printed alone")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="runs at once, with one thread each")
+    parser.add_argument("--split", default="test", help="split to score; only scores of test are saved")
     given = parser.parse_args()
     place = Place((("detected", str(given.store)),), str(given.out))
     rounds = list(kept(committed()["rounds"], place)) if given.split == "test" else []

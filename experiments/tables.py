@@ -10,7 +10,7 @@ from typing import Any, Literal
 from experiments.figures import is_figure
 
 AT_CHANCE = "†"
-NEAR = 2.0  # a score without an interval is at chance if it is less than this above the blind baseline
+NEAR = 2.0  # points above the blind baseline: a lower score without an interval is at chance
 SINGLE = "rounds"  # a result's single measurements, which pages leave out
 Path = tuple[str, ...]
 
@@ -30,7 +30,7 @@ class Pivot:
     heads: Path
     rows: tuple[int, ...]
     columns: tuple[Column, ...]
-    names: Mapping[str, str]  # part of a path -> its title; the order of titles is that of the rows
+    names: Mapping[str, str]  # part of a path -> its title; rows have this order
 
     def table(self, figures: Mapping[str, Any]) -> list[str]:
         cells = self._cells(figures)
@@ -45,7 +45,7 @@ class Pivot:
             if rest in wanted:
                 cells.setdefault(tuple(path[at] for at in self.rows), {})[rest] = leaf
         if empty := wanted - {path for cell in cells.values() for path in cell}:
-            raise ValueError(f"no figure at {' / '.join(min(empty))}; give the column the path that the results have")
+            raise ValueError(f"no figure at {' / '.join(min(empty))}; correct the column's path in the study")
         order = list(self.names)
         return dict(sorted(cells.items(), key=lambda cell: [order.index(p) if p in order else -1 for p in cell[0][:1]]))
 
@@ -61,8 +61,8 @@ class Pivot:
                 yield shown(leaf, bold=_ranked(row) and _is_best(leaf, rivals, column.best))
 
     def _held(self, cells: Mapping[Path, Mapping[Path, Any]]) -> Iterator[tuple[str, list[str]]]:
-        """Yield a row for the blind baseline and one for the ceiling. A cell has a number if it is the same in the
-        whole column."""
+        """Yield a row for the blind baseline and one for the ceiling. A cell is "–" unless all scores of its column
+        have the same value."""
         for name in ("blind", "ceiling"):
             every = [
                 {cell[c.path][name] for cell in cells.values() if name in _fields(cell.get(c.path))}

@@ -198,7 +198,7 @@ def _begun(named: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _whose(store: str) -> str:
-    """Return the first digits of the hash of the weights of the detector that made a store's features."""
+    """Return an identifier of the detector that made a store's features: the start of its weights' hash."""
     try:
         return Store(Path(store)).contract.weights[:FEATURES]
     except DiptychError as error:
@@ -223,15 +223,15 @@ def _stage(one: Stage) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", action="append", default=[], help="a store, or NAME=STORE; several times")
-    parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="keeps the runs")
+    parser.add_argument("--store", action="append", default=[], help="a store, or NAME=STORE; may be repeated")
+    parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="folder for the runs")
     parser.add_argument("--claims", default="*", help="pattern of ids, such as 'tden-*' (default: all)")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, a thread each")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, with one thread each")
     parser.add_argument("--scale", choices=("small", "real"), default="small")
-    parser.add_argument("--init", action="append", default=[], help="NAME=FOLDER that real recipes begin from")
-    parser.add_argument("--text", type=Path, help="text that is read without pictures (default: drawn captions)")
-    parser.add_argument("--list", action="store_true", help="what there is and what is left, and nothing run")
+    parser.add_argument("--init", action="append", default=[], help="NAME=FOLDER: initial weights of real recipes")
+    parser.add_argument("--text", type=Path, help="file for text-only training (default: drawn captions)")
+    parser.add_argument("--list", action="store_true", help="print the claims and what is left; run nothing")
     given = parser.parse_args()
     chosen = [claim for claim in CLAIMS if fnmatch.fnmatch(claim.id, given.claims)]
     if not chosen:

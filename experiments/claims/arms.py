@@ -49,7 +49,7 @@ STEPS = {"caption": 300, "vqa": 800, "vcr": 900, "referring": 400, "nlvr": 800, 
 BATCH, BATCHES = 32, {"vqa": 64, "vcr": 64, "nlvr": 64, "retrieval": 16}
 LONGER = ("training.steps=1600", "training.validate_every=320")  # VL-BERT's VQA: after 800 steps, yes/no is at chance
 LABELS = 300  # training scenes
-MORE_LABELS = {"vqa": "1000", "nlvr": "1000", "vcr": "null"}  # null: all 6,000; with fewer, at chance
+MORE_LABELS = {"vqa": "1000", "nlvr": "1000", "vcr": "null"}  # null: all 6,000; with 300, these tasks stay at chance
 DROPOUT = ("model.dropout=0", "model.attention_dropout=0")
 Job = TypeVar("Job")
 QUERIES = 300  # captions that search all test images, for models that score pairs (no claim is about text retrieval)

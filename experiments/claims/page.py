@@ -106,8 +106,8 @@ def page(figures: Mapping[str, Any]) -> str:
 
 
 def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a table by the size of the paper's difference: how many differences have the same sign here, and the
-    verdicts."""
+    """Yield a table with one row per range of the paper's difference: how many of our differences have the same sign,
+    and the verdicts."""
     told = [(claim.paper, found.get(claim.id, {})) for claim in CLAIMS if claim.paper is not None]
     ran = [(paper, one) for paper, one in told if "value" in one]
     unseen = [one["low"] <= paper <= one["high"] for paper, one in ran if one["verdict"] == "not seen"]

@@ -14,8 +14,8 @@ def out_of(row: int) -> Stage:
 
 
 def in_domain(row: int) -> Stage:
-    """Continue the out-of-domain row with the same tasks, for 11/60 of its steps at a tenth of its learning rate
-    (section 5.3)."""
+    """Continue training from the out-of-domain row of Table 2 with the same tasks, for 11/60 of its steps at a tenth of
+    its learning rate (section 5.3)."""
     name = f"{small}/in-domain/table-2-row-{row}"
     own = ("data.records=300", "training.steps=165", "optimizer.lr=2e-4")
     return out_of(row - 4).then(name, "data.split=train", small=own)
