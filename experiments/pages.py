@@ -61,7 +61,7 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
         title, files = parts[name]
         parts[name] = (title, {**files, **{heading: file for heading, file in others.items() if file in found}})
     made = {
-        f"results/{name}.md": "\n".join(_details(ABOUT.get(name, {}).get("about", ""), *part, found))
+        f"results/{name}.md": "\n".join(_details(ABOUT.get(name, {}).get("tables", ""), *part, found))
         for name, part in parts.items()
     }
     return {"results.md": "\n".join([HEAD, *_overview(found)]), "papers.md": papers.page(found)} | made
@@ -76,7 +76,14 @@ def claims(root: Path) -> dict[str, str]:
 
 def _overview(found: Mapping[str, Any]) -> Iterator[str]:
     for name, study in STUDIES.items():
-        yield from (f"## [{study.title}](results/{name}.md)", "", _filled(study, found), "", *_pivot(study, found), "")
+        yield from (
+            f"## [{study.title}](results/{name}.md)",
+            "",
+            _filled(name, study, found),
+            "",
+            *_pivot(study, found),
+            "",
+        )
     if attacks.NAME in found:
         yield from attacks.section(found[attacks.NAME]["figures"])
     yield SPEED_HEAD
@@ -108,9 +115,9 @@ def _pivot(study: Study, found: Mapping[str, Any]) -> list[str]:
     return study.pivot.table(_figures(study, found))
 
 
-def _filled(study: Study, found: Mapping[str, Any]) -> str:
+def _filled(name: str, study: Study, found: Mapping[str, Any]) -> str:
     known = {" / ".join(path): leaf for path, leaf in leaves(_figures(study, found))}
-    about = re.sub(r"\{([^}]+)\}", lambda asked: number(known[asked[1]]), study.about)
+    about = re.sub(r"\{([^}]+)\}", lambda asked: number(known[asked[1]]), " ".join(ABOUT[name]["summary"].split()))
     return textwrap.fill(about, 120, break_on_hyphens=False)
 
 

@@ -13,11 +13,9 @@ TITLES = {name: system.title for name, system in systems.SYSTEMS.items()}
 
 @dataclass(frozen=True)
 class Study:
-    """A section of docs/results.md. `files` maps a name in the table to a result file (`""` if there is only one file).
-    In `about`, `{path}` is replaced by a figure."""
+    """A section of docs/results.md. `files` maps a name in the table to a result file (`""`: the only one)."""
 
     title: str
-    about: str
     files: Mapping[str, str]
     heads: Path
     rows: tuple[int, ...]
@@ -35,12 +33,6 @@ def _named(*names: str) -> tuple[Column, ...]:
 
 SYSTEMS = Study(
     "Five systems on all tasks that they support",
-    "Scores on Storybook's test scenes, with detected regions. Each system is pre-trained on the web scenes for "
-    "{pre-training steps} steps, then trained on each task with all 6,000 training scenes. All systems have the "
-    "same steps and learning rate, and are not tuned against each other. The validation split selected the "
-    "weights, and the test split was scored once. Figures are means of three seeds; brackets show the lowest and the "
-    "highest. R@10 is measured after fine-tuning, among 600 images. There are 100 queries "
-    "in each direction (for TDEN, all images and captions).",
     {"": "systems"},
     ("system",),
     (1,),
@@ -62,8 +54,6 @@ STUDIES: dict[str, Study] = {
     "systems": SYSTEMS,
     "thorough": Study(
         "What pre-training is worth, by labelled scenes",
-        "Unified VLP, `experiments.thorough`. Brackets show the lowest and the highest of three seeds. The arm `steps "
-        "of both phases` has one seed: it trains from scratch for the steps of pre-training and fine-tuning together.",
         {"": "thorough"},
         ("labelled", "arm"),
         (1, 2),
@@ -76,9 +66,6 @@ STUDIES: dict[str, Study] = {
     ),
     "demo": Study(
         "The demo",
-        "`diptych demo`, one seed; brackets show 95% intervals. Captions are trained on {config / labels} labelled "
-        "scenes, questions on {config / question_labels}. The arm with all labels has {config / train} scenes for "
-        "both.",
         {"": "demo"},
         ("arm",),
         (2,),
@@ -95,9 +82,6 @@ STUDIES: dict[str, Study] = {
     ),
     "flickr8k": Study(
         "Captions of photographs (Flickr8k)",
-        "{pictures / train} training photographs are labelled; pre-training reads the {pictures / web} others. The "
-        "test split has {pictures / test}. Regions and features are those of {detector}. Brackets show the lowest "
-        "and the highest of {seeds} seeds.",
         {"": "flickr8k"},
         ("start",),
         (0,),
@@ -105,10 +89,6 @@ STUDIES: dict[str, Study] = {
     ),
     "scst": Study(
         "Self-critical training (SCST)",
-        "Captioners are trained for {tden / taught_steps} steps with cross-entropy. The two other arms continue for "
-        "{tden / steps} steps: with cross-entropy (longer) or self-critical training. A gain is the difference from "
-        "the start of the arm. Objects not there: the share of named objects that are not in the image. Brackets show "
-        "the lowest and the highest of {tden / seeds} seeds.",
         {"tden": "scst_tden", "unified-vlp": "scst_unified_vlp", "xgpt": "scst_xgpt"},
         ("system", "arm"),
         (0, 1),
@@ -121,9 +101,6 @@ STUDIES: dict[str, Study] = {
     ),
     "captions_as_data": Study(
         "Captions as data (XGPT 6.1)",
-        "Retrieval, trained on {asked / pictures} images with {asked / captions} human caption each, or also on "
-        "{written / new captions} captions that {written / captioner} generated. The model is {asked / retriever}, "
-        "with {asked / seeds} seeds. Brackets show 95% intervals over images.",
         {"": "captions_as_data"},
         ("training captions",),
         (0,),
@@ -132,14 +109,6 @@ STUDIES: dict[str, Study] = {
     ),
     "mining": Study(
         "What mining is worth (ImageBERT's LAIT)",
-        "Retrieval, trained with {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training "
-        "on a drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training. Raw: every image over 300 pixels "
-        "with its first text. Fewer: only as many raw images as there are mined ones. Rules: the pairs that "
-        "`diptych mine` keeps without a scorer. Mined: the pairs that it keeps with a scorer trained on "
-        "{TDEN / asked / scorer_pictures} images. Oracle: the mined images with true captions. Mixed and raw-mixed: a "
-        "single stage, which trains on the scenes together with mined or raw images. There are {TDEN / asked / seeds} "
-        "seeds. TDEN has {TDEN / asked / queries} queries, ImageBERT {ImageBERT / asked / queries}. After this short "
-        "training, ImageBERT is at chance. Brackets show 95% intervals over images.",
         {"TDEN": "mining_tden", "ImageBERT": "mining_image_bert"},
         ("system", "pre-trained on"),
         (0, 2),
@@ -150,9 +119,6 @@ STUDIES: dict[str, Study] = {
     ),
     "end_to_end": Study(
         "VL-BERT from pixels, its network trained or frozen",
-        "Accuracy on referring expressions. The image network (ResNet-18) is frozen, or it is trained with VL-BERT "
-        "(learning). The last column is the cross-entropy of predicting each region's class from its pixels. Brackets "
-        "show the lowest and the highest of {seeds} seeds.",
         {"": "end_to_end"},
         ("network",),
         (0,),
@@ -163,9 +129,6 @@ STUDIES: dict[str, Study] = {
     ),
     "masking": Study(
         "Masked words or a query for every word",
-        "Two ways to pre-train Unified VLP ([decision 5](decisions/0005-masked-queries.md)). Each is then fine-tuned "
-        "on the captions of {labelled scenes} labelled scenes, with the same objective. A cell has the figures of two "
-        "seeds.",
         {"": "masking"},
         ("pre-training",),
         (0,),
@@ -176,8 +139,6 @@ STUDIES: dict[str, Study] = {
     ),
     "rates": Study(
         "Learning rates of the demo's arms",
-        "The best validation score (CIDEr or accuracy) of each learning rate, with 100 labelled scenes and a seed "
-        "that the demo does not use.",
         {"": "rates_100"},
         ("rate",),
         (1,),
@@ -188,10 +149,6 @@ STUDIES: dict[str, Study] = {
     ),
     "photographs": Study(
         "The recipes for photographs",
-        "The complete recipes of docs/photographs.md (TDEN: a third of the steps), on one thread. They train on drawn "
-        "scenes that are made as hard as photographs: two captions of a scene are joined, and features and classes "
-        "are noisy. There are {asked / pictures} images, {asked / test} test images and one seed; brackets show 95% "
-        "intervals.",
         {"": "photographs"},
         ("system",),
         (1,),
@@ -209,11 +166,6 @@ STUDIES: dict[str, Study] = {
     ),
     "looping": Study(
         "Captions that repeat themselves",
-        "Ways to prevent captions such as “a red shirt and a black shirt”. Unified VLP is trained on drawn scenes that "
-        "are made as hard as photographs: two captions of a scene are joined, and features and classes are noisy. It "
-        "reads {asked / pictures} images in {asked / steps} steps of {asked / batch}, with one seed. Brackets show "
-        "95% intervals on {asked / test} test images. Joined captions always repeat some words: the first row has the "
-        "reference captions. A search with “no 2 words twice” never repeats a bigram in a caption.",
         {"": "looping"},
         ("training", "search"),
         (1, 2),
@@ -228,8 +180,6 @@ STUDIES: dict[str, Study] = {
     ),
     "faster_rcnn": Study(
         "Faster R-CNN as the detector",
-        "The detector is briefly trained. A captioner reads its regions; it is trained from scratch on "
-        "{resnet18_fpn / captions / labelled_scenes} labelled scenes.",
         {"resnet18_fpn": "faster_rcnn"},
         ("detector",),
         (0,),
