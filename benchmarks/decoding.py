@@ -40,8 +40,8 @@ SMALL: dict[str, Any] = {"width": 64, "heads": 4, "ffn": 128, "layers": 2}
 
 @dataclass
 class Hidden:
-    """The cache of hidden states. `layers` has the inputs of each layer (B * K, P + t, D); `closed` is the mask of the
-    first P positions, regions and marks (B * K, 1, 1, P)."""
+    """The cache of hidden states after t words. `layers` has the inputs of each layer (B * K, P + t, D); `closed` is
+    the mask of the first P positions, regions and marks (B * K, 1, 1, P)."""
 
     layers: list[Tensor]
     closed: Tensor
@@ -95,7 +95,7 @@ def written(frames: Frames) -> list[Tensor]:
 def same(ours: Frames, theirs: Frames) -> float:
     """Assert that both searches have the same words and parents in all beams. Return the largest difference of their
     scores."""
-    assert all(torch.equal(a, b) for a, b in zip(written(ours), written(theirs), strict=True)), "they write apart"
+    assert all(torch.equal(a, b) for a, b in zip(written(ours), written(theirs), strict=True)), "the words differ"
     return float((torch.stack(ours.scores) - torch.stack(theirs.scores)).abs().max())
 
 

@@ -62,7 +62,7 @@ def finish(device: torch.device) -> None:
 
 
 def seconds(run: Callable[[], object], device: torch.device, rounds: int) -> float:
-    """Return the median seconds of `run`, with the work of the device."""
+    """Return the median seconds of `run`, until the device has finished."""
     for _ in range(WARM):
         run()
     taken = []
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     if unknown := set(given.stages) - set(STAGES):
-        parser.error(f"no stage {', '.join(sorted(unknown))}; known: {', '.join(STAGES)}")
+        parser.error(f"unknown stage {', '.join(sorted(unknown))}; choose from {', '.join(STAGES)}")
     device = choose_device("auto" if given.tiny else "cuda", "the benchmark")
 
     sizes = TINY if given.tiny else replace(BASE, pictures=given.batch)

@@ -46,7 +46,7 @@ from diptych.storybook.web.serve import Server
 
 
 def cpu(job: Callable[[], Any], rounds: int) -> float:
-    """Return the median CPU seconds of `job`, with child processes that have ended."""
+    """Return the median CPU seconds of `job`, including those of its child processes."""
     taken = []
     for _ in range(rounds):
         before = _used()
@@ -267,7 +267,7 @@ def main() -> None:
         }
         wanted = options.only.split(",") if options.only else list(parts)
         if unknown := sorted(set(wanted).difference(parts)):
-            parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
+            parser.error(f"unknown --only {', '.join(unknown)}; choose from {', '.join(parts)}")
         before = json.loads((RESULTS / "mine_speed.json").read_text("utf-8"))["figures"] if options.only else {}
         measured = {name: parts[name]() for name in wanted}
         figures = {name: (before | measured)[name] for name in parts if name in before | measured}

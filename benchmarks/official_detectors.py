@@ -59,7 +59,7 @@ def x101() -> X101Pipeline:
 
 @torch.no_grad()
 def network_alone(pipeline: Any, images: Tensor, boxes: Tensor) -> None:
-    """Run the trunk and the heads on these boxes of each image."""
+    """Run the trunk and the heads on `boxes` in each image."""
     net, each = pipeline.network, [boxes] * len(images)
     if isinstance(pipeline, ButdPipeline):
         maps = net.maps(images)

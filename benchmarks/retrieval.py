@@ -92,7 +92,8 @@ def measure(model: ModelFolder, store: Store, split: str, pictures: int | None, 
 
 
 def published(sizes: Sizes) -> dict[str, float]:
-    """Return pairs per second of untrained models of the published size, scored `pictures` pairs at a time."""
+    """Return pairs per second of untrained models of the published size. `sizes.pictures` pairs are scored at a
+    time."""
     _, batch = prepared(sizes)
     found = {}
     for system in ("vl-bert", "image-bert"):

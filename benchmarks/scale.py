@@ -258,7 +258,7 @@ def main(given: Sequence[str]) -> None:
         write(measured())
     else:
         if unknown := set(given) - PARTS.keys():
-            raise SystemExit(f"no part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}, page")
+            raise SystemExit(f"unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}, page")
         for name in given or PARTS:
             print(save_result("scale", COMMAND, measured() | {name: PARTS[name]()}).read_text())
 

@@ -63,11 +63,11 @@ def serving(*words: str) -> Iterator[tuple[psutil.Process, tuple[str, int]]]:
         finally:
             process.terminate()
             code = process.wait(30)
-    assert code == 0, f"the service ended with {code}"
+    assert code == 0, f"diptych serve exited with {code}, expected 0"
 
 
 def sized(pictures: list[Path]) -> list[bytes]:
-    """Return the encoded images, each resized to the next size of `SIZES`."""
+    """Return the encoded images, resized in turn to the sizes of `SIZES`."""
     made = []
     for path, size in zip(pictures, cycle(SIZES), strict=False):
         with Image.open(path) as image:

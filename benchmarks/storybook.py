@@ -61,7 +61,7 @@ def _png(picture: Any) -> None:
 
 
 def _timed(work: Callable[[], object]) -> float:
-    """Return the CPU milliseconds of `work`, divided by the scenes of a round."""
+    """Return the CPU milliseconds of `work`, divided by the number of scenes in a round."""
     start = time.process_time()
     work()
     return (time.process_time() - start) * 1000 / ROUND

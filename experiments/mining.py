@@ -132,7 +132,8 @@ def _row(plan: GainStudy, system: str, arm: str, seed: int) -> Path:
 
 
 def make_labelled(plan: GainStudy) -> Store:
-    """Return the store of labelled scenes: train for fine-tuning, val to select the weights, and test to search."""
+    """Return the store of labelled scenes, with splits train (fine-tuning), val (choice of weights) and test
+    (gallery)."""
     world, out = plan.folder / WORLD, plan.folder / LABELLED
     if not (out / INDEX).exists():
         write_world(world, {"train": plan.labelled, "val": plan.held_out, "test": plan.gallery}, 0)
@@ -344,7 +345,7 @@ def main() -> None:
     plan = GainStudy(given.detector, given.out, settings=(*GainStudy.settings, *given.set), **sizes)
     arms = given.arms.split(",")
     if unknown := sorted(set(arms) - set(ARMS)):
-        parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(ARMS)}")
+        parser.error(f"unknown --arms {', '.join(unknown)}; choose from {', '.join(ARMS)}")
     for system in given.systems.split(","):
         found = study(plan, system, arms, given.done)
         command = f"uv run python -m experiments.mining --detector DETECTOR --out OUT --systems {system} --keep"

@@ -16,7 +16,7 @@ from experiments.tables import Path, at_chance, leaves, markdown, shown
 
 @dataclass(frozen=True)
 class Ours:
-    """Figures of a result file: the named `scores` below `path`. `about` is their title."""
+    """Figures of a result file: the named `scores` below `path`. `about` is the title of their link."""
 
     about: str
     file: str

@@ -61,7 +61,7 @@ SHOWN = {
 
 
 def arms(systems: Sequence[str], tasks: Sequence[str]) -> Iterator[tuple[str, str, Arm]]:
-    """Yield the title of each row, its system, and its arm."""
+    """Yield the title of each row, its system, and its arm (how the model is trained)."""
     for system in systems:
         start = Stage(f"{system}/small/pretrain", _length(*PRETRAIN))
         if system in MATCHING and "retrieval" in tasks:

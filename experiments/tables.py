@@ -24,8 +24,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Pivot:
-    """A table of chosen figures. `rows` has the positions in a figure's path that name its row; the last one is
-    compared, and its best score is bold. `heads` are the titles of these positions."""
+    """A table of chosen figures. A figure has a path, such as ("vqa", "tden", "accuracy").
+
+    `rows` has the positions in this path that name the table's row, such as (1,), and `heads` has their titles. Rows
+    that differ only in the last position are compared: the best score is bold.
+    """
 
     heads: Path
     rows: tuple[int, ...]

@@ -60,8 +60,8 @@ Round = tuple[int, str]  # a seed and a detector
 
 
 def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: Kept) -> list[tuple[Arm, int]]:
-    """Return the arms and seeds that the claims still lack. All arms of one seed come before the next seed. Arms with
-    the same first training are spread out, so that they do not wait for each other."""
+    """Return the pairs (arm, seed) that a claim needs and that have no score yet. All arms of one seed come before the
+    next seed. Arms with the same first training are spread out, so that they do not wait for each other."""
     there = {name for name, _ in place.stores}
     jobs: list[tuple[Arm, int]] = []
     for seed in range(seeds):
@@ -167,7 +167,7 @@ def _short(scores: dict[str, float]) -> str:
 
 
 def _draw_text(file: Path) -> None:
-    """Write captions for text-only training, of scenes that no store has, if `file` is missing."""
+    """If `file` is missing, write captions of scenes that no store has, for text-only training."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         lines = [caption for index in range(SCENES) for caption in record(scene(OTHER_WORLD, "web", index)).captions]

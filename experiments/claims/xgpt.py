@@ -38,8 +38,8 @@ def many(start: Stage) -> Arm:
 
 
 def structure(name: str, layers: int) -> Arm:
-    """Return a row of Table 3 with `layers` small layers. One stack of 4 layers has 0.79 M parameters; an encoder and a
-    decoder of 2 layers each have 0.93 M (paper: 72 M and 79 M)."""
+    """Return the arm of a row of Table 3 with `layers` small layers. One stack of 4 layers has 0.79 M parameters; an
+    encoder and a decoder of 2 layers each have 0.93 M (paper: 72 M and 79 M)."""
     own = (f"model.layers={layers}",)
     return Arm(Stage(f"{small}/caption/table-3-{name}", small=own, real=f"xgpt/caption/table-3-tiny-{name}"), "caption")
 
