@@ -32,12 +32,12 @@ all figures of the study, with command, machine, date and commit.
 """
 SPEED_HEAD = """## Speed
 
-Other programs ran on the same machine, so compare only the figures of one page, which are from one run. Each system
-runs with its default settings: Diptych keeps freed memory, and the other system returns it after each step. In the rows
-"memory kept", the other system keeps its freed memory too. The goals for training steps and beam search were set for a
-processor with AVX512-BF16 and without AMX. Each page names its processor. [The log](../experiments/LOG.md) has the
-figures of the last processor without AMX, on which only beam search reached its goal. A figure "relative to" another
-system is a ratio: 2 means twice as fast.
+Other programs ran on the same machine, so compare only the figures of one page, which are from one run. Each library
+runs with its default settings: Diptych keeps freed memory, and the other library returns it after each step. In the
+rows "memory kept", the other library keeps its freed memory too. The goals for training steps and beam search were set
+for a processor with AVX512-BF16 and without AMX. Each page names its processor. [The log](../experiments/LOG.md) has
+the most recent figures from a processor without AMX, on which only beam search reached its goal. A figure "relative to"
+another library is a ratio: 2 means twice as fast.
 """
 
 

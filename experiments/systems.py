@@ -9,8 +9,8 @@ The detector is that of `diptych demo`:
 
 Each system is pre-trained on the web scenes with its small recipe. It is then fine-tuned for each task with its small
 recipe and the settings of `TASKS`, which are the same for all systems. Val is scored `LOOKS` times and selects the
-weights. Test is scored once for each of three seeds. The systems are not tuned against each other, so small differences
-between them mean nothing.
+weights. Test is scored once for each of three seeds. No system was tuned by itself, so small differences between
+them mean nothing.
 
 Retrieval is measured on a sample of queries, each ranked against all images or captions. It is also measured zero-shot
 if pre-training has a matching loss. Each score is saved in experiments/results/systems.json at once, so the same
