@@ -60,7 +60,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
         nothing,
         "PRETRAIN --data WORLD --out OUT --set task=vqa",
         2,
-        "is not pre-training; run: diptych finetune vqa",
+        "does not pre-train; run: diptych finetune vqa",
     ),
     ("demo of no system", nothing, "demo --out OUT --system vlbert", 2, "did you mean vl-bert"),
     ("no such store", nothing, "PRETRAIN --data FILE --out OUT", 1, "diptych extract"),

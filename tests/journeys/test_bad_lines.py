@@ -136,7 +136,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("nothing to train on", lines(*({**one, "split": "test"} for one in GOOD)), TUNED, 1, "no records in split 'train'; it has test (3)"),
     # pictures
     ("no picture can be read", lambda: [Path(f"{n}.png").write_bytes(b"x") for n in range(3)] and None, SEEN, 1, "no record was extracted"),
-    ("pictures of 2 pixels", lambda: [Image.new("RGB", (2, 2)).save(f"{n}.png") for n in range(3)] and None, SEEN, 1, "expected at least 4 on each side"),
+    ("pictures of 2 pixels", lambda: [Image.new("RGB", (2, 2)).save(f"{n}.png") for n in range(3)] and None, SEEN, 1, "expected 4 or more per side"),
     # COCO
     ("COCO cut short", cut("mine.json"), COCO, 1, "mine.json: found no JSON"),
     ("COCO absurd width", coco(images=[{**IMAGES[0], "width": 10**9}]), COCO, 1, "images[0].width: found 1000000000, expected 1 to"),
@@ -153,7 +153,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("names not UTF-8", file("features/classes.txt", b"\xff\xfe"), GIVEN, 1, "not UTF-8"),
     # models
     ("features of another size", store_of_others, "finetune caption --data given --model demo --out out", 1, "feature_size: 16, not 12"),
-    ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA --out OUT --detector"),
+    ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "extract them again: diptych extract DATA --out OUT --detector"),
     ("no store, no detector", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
     ("no data", nothing, "finetune caption --data no.jsonl --model demo --out out", 1, "nothing at no.jsonl; expected a store"),
     ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv, with `a`, `b`, is not data that Diptych reads"),

@@ -184,7 +184,7 @@ def test_both_ways_of_sharing_attention_are_there():
     [
         ({"width": 30, "heads": 4}, "width 30 is not divisible by 4 heads"),
         ({"structure": "enc", "cross": "joint"}, "which structure=enc does not have"),
-        ({"positions": 2}, "positions=2 leaves no position"),
+        ({"positions": 2}, "positions=2 leaves none"),
     ],
 )
 def test_shapes_that_cannot_be(changes, wanted):
@@ -309,7 +309,7 @@ def test_too_much_is_refused_with_the_way_out():
         model().begin(collate([toy.sample(1, 1)]), 13)
     with pytest.raises(RecipeError, match=r"set model\.answer_slot=true"):
         model("answer", answer_slot=False)
-    with pytest.raises(RecipeError, match="which 'queries before' does not use; choose generate_text"):
+    with pytest.raises(RecipeError, match="by 'queries before', which does not use its decoder; choose generate_text"):
         model()(asked(MaskedQueries(V), [toy.sample(1, 2)]))
     mixed = [*CAPTION.prepare([toy.sample(1)], Random(0)), *GenerateRegions(V).prepare([toy.sample(2)], Random(0))]
     assert mixed[1].attention is REGIONS_AFTER_TEXT

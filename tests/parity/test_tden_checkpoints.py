@@ -100,7 +100,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
     refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
     refused(
         {n: v for n, v in theirs.items() if "embeddings_pos" not in n},
-        "lacks the tensor for text.positions.weight",
+        "has no tensor for text.positions.weight",
     )
     refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)
     words.write_text(words.read_text() + "\none-more")

@@ -310,7 +310,7 @@ def make_heads(
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
         if name not in HEADS and name not in own:
-            raise unknown_name(f"no head is called {name!r}; {nearest(name, HEADS)}")
+            raise unknown_name(f"no head has the name {name!r}; {nearest(name, HEADS)}")
         heads[name] = own[name]() if name in own else HEADS[name](sizes, words)
     return heads
 

@@ -83,7 +83,7 @@ class ModelConfig(BaseModel):
     @model_validator(mode="after")
     def _divides(self) -> ModelConfig:
         if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not divisible by {self.heads} heads")
+            raise ValueError(f"width {self.width} is not divisible by {self.heads} heads; change one of them")
         return self
 
     @property

@@ -69,7 +69,7 @@ def refuse_two_widths(region: int, whole: int) -> None:
     """
     if whole not in (0, region):
         raise RecipeError(
-            f"the feature of the whole image has {whole} values, that of a region {region}, but the model needs the "
+            f"the feature of the whole image has {whole} values, that of a region has {region}; the model needs the "
             "same number; extract without --image-feature, or set model.whole_region=false"
         )
 
@@ -80,7 +80,7 @@ def with_image_feature(batch: Batch) -> Batch:
     It is never masked. Raises DataError if the feature is missing.
     """
     if batch.whole is None:
-        raise DataError("the model reads the feature of the whole image, but some images have none", key=batch.keys[0])
+        raise DataError("the model needs a feature of the whole image; extract with --image-feature", key=batch.keys[0])
     if batch.features is not None:
         try:
             refuse_two_widths(batch.features.shape[2], batch.whole.shape[1])
@@ -192,9 +192,10 @@ def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
 
 def _checked(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
     if values is None:
-        raise DataError(f"the model reads region {name}, but some images have none", key=batch.keys[0])
+        raise DataError(f"the model reads region {name}, but an image has none; extract it again", key=batch.keys[0])
     if values.shape[-1] != size:
         raise DataError(
-            f"the {name} of regions have {values.shape[-1]} values, the model needs {size}", key=batch.keys[0]
+            f"region {name} have {values.shape[-1]} values, the model needs {size}; extract again",
+            key=batch.keys[0],
         )
     return values

@@ -44,5 +44,5 @@ class GenerateRegions(PerSample):
         assert states.target is not None
         places = batch.where(self.name, self.request)
         if batch.features is None and len(places[0]):
-            raise DataError(f"{self.name} needs region features, but some images have none", key=batch.keys[0])
+            raise DataError(f"{self.name} needs region features, but images have none; extract them", key=batch.keys[0])
         return feature_distance(model, states.target, batch, places, self.error)

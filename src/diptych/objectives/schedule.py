@@ -28,7 +28,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not self.updates:
-            raise RecipeError("a schedule has no update, so there is nothing to train")
+            raise RecipeError("a schedule has no update, so there is nothing to train; add an update")
         if self.order == "together" and len(self.updates) > 1:
             raise RecipeError(
                 f"{len(self.updates)} updates cannot be made together, because each prepares its own batch; put their "
@@ -37,7 +37,7 @@ class Schedule:
         weights = [weight for _, weight in self.updates]
         if self.order == "in turn" and any(weight != 1 for weight in weights):
             raise RecipeError(
-                "updates in turn are made equally often; set their weights to 1, and weigh losses inside an update"
+                'order="in turn" makes all updates equally often; set their weights to 1, and weigh losses in an update'
             )
         if self.order == "sampled" and (min(weights) < 0 or not any(weights)):
             raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")

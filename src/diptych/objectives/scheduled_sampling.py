@@ -50,7 +50,7 @@ class ScheduledSampling:
     def __post_init__(self) -> None:
         OneForward(self.objectives)  # raises for duplicate names or a wrong order
         if self.form == "official" and self.scheme != "A":
-            raise RecipeError(f"the released code only has Two-Pass-A, not {self.scheme}; set sampling=paper")
+            raise RecipeError(f"the authors' code has only Two-Pass-A, not {self.scheme}; set sampling=paper")
 
     @property
     def objectives(self) -> Sequence[Objective]:

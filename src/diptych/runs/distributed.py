@@ -75,7 +75,7 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
     if ended == {Stopped.exit_code}:
         raise Stopped("stopped and saved; the same command resumes")
     if ended:
-        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; its output is above")
+        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; see its output above")
 
 
 def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:

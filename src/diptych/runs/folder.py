@@ -134,13 +134,13 @@ class ModelFolder:
         Raises RecipeError if the model has not learnt it.
         """
         if self.recipe is None:
-            raise RecipeError(f"{self.name} was imported and has no task yet: diptych finetune {name or 'caption'}")
+            raise RecipeError(f"{self.name} was imported and has no task; run diptych finetune {name or 'caption'}")
         spec = find_learnt(name) if name is not None else find_task(self.recipe.task)
         if not spec.has_learnt(self.model):
             what = name or f"a task ({self.architecture.system} has no decoder for captions)"
             command = f"diptych finetune {name or 'TASK'} --data DATA --model {self.name} --out RUN"
             call = f'diptych.finetune("{spec.name}", data, "{self.name}").model'
-            raise RecipeError(f"{self.name} was not trained for {what}: {command}, or in Python {call}")
+            raise RecipeError(f"{self.name} was not trained for {what}; run {command}, or in Python {call}")
         return self.recipe.task_with(self.tokens, self.answers, spec)
 
     def _write(self, folder: Path) -> None:
@@ -222,8 +222,8 @@ class ModelFolder:
                 else f"diptych extract DATA --out OUT --detector {self.detector or 'DETECTOR, its detector folder'}"
             )
             raise DataError(
-                f"the features in {where} are not what the model {self.folder} was trained on: {'; '.join(different)}; "
-                f"make them anew: {again}"
+                f"the features in {where} differ from those of the model {self.folder}: {'; '.join(different)}; "
+                f"extract them again: {again}"
                 + ("; or import the checkpoint without --detector, to allow other features" if self.untrained else "")
             )
 
@@ -239,7 +239,7 @@ def open_model(path: Path) -> ModelFolder:
     if folder is None:
         unfinished = (path / "checkpoints").is_dir()
         raise CheckpointError(
-            f"{path} is the folder of a run that has not ended; repeat its command to resume it"
+            f"{path} is the folder of a run that has not ended; repeat the run's command to resume it"
             if unfinished
             else f"{path} is not a model folder: it has no {CONFIG}; `diptych pretrain`, `finetune`, `import` make one"
         )

@@ -107,7 +107,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
         sizes["classes"] = (len(contract.class_names), config.classes)
     if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:
         raise RecipeError(
-            f"the detector {contract.extractor} does not fit: its features have {'; '.join(other)}; pass another one"
+            f"{contract.extractor} does not fit: its features have {'; '.join(other)}; pass another detector"
         )
 
 

@@ -59,7 +59,7 @@ class Learner:
         if not recipe.data.images and spec.scoring.baseline_regions:
             raise RecipeError(
                 f"{recipe.name} chooses among regions, but data.images=false (--without-images) hides them; "
-                "remove that setting"
+                "set data.images=true"
             )
         if recipe.training.epochs is not None:
             raise RecipeError(
@@ -68,7 +68,7 @@ class Learner:
             )
         if recipe.data.text is None:
             if recipe.objectives.needs_text:
-                raise RecipeError("objectives.text_alone needs texts: --set data.text=FILE, or text_alone=0")
+                raise RecipeError("objectives.text_alone needs texts; pass --set data.text=FILE, or set text_alone=0")
         elif not spec.pretrains:
             raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
         elif recipe.system not in (can := sorted(n for n, one in SYSTEMS.items() if "alone" in one.model.provides)):

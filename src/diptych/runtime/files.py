@@ -63,8 +63,8 @@ def refuse_unwritable(path: Path | None) -> None:
         return
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = "it is read-only" if folder.is_dir() else "there is no such folder"
-        raise DiptychError(f"cannot write {path}: its folder {folder}: {why}; create it, or choose another folder")
+        why = "is read-only; make it writable" if folder.is_dir() else "does not exist; create it"
+        raise DiptychError(f"cannot write {path}: its folder {folder} {why}, or choose another folder")
 
 
 def refuse_links_out(folder: Path) -> None:

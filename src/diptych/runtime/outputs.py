@@ -151,7 +151,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     if _made_earlier(target):
         return
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise OutputError(f"{target} is the current folder, and would be replaced; choose a folder in it")
+        raise OutputError(f"{target} is the current folder and would be replaced; choose a folder inside it")
     inside = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
     noted = _lines(target / MARKER)
     others = [
@@ -161,7 +161,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     ]
     if others:
         raise OutputError(
-            f"{target} would be replaced, and {len(others)} files in it are not what Diptych wrote there "
+            f"{target} would be replaced, but {len(others)} files in it were added or changed since Diptych wrote it "
             f"({_some(sorted(others))}); move them, or pass another folder"
         )
 
@@ -187,7 +187,7 @@ def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
     real = os.path.realpath(output)
     for path in inputs:
         if os.path.realpath(path) == real or (output.exists() and path.exists() and output.samefile(path)):
-            raise OutputError(f"{output} would be written to, but is an input of this command; choose another path")
+            raise OutputError(f"{output} is an input of this command, so it cannot be the output; choose another path")
 
 
 def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> None:

@@ -127,7 +127,7 @@ def torchrun_processes() -> int:
     if faults:
         torchrun = "python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ..."
         why = f"WORLD_SIZE is set for several processes, and {faults[0]}"
-        raise RecipeError(f"{why}; torchrun sets it ({torchrun}); or unset all of these variables")
+        raise RecipeError(f"{why}; start with torchrun ({torchrun}), or unset its variables")
     return int(os.environ["WORLD_SIZE"])
 
 

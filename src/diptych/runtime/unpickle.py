@@ -54,7 +54,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
     except PickleRefused as refused:
         raise DataError(
             f"{where}: found a pickle that {refused}, expected only numpy arrays, numbers, texts and plain containers; "
-            "nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
+            "no code of it was run: get the file from a source that you trust, or save its arrays as npz"
         ) from None
     except MemoryError:
         raise DataError(

@@ -81,7 +81,7 @@ def _read_torch(path: Path) -> Tensors:
     except pickle.UnpicklingError as error:
         if (zipped or pickled) and "Unsupported" in str(error):
             why = "is a pickle that holds more than tensors, and loading it would run its code"
-            way_out = "save its state dict alone, or convert it to safetensors where you trust it"
+            way_out = "save its state dict alone, or convert it to safetensors if you trust it"
             raise CheckpointError(f"{path} {why}; {way_out}") from error
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
         raise CheckpointError(f"{path} {why}; expected safetensors or a PyTorch state dict") from error

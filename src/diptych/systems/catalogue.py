@@ -61,7 +61,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
     of_system = tuple(paper for paper in papers() if system in (None, paper.system))
     if not of_system:
         kept = ", ".join(paper.system for paper in papers())
-        raise RecipeError(f"--table {table}: Diptych has no tables of {system}'s paper, only those of {kept}")
+        raise RecipeError(f"--table {table}: Diptych has no tables of {system}'s paper, only of {kept}")
     numbers = {one.number for paper in of_system for one in paper.tables}
     if table not in numbers:
         whose = "the papers have" if system is None else f"the paper of {system} has"

@@ -61,11 +61,11 @@ def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], sou
     """
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
         whose = "the model lacks" if name in values else "it lacks"
-        raise CheckpointError(f"{source} belongs to another model: {whose} {name!r}; {nearest(name, targets)}")
+        raise CheckpointError(f"{source} is of another model: {whose} {name!r}; {nearest(name, targets)}")
     for name, target in targets.items():
         if values[name].shape != target.shape:
             shape, wanted = tuple(values[name].shape), tuple(target.shape)
             raise CheckpointError(
-                f"{source} belongs to another model: {name} has shape {shape}, the model expects {wanted}"
+                f"{source} is of another model: {name} has shape {shape}, expected {wanted}; pass this model's weights"
             )
         target.copy_(place(values[name], target))

@@ -75,7 +75,7 @@ class OptimizerConfig(BaseModel):
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("the step schedule needs either milestones or decay_every")
         if self.schedule != "step" and any(falls):
-            raise ValueError(f"milestones and decay_every belong to the step schedule, not to {self.schedule}")
+            raise ValueError(f"milestones and decay_every need schedule=step, but schedule={self.schedule}; change it")
         return self
 
 

@@ -47,8 +47,8 @@ def raise_without_targets(update: Update, steps: int) -> None:
         return
     names = ", ".join(f"{titled(one)} ({one.name})" for one in objectives)
     raise ProtocolError(
-        f"the first {steps} steps have no targets: count returned 0 for all samples, so nothing would be learnt; "
-        f"correct prepare or count of {names}, or raise training.batch"
+        f"the first {steps} steps have no targets: `count` returned 0 for all samples, so nothing would be learnt; "
+        f"correct `prepare` or `count` of {names}, or raise training.batch"
     )
 
 

@@ -90,7 +90,7 @@ def train(
     CheckpointError or RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
-        raise RecipeError("training.validate_every, validate and score belong together: pass all three or none")
+        raise RecipeError("`training.validate_every`, `validate` and `score` belong together: pass all or none")
     with torch_unchanged(), join_ranks(choose_device(training.device)) as ranks:
         if training.threads is not None:
             torch.set_num_threads(training.threads)
@@ -232,7 +232,7 @@ class TrainerRun:
 
     def _advice(self) -> str:
         kept = self._kept("kept").capitalize()
-        return f"{kept}. Try a lower learning rate, a longer warm-up or clipping, or look at the records"
+        return f"{kept}. Try a lower learning rate, a longer warm-up or clipping, or check the records"
 
     def _due(self, every: int | None) -> bool:
         return every is not None and (self.step % every == 0 or self.step == self.training.steps)

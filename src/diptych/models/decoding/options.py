@@ -48,7 +48,7 @@ class DecodingOptions(BaseModel):
     @model_validator(mode="after")
     def _agrees(self) -> DecodingOptions:
         if self.min_words > self.max_words:
-            raise ValueError(f"min_words={self.min_words} is more than max_words={self.max_words}; lower it")
+            raise ValueError(f"min_words={self.min_words} is more than max_words={self.max_words}; lower min_words")
         if self.length_penalty and self.length_bonus:
             raise ValueError("length_penalty and length_bonus are two ways to weigh length: set one of them to 0")
         if self.sample and self.beams > 1:

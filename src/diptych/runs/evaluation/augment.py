@@ -182,7 +182,7 @@ def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
     claim(out, "store")
     if not (out / FILE).is_file():
         if (out / INDEX).exists():
-            raise DataError(f"{out} holds a store that augmentation did not write; pass another folder")
+            raise DataError(f"{out} holds a store that `augment` did not write; pass another folder")
         _keep(out, settings, {})
     sweep(out)
     known = parse_json(text_of(out / FILE))

@@ -59,7 +59,7 @@ def refuse_unknown(settings: Iterable[str], known: Collection[str], what: str) -
     """Raise RecipeError if one of `settings` is not in `known`. `what` is the thing it was given for."""
     for key in settings:
         if key not in known:
-            raise RecipeError(f"no setting {key!r} of {what}; {nearest(key, known)}")
+            raise RecipeError(f"{what} has no setting {key!r}; {nearest(key, known)}")
 
 
 def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:

@@ -131,7 +131,7 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
         elif isinstance(selection, Selection) and isinstance(own, Selection):
             finder.selection = selection
         else:
-            why = "takes no other selection of regions than its own; leave it out (grids have --set cells=N)"
+            why = "always keeps the same regions; leave out the selection (for a grid, --set cells=N)"
             raise RecipeError(f"{finder.contract.extractor} {why}")
     return detector
 
@@ -143,7 +143,7 @@ def _changed(own: Any, changes: Mapping[str, Any]) -> Any:
     """
     values = asdict(own)
     if wrong := next((key for key in changes if key not in values), None):
-        raise RecipeError(f"no setting {wrong!r} of this detector; {nearest(wrong, values)}")
+        raise RecipeError(f"this detector has no setting {wrong!r}; {nearest(wrong, values)}")
     try:
         return of_json(type(own), with_counts(values, changes))
     except ValueError as error:

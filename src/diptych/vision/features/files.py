@@ -69,13 +69,13 @@ class FeatureFiles:
         new = [(bare, name) for bare, name in names if bare not in self.exact]
         if names and not new:
             taken = self.exact[names[0][0]].unit.path
-            self.notes.append(f"{unit.path} repeats {taken}, which is read instead")
+            self.notes.append(f"{unit.path} has the same names as {taken}, which is read instead")
             return
         both = len(names) - len(new) + len(twice)
         if both:
             example = (twice or [names[0][0]])[0]
-            first = "the first whole one is taken"
-            self.notes.append(f"{unit.path}: {both} names are there twice, such as {example}: {first}")
+            first = "the first entry that is not cut short is read"
+            self.notes.append(f"{unit.path}: {both} names occur twice, such as {example}: {first}")
         for bare, name in new:
             self._insert(bare, Place(unit, name))
 
@@ -106,7 +106,7 @@ class FeatureFiles:
                     place = known[form]
                     if place is None:
                         raise DataError(
-                            f"found several features in {self.path} that may belong to {record.key!r}; name "
+                            f"the names of several features in {self.path} fit {record.key!r}; name the "
                             "features like the images, with their folders"
                         )
                     return place
@@ -117,8 +117,8 @@ class FeatureFiles:
                     "file again"
                 )
         raise NoFeatures(
-            f"found no features of {record.key!r} in {self.path}; name them like the image; the first names there are: "
-            f"{', '.join(list(self.exact)[:3]) or 'none'}"
+            f"found no features of {record.key!r} in {self.path}; name them like the image (the first names in it are "
+            f"{', '.join(list(self.exact)[:3]) or 'none'})"
         )
 
     def expect(self, record: Record) -> None:

@@ -127,7 +127,7 @@ def _raw(content: bytes, where: str) -> Raw:
     try:
         entry = msgspec.json.decode(content, type=_Entry)
     except (ValueError, msgspec.DecodeError, RecursionError) as error:
-        wanted = ", ".join(_Entry.__struct_fields__)
+        wanted = "the keys " + ", ".join(_Entry.__struct_fields__)
         refuse(where, f"no JSON of regions ({error})", wanted, AGAIN)
     fields = {"features": entry.features, "boxes": entry.boxes, "classes": entry.classes}
     given = {name: text for name, text in fields.items() if text is not None}

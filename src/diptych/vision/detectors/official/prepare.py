@@ -71,8 +71,8 @@ def _check_sides(rows: int, columns: int, picture: Picture) -> None:
     if min(rows, columns) < NARROWEST:
         height, width = picture.shape[1:]
         raise DataError(
-            f"an image of {width} x {height} pixels is too narrow: resized it has {columns} x {rows} pixels, and the "
-            f"detector needs at least {NARROWEST} x {NARROWEST}; cut it into parts"
+            f"an image of {width} x {height} pixels is too narrow: after resizing it has {columns} x {rows}, but the "
+            f"detector needs at least {NARROWEST} x {NARROWEST}; cut the image into parts"
         )
 
 

@@ -147,7 +147,7 @@ class NanodetProposer(Proposer):
         model = model or MODEL
         anything = settings.get("sha256", "known") == "any"
         if model != MODEL and not anything:
-            raise RecipeError(f"no model {model!r} can be read from {path}; expected {MODEL}: tfjs:{path}#{MODEL}")
+            raise RecipeError(f"Diptych reads no model {model!r} of {path}; pass tfjs:{path}#{MODEL}")
         graph = read_graph(path, model)
         wrong = next((file for file, own in sorted(graph.sums.items()) if SUMS.get(file) != own), None)
         if wrong is not None and not anything:
@@ -210,7 +210,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     """
     other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
     if other is not None:
-        raise CheckpointError(f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet does not have")
+        raise CheckpointError(f"{graph.source} is not NanoDet-g: it has the operation {other.op}; pass NanoDet-g")
     biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
     pairs: list[tuple[Node, Tensor, Tensor]] = []
     for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):

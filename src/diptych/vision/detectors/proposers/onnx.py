@@ -226,7 +226,7 @@ class OnnxProposer(Proposer):
         numbers = labels.round().long() - self.settings.first_label
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
             raise CheckpointError(
-                f"{self.name}: found the label {int(labels.max())}, expected {count} classes, numbered from "
+                f"{self.name}: found the class number {int(labels.max())}, expected {count} classes, numbered from "
                 f"{self.settings.first_label}; pass --set classes=N, --set first_label=N, or all names"
             )
         self._check_count(count)
@@ -365,7 +365,7 @@ def _table(output: Tensor, name: str) -> Tensor:
 def _rows(output: Tensor, count: int, name: str) -> Tensor:
     table = _table(output, name)
     if len(table) != count:
-        raise CheckpointError(f"the ONNX output {name} has {len(table)} rows for {count} boxes; expected {count}")
+        raise CheckpointError(f"the ONNX output {name} has {len(table)} rows for {count} boxes; export one row per box")
     return table
 
 
