@@ -268,9 +268,7 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     assert "pip install tiny==0.2" in python(card, tiny)
     done = diptych("evaluate", "--model", out, "--data", store)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"diptych: {out / 'model'} was made with tiny 0.2, which is missing; run pip install tiny\n"
-    )
+    assert done.stderr == (f"diptych: {out / 'model'} was made with tiny 0.2, which is missing; run pip install tiny\n")
     failing = package(tmp_path / "failing", "def register():\n    raise KeyError('colour')\n")
     done = diptych("evaluate", "--model", out, "--data", store, path=failing)
     assert done.returncode == 1

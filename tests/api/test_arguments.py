@@ -83,7 +83,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda world: diptych.evaluate(None, world), CheckpointError, "model: found None"),
     (lambda world: diptych.evaluate("sample", world, split="tets"), DataError, "split: world has no .* 'tets'; it has"),
     (lambda world: diptych.evaluate("sample", world, task="captoin"), RecipeError, "no task 'captoin'; did you mean"),
-    (lambda world: diptych.evaluate("sample", world, task="vqa"), RecipeError, "sample was not trained for vqa; run di"),
+    (lambda world: diptych.evaluate("sample", world, task="vqa"), RecipeError, "sample was not trained for vqa; run"),
     (lambda world: diptych.compare("sample", "sample", world, task="vqa"), RecipeError, "sample was not trained for v"),
     (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
     (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),

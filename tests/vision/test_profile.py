@@ -93,7 +93,7 @@ def test_a_store_refuses_features_of_another_extractor(tmp_path: Path) -> None:
     given = GivenRegions.of(mine, records)
     extract(records[:4], given, tmp_path / "store")
     extract(records, GivenRegions.of(more, records), tmp_path / "store")
-    with pytest.raises(DataError, match=r"profile: means of the values .*which suggests another extractor; .*extractor\.txt"):
+    with pytest.raises(DataError, match=r"profile: means of the values .*suggests another extractor; .*extractor\.txt"):
         extract(records, GivenRegions.of(others, records), tmp_path / "store")
     # What a model keeps of them is the same again.
     given.save(tmp_path / "kept")
