@@ -1,7 +1,7 @@
 """Heads, which compute predictions from states. Objectives call them by name in `model.heads`.
 
-`reads` names the special tokens whose states a head reads, such as "cls". A head on `States` without `reads` needs all
-states.
+`reads` names the special tokens whose states a head reads, such as "cls". If a head that reads `States` has no `reads`,
+all states are computed.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class RegionScoreHead(nn.Module):
 
 
 class SimilarityHead(nn.Module):
-    """Image-sentence matching before cross-modal attention (TDEN's ISM): unit vectors of images and texts.
+    """Compute unit vectors of images and texts, before cross-modal attention, to match them (TDEN's ISM).
 
     The score of a pair is the dot product. Each vector depends on one side only, so a gallery is encoded once.
     """
@@ -305,7 +305,8 @@ def make_heads(
 ) -> nn.ModuleDict:
     """Make heads by name.
 
-    `own` has the model's own constructors, which precede HEADS. Raises RecipeError for unknown names.
+    `own` has the model's own constructors, which are used instead of those in HEADS. Raises RecipeError for unknown
+    names.
     """
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):

@@ -30,7 +30,7 @@ def layer_table(
 
 
 def new_name(name: str, table: Mapping[str, str]) -> str | None:
-    """Return our name of a tensor, or None if the table has none for it."""
+    """Return our name of a tensor, or None if the table does not have the tensor."""
     stem, _, kind = name.rpartition(".")
     number = _NUMBER.search(stem)
     known = stem if stem in table or number is None else _NUMBER.sub(".#", stem, count=1)

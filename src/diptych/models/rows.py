@@ -81,7 +81,7 @@ class Rows:
         return _laid(rows, self.home, self.batch, self.length)
 
     def own(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "n D"]:
-        """Return these rows out of the rows of `within`."""
+        """Select the rows of this object from the rows of `within`."""
         return _rows_of(rows, self.which)
 
     def spread(self, rows: Shaped[Tensor, "n *D"]) -> Shaped[Tensor, "B K *D"]:

@@ -77,7 +77,7 @@ class ModelConfig(BaseModel):
 
     @property
     def frozen_stages(self) -> int:
-        """Number of stages of the network that reads pixels that are not trained."""
+        """Number of stages that are not trained, in the network that reads pixels."""
         return 0
 
     @model_validator(mode="after")

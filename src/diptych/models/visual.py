@@ -51,7 +51,7 @@ WholeRegion = bool | Literal["given"]  # whole image as a region; "given": if th
 def whole_region(setting: WholeRegion, stored: bool) -> bool:
     """Return True if the model reads the feature of the whole image.
 
-    Raises RecipeError if `setting` is True but the store has none (`stored`).
+    Raises RecipeError if `setting` is True but the store does not have this feature (`stored` is False).
     """
     if setting is True and not stored:
         raise RecipeError(
@@ -65,7 +65,7 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
 def refuse_two_widths(region: int, whole: int) -> None:
     """Raise RecipeError if the features of the whole image and of a region differ in size.
 
-    `whole` is 0 if there is none.
+    `whole` is 0 if there is no feature of the whole image.
     """
     if whole not in (0, region):
         raise RecipeError(
@@ -77,7 +77,7 @@ def refuse_two_widths(region: int, whole: int) -> None:
 def with_image_feature(batch: Batch) -> Batch:
     """Append the whole image as a region with its own feature and without class.
 
-    It is never masked. Raises DataError if the feature is missing.
+    This region is never masked. Raises DataError if the feature is missing.
     """
     if batch.whole is None:
         raise DataError("the model needs a feature of the whole image; extract with --image-feature", key=batch.keys[0])

@@ -34,7 +34,7 @@ class ImportReport:
 
 @contextmanager
 def read_as_weights(source: object) -> Iterator[None]:
-    """Convert errors in this context to a CheckpointError: tensors of unexpected shapes cause various ones.
+    """Convert errors in this context to a CheckpointError. Tensors of unexpected shapes cause errors of several types.
 
     `source` is the file.
     """

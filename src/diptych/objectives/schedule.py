@@ -63,7 +63,8 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """Name of the objective whose likelihood chooses the weights: the first that predicts words, else the first."""
+        """Name of the objective by whose likelihood weights are chosen: the first one that predicts words, else the
+        first."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 
@@ -94,7 +95,8 @@ class Schedule:
 
     @property
     def compares_pairs(self) -> bool:
-        """True if an objective compares each text with all images of the micro-batch, so that its size matters."""
+        """True if an objective compares each text with all images of the micro-batch. Its result then depends on their
+        number."""
         return any(isinstance(one, ComparesSamples) and one.compares == "batch" for one in self.objectives)
 
     @property

@@ -87,8 +87,8 @@ def validated(
 ) -> C:
     """Build the configuration `kind` from `values`. Raises RecipeError that lists all faults.
 
-    For errors: `where` is the source of the values, such as a file, and `path` their place in it. `named` converts a
-    key to the name that the user knows, such as an option.
+    For errors: `where` is the source of the values, such as a file, and `path` their place in this source. `named`
+    converts a key to the name that the user knows, such as an option.
     """
     try:
         return kind.model_validate(values)

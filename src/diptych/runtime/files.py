@@ -104,7 +104,8 @@ def refuse_endless(path: Path) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Raise DiptychError if a file name is not UTF-8, because safetensors and tokenizers cannot open it."""
+    """Raise DiptychError if a file name is not UTF-8, because the libraries safetensors and tokenizers cannot open such
+    files."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -191,7 +192,7 @@ def sync(path: Path) -> None:
 def _in_use(path: Path, pid: int) -> bool:
     """Return True if the process that made the temporary path is still alive.
 
-    `pid` may also belong to a later process or a zombie; both return False.
+    If `pid` now belongs to a later process or a zombie, the result is False.
     """
     try:
         maker = psutil.Process(pid)

@@ -59,7 +59,7 @@ SHOWN = 5  # most file names in an error
 def refuse_folder(folder: Path, kind: Kind | None) -> None:
     """Raise OutputError unless a command may write a folder of this kind at `folder`.
 
-    None: only an empty or new folder is accepted.
+    If `kind` is None, only an empty or new folder is accepted.
     """
     if folder.is_dir():
         others = sorted(path.name for path in folder.iterdir() if not _is_own(path))
@@ -92,7 +92,7 @@ def claim(folder: Path, kind: Kind) -> list[Path]:
 def taken(folder: Path, kind: Kind) -> Iterator[None]:
     """Return a context in which a folder of this kind is claimed and locked.
 
-    At the end it is removed if nothing was written to it.
+    At the end, the folder is removed if nothing was written to it.
     """
     made = claim(folder, kind)
     try:
@@ -169,8 +169,8 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
 def copy_folder(source: Path, target: Path, kind: Kind) -> None:
     """Copy a folder and all files below it, completely or not at all.
 
-    Raises DiptychError, also for links that lead out of `source`: in a folder from elsewhere, they may lead to private
-    files.
+    Raises DiptychError, also for links that lead out of `source`. In another person's folder, such links may lead to
+    private files.
     """
     refuse_links_out(source)
     try:

@@ -223,7 +223,7 @@ def packages_of(entries: Entries) -> dict[str, str]:
 def refuse_missing(packages: object, what: object) -> None:
     """Raise an error if a plugin that `what` was made with is missing.
 
-    It is CheckpointError if the package is not installed, and PluginError if it failed.
+    The error is CheckpointError if the plugin's package is not installed, and PluginError if the plugin failed.
     """
     there = {plugin.package: plugin for plugin in load_plugins()}
     for name, version in packages.items() if isinstance(packages, dict) else ():
@@ -235,7 +235,7 @@ def refuse_missing(packages: object, what: object) -> None:
 
 @contextmanager
 def comparing_versions(packages: object, what: object) -> Iterator[None]:
-    """Return a context that adds to errors which plugins have another version than when `what` was made."""
+    """Return a context in which errors also name the plugins whose version has changed since `what` was made."""
     try:
         yield
     except Exception as error:

@@ -132,7 +132,7 @@ def _scalar(dtype: object, raw: object) -> object:
 
 
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
-    """Return the bytes that a text represents: for Python 2, Python 3 pickles bytes as a latin-1 text."""
+    """Return the bytes that a text represents. In pickles for Python 2, Python 3 writes bytes as a latin-1 text."""
     if encoding != "latin1":
         raise PickleRefused(f"needs the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")

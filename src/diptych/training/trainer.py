@@ -83,7 +83,7 @@ def train(
 ) -> Result:
     """Train `module` in place. If `folder` has checkpoints, resume from the latest.
 
-    `validate(module, step)` returns scores; training maximises the one named `score`. Resuming requires the same
+    `validate(module, step)` returns scores; training maximises the value named `score`. Resuming requires the same
     `fingerprint`, such as a hash of the recipe. `begin` is called after all checks, before files are written. `on_log`
     is called on the first rank with each log line (`flat_line`); if it returns False, the run ends. The caller's number
     of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C, and TrainingError,

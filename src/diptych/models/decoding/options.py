@@ -11,7 +11,8 @@ from diptych.runtime.errors import RecipeError
 
 
 class DecodingOptions(BaseModel):
-    """Settings of decoding; the default is greedy search. "Words" are tokens here, so `kites` may count as two."""
+    """Settings of decoding; the default is greedy search. "Words" are tokens, so a word such as `kites` may count as
+    two."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
