@@ -183,7 +183,7 @@ def test_both_ways_of_sharing_attention_are_there():
     ("changes", "wanted"),
     [
         ({"width": 30, "heads": 4}, "width 30 is not divisible by 4 heads"),
-        ({"structure": "enc", "cross": "joint"}, "which structure=enc does not have"),
+        ({"structure": "enc", "cross": "joint"}, "not structure=enc"),
         ({"positions": 2}, "positions=2 leaves none"),
     ],
 )

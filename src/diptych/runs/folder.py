@@ -9,7 +9,7 @@
 - answers.json: answer vocabulary of VQA, or the labels and name of another task
 - validation.json: scores of the validation that chose these weights
 - familiarity.safetensors: used to warn about unusual images (only with the drawn world's detector)
-- seen.safetensors: fingerprints of its training images (16 bytes per image; imported checkpoints lack them)
+- seen.safetensors: fingerprints of the model's training images (16 bytes per image; imported checkpoints lack them)
 - detector/: the detector, which extracts regions from new images
 """
 
@@ -202,7 +202,7 @@ class ModelFolder:
     def accept(self, contract: FeatureContract, where: object) -> None:
         """Raise DataError if features were made by another extractor than the model's training features.
 
-        `where`: their folder.
+        `where`: the folder of the features.
 
         If a checkpoint was imported without a detector, only the feature size is compared.
         """
@@ -288,7 +288,7 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
 def model_in(path: Path) -> Path | None:
     """Return `path` if it is a model folder, or the model folder in it if it is a run's folder.
 
-    None if there is none.
+    Return None if `path` is neither.
     """
     return next((folder for folder in (path, path / INNER) if (folder / CONFIG).is_file()), None)
 
@@ -329,7 +329,7 @@ def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
     lines = [f"{folder / name} is missing" for name in checks if not (folder / name).is_file()]
     for name in checks:
         if weights in (None, name == WEIGHTS) and (folder / name).is_file() and checksum(folder / name) != checks[name]:
-            lines.append(f"{folder / name} is not what was written (its checksum differs from {CHECKS})")
+            lines.append(f"{folder / name} has changed since it was written (its checksum differs from {CHECKS})")
     return lines
 
 

@@ -50,7 +50,7 @@ class Start:
         return Nothing() if model is None else Trained(model)
 
     def digest(self) -> str | None:
-        """Return a digest of the start model's weights. None without a model."""
+        """Return a digest of the start model's weights, or None if the run starts without a model."""
         return None
 
     def by(self, recipe: Recipe) -> Start:

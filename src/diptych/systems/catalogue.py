@@ -33,9 +33,9 @@ class CatalogueEntry:
 
 
 def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[CatalogueEntry]:
-    """Return the recipes whose name contains `pattern`, or matches it if it has `*`, `?` or `[]`.
+    """Return the recipes whose name contains `pattern`, or matches `pattern` if that has `*`, `?` or `[]`.
 
-    `system`, `task`: return only recipes for this system and task. Raises RecipeError if there is none.
+    `system`, `task`: return only recipes for this system and task. Raises RecipeError if no recipe is found.
     """
     known: dict[str, Preset | StagedPreset] = {**RECIPES, **STAGED}
     _check(system, task)

@@ -194,7 +194,8 @@ def to_pixels(image: Image.Image) -> Pixels:
 def _to_eight_bits(image: Image.Image) -> Image.Image:
     """Scale an image to 8 bits.
 
-    White is the largest 16-bit number, or for 32-bit numbers 1 or the largest value in the image.
+    If the image has 16 bits or values above 255, white is 65,535 or a larger value in the image. Otherwise white is 1
+    if the values are fractions from 0 to 1, else 255.
     """
     values = np.asarray(image, dtype=np.float64)
     # Pillow's modes "I" and "F" do not define white, so the brightest pixel is white.

@@ -175,7 +175,7 @@ def _goes_round(words: Sequence[str]) -> bool:
 
 
 def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
-    """Write the settings to the folder, or check them if it has some.
+    """Write the settings to the folder `out`, or compare them with the settings that it already has.
 
     Return {batch: counts}. Raises RecipeError for other settings.
     """

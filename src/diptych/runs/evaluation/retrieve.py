@@ -153,7 +153,7 @@ def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequenc
 def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
     """Return for each image the captions of its fold, and for each caption the images of its fold.
 
-    None if `folds` is 1.
+    Return None if `folds` is 1, because the gallery is then not divided.
     """
     if folds == 1:
         return None

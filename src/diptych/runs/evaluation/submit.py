@@ -1,7 +1,7 @@
 """Write predictions in the formats of evaluation servers (`diptych submit`).
 
 coco   [{"image_id": 1, "caption": "a red kite"}, ...]          captions_SPLIT_NAME_results.json
-vqa    [{"question_id": 1, "answer": "two"}, ...]               one for every question of the split
+vqa    [{"question_id": 1, "answer": "two"}, ...]               one entry for every question of the split
 vcr    annot_id, answer_0..3, rationale_conditioned_on_a0_0..3, ..., rationale_conditioned_on_a3_0..3
        one line per question, of probabilities (rowanz/r2c, models/eval_for_leaderboard.py)
 """

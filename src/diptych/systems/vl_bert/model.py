@@ -90,7 +90,7 @@ class VLBertConfig(TextConfig):
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Return the number of regions read with a text of N words.
+        """Return the largest number of regions that the model reads together with a text of `words` words.
 
         With region_budget=official, text and regions share 64 positions, of which at least 30 are for regions.
         """

@@ -99,7 +99,7 @@ class Grounding(nn.Module):
     def forward(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T D"]:
-        """Return the embeddings that replace those of the words, positions included.
+        """Return embeddings to use instead of the words' embeddings. They also replace the embeddings of the positions.
 
         Words of an image without regions are unchanged.
         """

@@ -25,7 +25,7 @@ KIND = "ground-truth"
 class GroundTruth:
     """A detector that returns one region per annotated object.
 
-    Its feature is a one-hot vector of its kind and attribute values.
+    The region's feature is a one-hot vector of the object's kind and attribute values.
     """
 
     needs_pictures = False

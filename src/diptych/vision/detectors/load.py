@@ -1,4 +1,4 @@
-"""The table of detector kinds.
+"""The table of all kinds of detectors.
 
 Each entry has the class that opens a detector's folder, and the names and files that a user may give.
 """
@@ -71,7 +71,7 @@ DETECTORS: dict[str, DetectorKind] = {  # keys: the values of `kind` in detector
 
 
 def open_requested(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
-    """Open the detector that `request.name` names. `files`: the name may also be a file.
+    """Open the detector that `request.name` names. If `files` is True, the name may also be the path of a file.
 
     `given`: all command-line options by name; None: not given.
 

@@ -30,7 +30,8 @@ DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
 class NoFeatures(DataError):
-    """Raised if a file or folder has no features for an image. The message lists some names that it does have."""
+    """Raised if a file or folder has no features for an image. The message lists some names of features that are in
+    it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class FeatureFiles:
 
         The names tried are the record's key, its image's path (then the path without its first folder, and so on), the
         file name, the file name in lower case, and the number in a COCO name. Raises NoFeatures if none is found.
-        Raises DataError if one of the last three fits several features.
+        Raises DataError if one of the last three names fits several features.
         """
         parts = () if record.image is None else record.image.parts
         paths = ("/".join(parts[first:]) for first in range(len(parts)))
@@ -122,7 +123,8 @@ class FeatureFiles:
         )
 
     def expect(self, record: Record) -> None:
-        """Read a record's regions ahead, while others are used, if another process reads their format."""
+        """Request a record's regions early if another process reads the format, so that it reads while this one
+        computes."""
         with suppress(DataError):
             place = self.of(record)
             if isinstance(place.unit, vlp.ReleaseFiles):

@@ -41,8 +41,8 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
     """Return the reason why two profiles cannot come from the same extractor, or None.
 
     A profile has the mean of each feature dimension over some images. The pattern of the means is typical of the
-    extractor. Two profiles of the same extractor correlate; the fewer images, the less, because of noise. Profiles of
-    two extractors correlate only by chance.
+    extractor. Two profiles of the same extractor correlate. With fewer images they correlate less, because of noise.
+    Profiles of two extractors correlate only by chance.
     """
     if min(one.size, other.size) * MOST_TIMES < max(one.size, other.size):
         return f"root mean square of the values {one.size:.3g}, not {other.size:.3g}"

@@ -88,7 +88,7 @@ def units(listing: Listing) -> list[Unit]:
 def _archives_of(lines: Path) -> list[Path]:
     """Return the zips named in a list such as val_frcnn.json, with lines {"frcnn": "val_frcnn.zip@/00000000.json"}.
 
-    The zips must be in the folder of the file. Raises DataError for other names.
+    The zips must be in the folder of the list. Raises DataError for zips in other folders.
     """
     try:
         with lines.open("rb") as file:

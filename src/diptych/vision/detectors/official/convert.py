@@ -148,9 +148,9 @@ def _butd(tensors: Tensors, source: str) -> Converted:
 
 
 def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tensor:
-    """Return the file's anchors (`count` boxes), or the default anchors if it has none.
+    """Return the file's anchors, or the default anchors if the file has none.
 
-    Raises CheckpointError if `count` differs.
+    Raises CheckpointError if there are not `count` anchors.
     """
     convention = CAFFE if len(tensors[OBJECTNESS]) == 2 * count else DETECTRON2
     usual = convention.anchors(STRIDE, ANCHOR_SIZES, ANCHOR_RATIOS)

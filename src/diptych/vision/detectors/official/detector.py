@@ -84,7 +84,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
     def selection(self) -> OfficialSettings:
         """The detector's settings, among them the numbers of regions (`least`, `most`).
 
-        Assign new ones only before the first image.
+        Assign new settings only before the first image is processed.
         """
         return self.settings
 
