@@ -269,7 +269,7 @@ def test_more_processes_than_samples(tmp_path):
         fingerprint="",
         ranks=Ranks(0, 3, torch.device("cpu")),
     )
-    with pytest.raises(RecipeError, match="batch=2 cannot be divided into 3 parts"):
+    with pytest.raises(RecipeError, match="batch=2 is less than 3 micro-batches"):
         run.prepare(ToySchedule(), ToyBatches(2))
 
 

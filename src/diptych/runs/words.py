@@ -85,7 +85,7 @@ def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
 def note_tokens(out: Path) -> None:
     """Write a checksum of the tokeniser into a run's folder.
 
-    When the run resumes, a changed tokeniser is then refused.
+    When the run resumes, it refuses a tokeniser that has changed.
     """
     write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
 

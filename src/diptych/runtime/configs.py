@@ -16,7 +16,7 @@ T = TypeVar("T")
 def derive(config: C, /, **changes: Any) -> C:
     """Return a validated copy of `config` with fields changed.
 
-    A section is given as a whole, or as a dict of its changes.
+    A section is passed as a whole, or as a dict of the keys that change.
 
     Raises RecipeError for an unknown key, with the nearest known key, and for an invalid value.
     """

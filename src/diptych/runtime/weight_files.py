@@ -160,7 +160,7 @@ def _is_hub_id(source: str | os.PathLike[str]) -> bool:
 def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass its path") -> Path | None:
     """Return the path of a file from a repository on the hub, which is downloaded once.
 
-    None: the repository has no such file.
+    Return None if the repository has no such file.
 
     `use`: what to do with a file downloaded by hand, for the error. Raises CheckpointError if the hub cannot be
     reached.

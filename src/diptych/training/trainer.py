@@ -128,7 +128,7 @@ class TrainerRun:
         """Prepare precision, distribution over processes, optimizer and micro-batch size. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
-            raise RecipeError(f"training.batch={training.batch} cannot be divided into {parts} parts: raise it")
+            raise RecipeError(f"training.batch={training.batch} is less than {parts} micro-batches per step: raise it")
         # Ranks on different processors could choose differently, so the first rank's choice is used.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)

@@ -32,7 +32,7 @@ Asks = Literal["both", "captions", "pictures"]
 
 @dataclass(frozen=True)
 class Extent:
-    """Which pairs of a gallery are scored. Default: all pairs."""
+    """The choice of the pairs of a gallery to score. Default: all pairs."""
 
     queries: int | None = None  # random sample of this many image queries and caption queries; None: all
     shortlist: int | None = None  # number of candidates per query that a shortlist keeps; None: no shortlist

@@ -54,7 +54,7 @@ class Leaderboard(Vcr):
         if len(choices.answers) != CHOICES or len(choices.rationales) != CHOICES:
             raise DataError(
                 f"the question has {len(choices.answers)} answers and {len(choices.rationales)} rationales, but VCR's "
-                f"leaderboard needs {CHOICES} of each",
+                f"leaderboard needs {CHOICES} of each; correct the question",
                 key=choices.key,
             )
         firsts = (choices.question, *(f"{choices.question} {answer}" for answer in choices.answers))

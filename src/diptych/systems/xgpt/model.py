@@ -87,7 +87,7 @@ class XgptConfig(TextConfig):
     def _fits(self) -> XgptConfig:
         if self.cross == "joint" and self.structure != "encdec-share":
             raise ValueError(
-                f"cross=joint needs the shared attention of structure=encdec-share, not structure={self.structure}"
+                f"cross=joint needs structure=encdec-share, but structure={self.structure}; change one of them"
             )
         return self
 

@@ -57,7 +57,7 @@ class FeatureFiles:
     def add(self, unit: Unit) -> None:
         """Add the names of a unit. If a name occurs twice, its first place counts.
 
-        A unit without new names is skipped.
+        A unit whose names have all occurred before is skipped.
         """
         names = [(_bare(name), name) for name in unit.names()]
         self.notes += getattr(unit, "problems", ())

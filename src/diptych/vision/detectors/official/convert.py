@@ -107,7 +107,7 @@ def _take(tensors: Tensors, name: str, source: str, count: int | None = None) ->
     if name not in tensors:
         raise CheckpointError(f"{source} has no {name}; copy it again, or pass a file of this network")
     if count is not None and tensors[name].shape != (count,):
-        raise CheckpointError(f"{source}: {name} has shape {tuple(tensors[name].shape)}, expected {(count,)}")
+        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, not {(count,)}; copy it again")
     return tensors[name].float()
 
 
@@ -157,7 +157,7 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
     if BUTD_ANCHORS in tensors:
         own = tensors[BUTD_ANCHORS].float()
         if own.shape != (count, 4):
-            raise CheckpointError(f"{source}: {BUTD_ANCHORS} has shape {tuple(own.shape)}, expected {(count, 4)}")
+            raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, not {(count, 4)}; copy it again")
         done.renamed[BUTD_ANCHORS] = "anchors"
         if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
             done.notes.append(f"anchors: the file's own differ from the usual ones; the first is {own[0].tolist()}")

@@ -222,7 +222,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
             if weights.ndim != 4 or added.shape != weights.shape[3:] or weights.dtype.kind + added.dtype.kind != "ff":
                 raise IndexError
         except (AssertionError, IndexError, KeyError):
-            raise CheckpointError(f"{graph.source} is not NanoDet-g: it has no kernel and bias for {name}") from None
+            raise CheckpointError(f"{graph.source} is not NanoDet-g: {name} has no kernel or bias") from None
         pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
     shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
     with torch.device("meta"):  # a meta tensor takes no memory, and the file's sizes are not checked yet
@@ -251,7 +251,7 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
             raise ValueError(f"{classes} classes")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CheckpointError(f"{graph.source} is not NanoDet-g ({error})") from None
+        raise CheckpointError(f"{graph.source} is not NanoDet-g ({error}); pass NanoDet-g") from None
 
 
 def _stride(node: Node) -> int | None:
