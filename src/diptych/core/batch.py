@@ -133,7 +133,7 @@ class Batch:
     def where(self, name: str, request: Callable[[Batch], StateRequest]) -> Places:
         """Return (rows, columns) of the states that the objective `name` reads.
 
-        They come from `places`, or else from the mask of `request(batch)`.
+        The positions come from `places`, or else from the mask of `request(batch)`.
         """
         known = self.places.get(name)
         return request(self).mask.nonzero(as_tuple=True) if known is None else known

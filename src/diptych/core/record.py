@@ -142,7 +142,7 @@ class Record:
         return self.key if self.fingerprint is None else self.fingerprint[0]
 
     def caption_id(self, number: int) -> str:
-        """Return the data set's id of caption `number`, or "" if it has none."""
+        """Return the data set's id of caption `number`, or "" if the caption has no id."""
         return self.caption_ids[number] if number < len(self.caption_ids) else ""
 
     def best_regions(self, most: int) -> "Record":

@@ -14,7 +14,7 @@ from torch import Tensor
 def shared_and_union(one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: int = 0) -> tuple[Tensor, Tensor]:
     """Return the areas of the intersections and of the unions of two sets of boxes (x1, y1, x2, y2), with broadcasting.
 
-    `edge` is added to widths and heights. It is 1 for boxes in pixels that include their last pixel.
+    `edge` is added to widths and heights. Set it to 1 for boxes in pixels that include their last pixel.
     """
     sides = torch.minimum(one[..., 2:], other[..., 2:]) - torch.maximum(one[..., :2], other[..., :2]) + edge
     shared = sides.clamp(min=0).prod(-1)

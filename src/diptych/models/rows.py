@@ -45,7 +45,8 @@ class Rows:
 
     @classmethod
     def of(cls, there: Bool[Tensor, "B L"], within: Rows | None = None) -> Rows:
-        """Select the positions where `there` is True. They must be a subset of `within`, if that is given."""
+        """Select the positions where `there` is True. If `within` is given, these positions must be among the positions
+        of `within`."""
         batch, length = there.shape
         counts = there.sum(1)
         most = int(counts.max()) if batch else 0

@@ -209,7 +209,7 @@ class Learner:
     def held_out_batches(self) -> Loader:
         """Return the validation batches, prepared by the schedule's first update.
 
-        They are the same at each validation.
+        The batches are the same at each validation.
         """
         size = self.recipe.training.batch if self.recipe.model.reads_pixels else 64
         return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)

@@ -58,7 +58,7 @@ class Start:
         return Weights(recipe) if recipe.init is not None or recipe.network_init is not None else self
 
     def recipe_name(self, spec: TaskSpec) -> str:
-        """Return the name of the default recipe for a task. Raises RecipeError if there is none for this start."""
+        """Return the name of the default recipe for a task. Raises RecipeError if this start has no default recipe."""
         raise RecipeError(
             f"Missing --recipe: --from-scratch starts from random weights, and a recipe names the system, such as "
             f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"

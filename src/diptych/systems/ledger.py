@@ -145,7 +145,7 @@ class _Word(str):
 
     `{word:run}` gives the run folder of the recipe, and `{word:start}` the options to start from its model.
 
-    Rows with the same pre-training share its run folder.
+    Rows with the same pre-training share the run folder of this pre-training.
     """
 
     __slots__ = ()

@@ -257,7 +257,8 @@ def named_system(system: str) -> str:
 
 
 def system_of(others: ValidationInfo) -> System:
-    """Return the system named in the other fields of a validated config. Raises ValueError if there is none."""
+    """Return the system that the validated field `system` names. Raises ValueError if this field is missing or
+    invalid."""
     if others.data.get("system") is None:
         raise ValueError("cannot be checked, because the field `system` is missing or invalid; correct `system`")
     return SYSTEMS[others.data["system"]]

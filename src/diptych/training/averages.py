@@ -13,7 +13,8 @@ from diptych.training.sharding import place
 class Ema:
     """An exponential moving average of a module's parameters.
 
-    After n steps the decay is at most (1 + n) / (10 + n). Otherwise the initial weights would dominate in short runs.
+    After n steps the decay is at most (1 + n) / (10 + n). With the full decay, the initial weights would dominate in
+    short runs.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:

@@ -77,7 +77,8 @@ class GivenRegions:
 
         Feature size and number of classes come from the first record with valid features.
 
-        `detect` requires the same numbers for all records. Raises DataError if no record has valid features.
+        In `detect`, the features of all records must have this size and number of classes. Raises DataError if no
+        record has valid features.
         """
         files = open_features(folder)
         reason = ""
@@ -274,7 +275,7 @@ def _side(raw: Raw, name: str, side: Any) -> int:
 
 
 def _fractions(raw: Raw, boxes: Floats, width: int, height: int) -> Floats:
-    """Convert boxes to fractions of the image, and clip them to it. Raises DataError for invalid boxes."""
+    """Convert boxes to fractions of the image, clipped to 0 to 1. Raises DataError for invalid boxes."""
     pixels = 1 if raw.fractions else np.array([width, height, width, height], dtype=np.float32)
     fractions: Floats = np.asarray(boxes / pixels, dtype=np.float32)
     inside = f"inside the image of {width} x {height} pixels"

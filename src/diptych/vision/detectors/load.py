@@ -30,7 +30,7 @@ class DetectorKind:
     Its class has a method `from_folder(folder, described)`, which opens what the method `save` wrote.
 
     `names`: the values of `diptych extract --detector`, such as `grid:BACKBONE`, each with the options that it takes.
-    `files`: the same for the files of `diptych import detector`. If either is set, the class also has
+    `files`: the same for the files of `diptych import detector`. A class with `names` or `files` also has a method
     `from_request(request)`.
     """
 

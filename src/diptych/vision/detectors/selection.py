@@ -45,8 +45,7 @@ class Selection:
         return ", ".join(parts)
 
     def changed(self, settings: Mapping[str, Any]) -> tuple[Selection, dict[str, Any]]:
-        """Return this rule with the values in `settings`, and those of the settings that a selection rule does not
-        have.
+        """Return the rule changed by `settings`, and the settings that do not belong to a rule.
 
         If only one of `least` and `most` is given, the other is adjusted so that `least <= most`. Raises RecipeError.
         """

@@ -82,7 +82,7 @@ def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
 def _hash_of(folder: Path, files: bool) -> str:
     """Return the hash of the weights as contracts store it, or "" without weights.
 
-    For a detector of the kind `with-whole`, the hash joins those of the inner detector and of the backbone.
+    For a detector of the kind `with-whole`, the result joins the hashes of the inner detector and of the backbone.
     """
     described = read_detector(folder)
     own = str(described.get("sha256", ""))

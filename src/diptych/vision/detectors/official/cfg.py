@@ -58,7 +58,7 @@ def number(values: dict[str, str], *names: str) -> float | None:
 
 
 def numbers(values: dict[str, str], name: str) -> list[float]:
-    """Return all numbers in the value of `name`; none if it is not set."""
+    """Return all numbers in the value of `name`. Return [] if `name` is not set."""
     return [float(digits) for digits in NUMBER.findall(values.get(name, ""))]
 
 

@@ -172,7 +172,7 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
 
 
 def _background_first(ours: dict[str, Tensor], source: str) -> None:
-    """Move the background class from the last row (as in the port) to row 0, and add zero box deltas for it."""
+    """Move the background class from the last row (as in the port) to row 0, with box deltas of zero."""
     count = len(_take(ours, "classes.weight", source))
     for name in ("classes.weight", "classes.bias", "embedding.weight", "attributes.weight", "attributes.bias"):
         if name in ours:

@@ -32,7 +32,7 @@ class Prepared:
 def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) -> Prepared:
     """Prepare an image as Caffe and Detectron do.
 
-    Its shorter side becomes `shorter` pixels, unless the other would exceed `longer`.
+    Its shorter side becomes `shorter` pixels, unless the longer side would then exceed `longer`.
 
     The image is resized as OpenCV does: source positions use the exact factor, while torch uses the rounded sizes. The
     mean is subtracted before resizing. Zeros are added on the right and below until both sides are multiples of

@@ -96,7 +96,7 @@ class Nanodet(nn.Module):
 class _Stage(nn.Module):
     """A stage: a first convolution, pairs of convolutions with half the channels, and a last convolution.
 
-    The outputs of a pair are concatenated; so are those of the first and the last convolution.
+    The outputs of a pair are concatenated, as are the outputs of the first and the last convolution.
     """
 
     def __init__(self, read: int, width: int, blocks: int, stride: int) -> None:

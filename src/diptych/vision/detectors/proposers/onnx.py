@@ -217,7 +217,7 @@ class OnnxProposer(Proposer):
     def _of_labels(self, scores: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return scores, and class probabilities made from label numbers.
 
-        They are None if the number of classes is unknown.
+        The probabilities are None if the number of classes is unknown.
         """
         scores = scores.sigmoid() if self.settings.activation == "sigmoid" else scores
         count = len(self.class_names) or self.settings.classes
@@ -337,7 +337,7 @@ def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
 def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Float[Tensor, "N 4"]:
     """Convert YOLOX's boxes to pixels.
 
-    Its output is the offset of the centre from the cell's corner, and the logarithm of each side, in cells (arXiv
+    YOLOX outputs the offset of the centre from the cell's corner, and the logarithm of each side, in cells (arXiv
     2107.08430).
     """
     if len(boxes) != len(cells):
