@@ -54,8 +54,8 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
 def rows(table: int, pattern: str = "", system: str | None = None, task: str | None = None) -> list[ledger.LedgerRow]:
     """Return the rows of Table N of all papers; `table` is N.
 
-    `system`: only rows of this system's paper. `task`: only tables with scores of this task. `pattern`: only rows that
-    a recipe reproduces whose name matches. Raises RecipeError if there are no such rows.
+    `system`: only rows of this system's paper. `task`: only tables with scores of this task. `pattern`: only rows
+    reproduced by a recipe with a matching name. Raises RecipeError if there are no such rows.
     """
     _check(system, task)
     of_system = tuple(paper for paper in papers() if system in (None, paper.system))
