@@ -80,7 +80,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
         nothing,
         "extract MINE --out OUT --detector ground-truth",
         1,
-        "no record has any",
+        "no record has `objects`",
     ),
     ("a store in its data", pictured, "extract FILE --out FILE --detector ground-truth", 2, "is an input of this"),
     ("of a model alone", nothing, "score FILE --references FILE --split val", 2, "No such option: --split"),

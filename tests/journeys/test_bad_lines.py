@@ -208,8 +208,8 @@ def test_it_is_named_and_nothing_is_written(
 # one picture of three is wrong: it is left out by name, the others are kept
 LEFT_OUT: list[tuple[str, Callable[[], None], str, str]] = [
     ("picture cut short", cut("1.png"), SEEN, "1.png: cannot read the image"),
-    ("no picture", file("1.png", b"hello"), SEEN, "1.png is not an image"),
-    ("empty picture", file("1.png", b""), SEEN, "1.png is not an image"),
+    ("no picture", file("1.png", b"hello"), SEEN, "1.png does not hold an image"),
+    ("empty picture", file("1.png", b""), SEEN, "1.png does not hold an image"),
     ("no npz", lambda: Path("features/1.npz").unlink(), GIVEN, "found no features of '1.png' in features"),
     ("npz cut short", cut("features/1.npz"), GIVEN, "features/1.npz: not a readable npz file"),
     ("npz empty", file("features/1.npz", b""), GIVEN, "not a readable npz file"),
@@ -229,7 +229,7 @@ LEFT_OUT: list[tuple[str, Callable[[], None], str, str]] = [
     ("infinite feature", npz(features=np.full((5, 12), INF)), GIVEN, "`features` with numbers that are not finite"),
     ("feature beyond half precision", npz(features=np.full((5, 12), 1e6)), GIVEN, "`features` up to 1e+06, expected at most 65504"),
     ("box upside down", npz(boxes=BOXES[:, ::-1]), GIVEN, "found the box [80.0, 80.0, 0.0, 0.0]"),
-    ("box outside", npz(boxes=BOXES + 500), GIVEN, "expected x1 y1 x2 y2 inside 160 x 160 pixels"),
+    ("box outside", npz(boxes=BOXES + 500), GIVEN, "x1 y1 x2 y2 inside the image of 160 x 160 pixels"),
     ("scores beyond 1", npz(scores=np.arange(5)), GIVEN, "`scores` from 0 to 4, expected 0 to 1"),
     ("width of nothing", npz(width=0), GIVEN, "`width` 0"),
     ("absurd width", npz(width=10**12), GIVEN, "`width` 1000000000000"),

@@ -48,7 +48,7 @@ class GroundTruth:
         """
         objects = [thing for record in records for thing in record.objects]
         if not objects:
-            raise DataError("--detector ground-truth needs records with `objects`, but none has any; choose another")
+            raise DataError("no record has `objects`, which --detector ground-truth needs; choose another detector")
         attributes: dict[str, set[str]] = {}
         for name, value in (item for thing in objects for item in thing.attributes.items()):
             attributes.setdefault(name, set()).add(value)
