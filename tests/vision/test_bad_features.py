@@ -213,7 +213,7 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
     ("mmf/detectron.lmdb", lmdb_with(keys=pickle.dumps([])), "keys: found an empty list"),
     ("mmf/detectron.lmdb", lmdb_with(keys=pickle.dumps({"a": Evil()})), "keys: found a pickle that calls"),
     ("mmf/detectron.lmdb", lmdb_with(row=b"\x80\x04X"), "found no pickle that can be read"),
-    ("mmf/detectron.lmdb", lmdb_with(row=b"what"), "found (bytes that are not msgpack|int without norm_bb)"),
+    ("mmf/detectron.lmdb", lmdb_with(row=b"what"), "found (bytes that are not msgpack|int without `norm_bb`)"),
     ("mmf/detectron.lmdb", halved("data.mdb"), "detectron.lmdb.*(cannot be read|not a readable|found)"),
     (JSON, json_with(boxes="%%"), "`boxes` that is not base64"),
     (JSON, json_with(num_boxes="5"), "Expected `int`, got `str` - at `..num_boxes`"),
