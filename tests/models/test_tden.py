@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_refused():
         model.read_text(collate([replace(toy.sample(0), text=torch.full((16,), 5))]))
     with pytest.raises(DataError, match=r"9 regions, the model reads at most 5"):
         model.read_regions(collate([replace(toy.sample(0), regions=toy.regions(9))]))
-    with pytest.raises(RecipeError, match="the captions need 20 words, but positions=16 leaves 15"):
+    with pytest.raises(RecipeError, match="the captions need 20 words, but positions=16 leaves room for 15"):
         model.begin(batch_of(0), 20)
     with pytest.raises(RecipeError, match="no head 'similarity'"):
         toy.tden("word").embed_pictures(batch_of(0))

@@ -259,7 +259,7 @@ def test_what_cannot_be_read_is_refused_with_a_way_out():
         model(replace(batch_of(2), features=None))
     with pytest.raises(DataError, match="region features have 5 values, the model needs 6"):
         model(replace(batch_of(2), features=torch.zeros(1, 2, 5)))
-    with pytest.raises(RecipeError, match=r"the captions need 18 words, but .* leaves 17"):
+    with pytest.raises(RecipeError, match=r"the captions need 18 words, but .* leaves room for 17"):
         model.begin(batch_of(2), 18)
 
 

@@ -121,7 +121,7 @@ def test_no_good_checkpoint_is_not_taken_for_a_fresh_start(tmp_path):
     toy_train(tmp_path)
     for step in steps_in(tmp_path / "checkpoints"):
         cut(folder_of(tmp_path / "checkpoints", step) / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is undamaged. Delete that folder to start again"):
+    with pytest.raises(CheckpointError, match=r"every checkpoint in .* is damaged. Delete the folder to begin anew"):
         toy_train(tmp_path)
 
 

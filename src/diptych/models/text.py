@@ -52,8 +52,8 @@ def refuse_more_room(room: int, config: ModelConfig) -> None:
     if room > config.max_text:
         regions = f" and max_regions={config.max_regions}" if config.regions_fixed else ""
         raise RecipeError(
-            f"the captions need {room} words, but positions={config.positions}{regions} leaves {config.max_text}; "
-            "lower max_words"
+            f"the captions need {room} words, but positions={config.positions}{regions} leaves room for "
+            f"{config.max_text}; lower max_words"
         )
 
 

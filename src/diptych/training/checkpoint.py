@@ -177,7 +177,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
         except CheckpointError as error:
             warnings.append(str(error))
     if warnings:
-        raise CheckpointError(f"no checkpoint in {root} is undamaged. Delete that folder to start again. {warnings[0]}")
+        raise CheckpointError(f"every checkpoint in {root} is damaged. Delete the folder to begin anew. {warnings[0]}")
     return None, []
 
 

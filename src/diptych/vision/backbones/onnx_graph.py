@@ -57,7 +57,7 @@ class Graph(nn.Module):
                 raise CheckpointError(f"{path} has {size} bytes; expected an ONNX file of at most {MOST_BYTES} bytes")
             content = bytes_of(path)
         except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}; pass an ONNX file") from error
+            raise CheckpointError(f"cannot read {path}: {error.strerror}; check path and permissions") from error
         return cls.of(content, str(path))
 
     @classmethod
@@ -168,7 +168,7 @@ class Feed(BaseModel):
             pair = [1, 1] if "scale" in name else [height, width] if "im_shape" in name else [width, height]
             if len(axes) != 2 or axes[1] not in (2, None):
                 raise RecipeError(
-                    f"Diptych cannot fill the second input of the ONNX file, {name}; export the network without it"
+                    f"Diptych cannot fill the input {name} of the ONNX file; export the network without this input"
                 )
             fed[name] = np.tile(np.array([pair], dtype=other), (len(pixels), 1))
         return fed

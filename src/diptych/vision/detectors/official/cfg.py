@@ -22,7 +22,7 @@ def cfg_values(text: str) -> dict[str, str]:
     Raises CheckpointError if the text has more characters than LONGEST, or more braces than MOST_SECTIONS.
     """
     if len(text) > LONGEST or text.count("{") > MOST_SECTIONS:
-        raise CheckpointError(f"the `cfg` has over {LONGEST} characters or {MOST_SECTIONS} braces; download it again")
+        raise CheckpointError(f"`cfg` has over {LONGEST} characters or {MOST_SECTIONS} braces; download the file again")
     values: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     lines = iter(text.splitlines())
