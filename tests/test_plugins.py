@@ -57,7 +57,7 @@ def test_a_package_that_fails_stops_only_what_needs_it(broken: Path, tmp_path: P
         done = diptych(*given, path=broken)
         assert done.returncode == 1, given
         assert about in done.stderr
-        assert done.stderr.endswith(f"; plugin broken 1.3, which it may need, {FAILED}")
+        assert done.stderr.endswith(f"; the cause may be that plugin broken 1.3 {FAILED}")
 
 
 def test_a_package_that_fails_is_named_without_a_traceback(broken: Path) -> None:
@@ -268,13 +268,11 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     assert "pip install tiny==0.2" in python(card, tiny)
     done = diptych("evaluate", "--model", out, "--data", store)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"diptych: {out / 'model'} was made with tiny 0.2, which is not installed: pip install tiny\n"
-    )
+    assert done.stderr == (f"diptych: {out / 'model'} was made with tiny 0.2, which is missing; run pip install tiny\n")
     failing = package(tmp_path / "failing", "def register():\n    raise KeyError('colour')\n")
     done = diptych("evaluate", "--model", out, "--data", store, path=failing)
     assert done.returncode == 1
-    assert f"{out / 'model'} was made with tiny 0.2; plugin tiny 0.2, which it may need, failed: " in done.stderr
+    assert f"{out / 'model'} was made with tiny 0.2; the cause may be that plugin tiny 0.2 failed: " in done.stderr
     renamed = SYSTEM.replace(
         "def register",
         """
@@ -289,7 +287,7 @@ def register""",
     )
     assert done.returncode == 1
     assert done.stderr.endswith(
-        f"; {out / 'model'} was made with tiny 0.2, and tiny 0.3 is installed: pip install tiny==0.2\n"
+        f"; {out / 'model'} was made with tiny 0.2, but tiny 0.3 is installed; run pip install tiny==0.2\n"
     )
     assert "config.breadth" in done.stderr
 

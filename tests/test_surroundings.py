@@ -49,7 +49,7 @@ def test_half_of_torchrun_s_environment_is_refused(
     surround(monkeypatch, TORCHRUN)
     assert torchrun_processes() == 2
     surround(monkeypatch, changed)
-    with pytest.raises(RecipeError, match=f"{named}; torchrun sets it"):
+    with pytest.raises(RecipeError, match=f"{named}; start with torchrun"):
         torchrun_processes()
     surround(monkeypatch, dict.fromkeys(TORCHRUN))
     assert torchrun_processes() == 1

@@ -83,7 +83,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda world: diptych.evaluate(None, world), CheckpointError, "model: found None"),
     (lambda world: diptych.evaluate("sample", world, split="tets"), DataError, "split: world has no .* 'tets'; it has"),
     (lambda world: diptych.evaluate("sample", world, task="captoin"), RecipeError, "no task 'captoin'; did you mean"),
-    (lambda world: diptych.evaluate("sample", world, task="vqa"), RecipeError, "sample was not trained for vqa: di"),
+    (lambda world: diptych.evaluate("sample", world, task="vqa"), RecipeError, "sample was not trained for vqa; run"),
     (lambda world: diptych.compare("sample", "sample", world, task="vqa"), RecipeError, "sample was not trained for v"),
     (lambda world: diptych.compare("sample", None, world), CheckpointError, "second: found None"),
     (lambda world: diptych.compare("sample", "sample", world, split="val+x"), DataError, "split: world has no .* 'x'"),
@@ -141,7 +141,7 @@ def test_commands_in_an_error_stay_commands() -> None:
 
 
 COMMANDS = {  # a wrong request, with what its error names
-    "evaluate --task vqa": "was not trained for vqa: diptych finetune vqa --data DATA --model sample ",
+    "evaluate --task vqa": "was not trained for vqa; run diptych finetune vqa --data DATA --model sample ",
     "evaluate --precision fp17": "diptych: --precision: 'fp17' is unknown; did you mean fp32",
     "evaluate --revision v1": "diptych: --revision: found 'v1', but sample is a folder, which has none; leave it out",
     "evaluate --task captoin": "no task 'captoin'; did you mean caption",

@@ -164,7 +164,7 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
         ({"image": "missing.png"}, "row 1: found no image missing.png"),
         ({"image": 7}, "row 1: found int; expected a path"),
         ({"split": 3}, "row 1 has the split 3, expected a name such as 'train'"),
-        ({"image": b"no image"}, "row 1: the content is not an image"),
+        ({"image": b"no image"}, "row 1: the content does not hold an image"),
         ({"image": "images/0.png", "split": "val"}, "found the splits train and val, .*; correct all its lines"),
     ],
 )  # fmt: skip

@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "tiny": (np.zeros((3, 3, 3), np.uint8), "at least 4 pixels on each side"),
     "text file": (io.StringIO("abc"), "the open file returned text; open it with mode 'rb'"),
     "read file": (io.BytesIO(), r"returned no bytes.*\.seek\(0\)"),
-    "no image": (b"abc", "the content is not an image"),
+    "no image": (b"abc", "the content does not hold an image"),
     "missing": ("nowhere/none.png", "no image at nowhere/none.png"),
     "folder": (Path(), r"\. is a folder, not an image; pass its files"),
     "empty row": ({"bytes": None, "path": None}, r"found dict; expected"),

@@ -100,7 +100,7 @@ def test_check_names_splits_that_are_too_small(world: Path) -> None:
 
 
 def test_a_task_that_the_models_have_not_learnt_is_not_compared(captioner: Run, world: Path) -> None:
-    with pytest.raises(RecipeError, match="was not trained for referring: diptych finetune referring "):
+    with pytest.raises(RecipeError, match="was not trained for referring; run diptych finetune referring "):
         compare(captioner.folder, captioner.folder, world, task="referring")
 
 

@@ -118,7 +118,7 @@ def test_several_captions_are_waited_for():
     [
         ({"beams": 0}, "beams"),
         ({"beam": 2}, "did you mean beams"),
-        ({"min_words": 9, "max_words": 5}, "min_words=9 is more than max_words=5; lower it"),
+        ({"min_words": 9, "max_words": 5}, "min_words=9 is more than max_words=5; lower min_words"),
         ({"length_penalty": 1, "length_bonus": 0.5}, "set one of them to 0"),
         ({"sample": True, "beams": 3}, "set beams=1, and captions=N"),
         ({"top_p": 0.9}, "top_p apply to sampling only; add sample=true"),

@@ -98,7 +98,7 @@ def test_ids_are_those_of_the_data_and_never_guessed_from_other_names(captioner:
     line = submit(captioner, Store(tmp_path / "own"), "test", "coco", tmp_path / "results.json")
     assert line.endswith("in the form of coco")
     assert {one["image_id"] for one in json.loads((tmp_path / "results.json").read_text())} == {70, 71, 72}
-    with pytest.raises(DataError, match="its data gave it no `image_id`"):
+    with pytest.raises(DataError, match="the record has no `image_id`"):
         submit(captioner, Store(tmp_path / "none"), "test", "coco", tmp_path / "results.json")
 
 
@@ -142,22 +142,22 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
     path = tmp_path / "results"
     with pytest.raises(RecipeError, match=r"--format coca: unknown; did you mean coco\?"):
         submit(captioner, store, "test", "coca", path)
-    with pytest.raises(RecipeError, match="was not trained for vqa: diptych finetune vqa"):
+    with pytest.raises(RecipeError, match="was not trained for vqa; run diptych finetune vqa"):
         submit(captioner, store, "test", "vqa", path)
-    with pytest.raises(DataError, match=r"does not end with the number that COCO gave the image, .* \(record p0\)"):
+    with pytest.raises(DataError, match=r"does not end with its number in COCO, .* \(record p0\)"):
         submit(captioner, store, "train", "coco", path)
     folder = tmp_path / "twice"
     with StoreWriter(folder, CONTRACT) as writer:
         writer.add(asked_record(0))
         writer.add(replace(asked_record(0), key="COCO_val2014_000000000070"))
-    with pytest.raises(DataError, match="its image_id 70 is also that of 'COCO_test2014_000000000070'"):
+    with pytest.raises(DataError, match="the image_id 70 also belongs to 'COCO_test2014_000000000070'"):
         submit(captioner, Store(folder), "test", "coco", path)
     for key in ("9" * 5_000, "\u0663"):  # more than Python reads, and a digit of another script
-        with pytest.raises(DataError, match="its id is not a number of 1 to 18 digits"):
+        with pytest.raises(DataError, match="the key is not a question number of VQA v2"):
             FORMS["vqa"][1]([{"key": key, "answer": "yes"}])
     scored = [{"group": f"a/{group}", "score": 0.0} for group in VCR_COLUMNS[1:21:4] for _ in range(8)]
     groups = [{**one, "group": one["group"].removesuffix("_0")} for one in scored]
-    with pytest.raises(DataError, match=r"two questions of VCR have this key, but the server accepts one \(record a\)"):
+    with pytest.raises(DataError, match=r"two questions of VCR have this key; make each key unique \(record a\)"):
         FORMS["vcr"][1](groups)
     assert not path.exists()
     odd = replace(deciding.record(0), choices=(replace(deciding.record(0).choices[0], rationales=()),))

@@ -59,7 +59,7 @@ def test_it_is_listed_trained_taught_and_scored(installed: Path, drawn: Path, tm
     run("finetune", "vqa", "--data", drawn, "--model", start, "--out", tuned, *settings)
     scores = json.loads(run("evaluate", "--model", tuned, "--data", drawn, "--split", "test", "--json"))["scores"]
     assert 0 <= scores["accuracy"]["value"] <= 100
-    missing = "was made with diptych-uniter 0.1.0, which is not installed: pip install diptych-uniter"
+    missing = "was made with diptych-uniter 0.1.0, which is missing; run pip install diptych-uniter"
     with pytest.raises(CheckpointError, match=missing):  # in this process
         open_model(tuned)
 

@@ -60,7 +60,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
         nothing,
         "PRETRAIN --data WORLD --out OUT --set task=vqa",
         2,
-        "is not pre-training; run: diptych finetune vqa",
+        "does not pre-train; run: diptych finetune vqa",
     ),
     ("demo of no system", nothing, "demo --out OUT --system vlbert", 2, "did you mean vl-bert"),
     ("no such store", nothing, "PRETRAIN --data FILE --out OUT", 1, "diptych extract"),
@@ -80,7 +80,7 @@ CASES: list[tuple[str, Callable[[Path], None], str, int, str]] = [
         nothing,
         "extract MINE --out OUT --detector ground-truth",
         1,
-        "no record has any",
+        "no record has `objects`",
     ),
     ("a store in its data", pictured, "extract FILE --out FILE --detector ground-truth", 2, "is an input of this"),
     ("of a model alone", nothing, "score FILE --references FILE --split val", 2, "No such option: --split"),
@@ -174,7 +174,7 @@ def test_a_model_cut_short_is_named(run: Callable[..., Result], world: Path, tmp
     weights.write_bytes(weights.read_bytes()[:1000])
     result = run("evaluate", "--model", run_folder, "--data", world)
     assert result.code == 1
-    assert "model.safetensors is not what was written" in result.error
+    assert "model.safetensors has changed since" in result.error
 
 
 def test_a_store_is_not_filled_on_after_its_data_changed(run: Callable[..., Result], tmp_path: Path) -> None:

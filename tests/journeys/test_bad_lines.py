@@ -136,7 +136,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("nothing to train on", lines(*({**one, "split": "test"} for one in GOOD)), TUNED, 1, "no records in split 'train'; it has test (3)"),
     # pictures
     ("no picture can be read", lambda: [Path(f"{n}.png").write_bytes(b"x") for n in range(3)] and None, SEEN, 1, "no record was extracted"),
-    ("pictures of 2 pixels", lambda: [Image.new("RGB", (2, 2)).save(f"{n}.png") for n in range(3)] and None, SEEN, 1, "expected at least 4 on each side"),
+    ("pictures of 2 pixels", lambda: [Image.new("RGB", (2, 2)).save(f"{n}.png") for n in range(3)] and None, SEEN, 1, "expected 4 or more per side"),
     # COCO
     ("COCO cut short", cut("mine.json"), COCO, 1, "mine.json: found no JSON"),
     ("COCO absurd width", coco(images=[{**IMAGES[0], "width": 10**9}]), COCO, 1, "images[0].width: found 1000000000, expected 1 to"),
@@ -153,7 +153,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("names not UTF-8", file("features/classes.txt", b"\xff\xfe"), GIVEN, 1, "not UTF-8"),
     # models
     ("features of another size", store_of_others, "finetune caption --data given --model demo --out out", 1, "feature_size: 16, not 12"),
-    ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "make them anew: diptych extract DATA --out OUT --detector"),
+    ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "extract them again: diptych extract DATA --out OUT --detector"),
     ("no store, no detector", nothing, "pretrain unified-vlp/small/pretrain --data mine.jsonl --out out", 2, "--model or --detector"),
     ("no data", nothing, "finetune caption --data no.jsonl --model demo --out out", 1, "nothing at no.jsonl; expected a store"),
     ("unknown form", file("mine.csv", b"a,b"), "finetune caption --data mine.csv --model demo --out out", 1, "mine.csv, with `a`, `b`, is not data that Diptych reads"),
@@ -208,8 +208,8 @@ def test_it_is_named_and_nothing_is_written(
 # one picture of three is wrong: it is left out by name, the others are kept
 LEFT_OUT: list[tuple[str, Callable[[], None], str, str]] = [
     ("picture cut short", cut("1.png"), SEEN, "1.png: cannot read the image"),
-    ("no picture", file("1.png", b"hello"), SEEN, "1.png is not an image"),
-    ("empty picture", file("1.png", b""), SEEN, "1.png is not an image"),
+    ("no picture", file("1.png", b"hello"), SEEN, "1.png does not hold an image"),
+    ("empty picture", file("1.png", b""), SEEN, "1.png does not hold an image"),
     ("no npz", lambda: Path("features/1.npz").unlink(), GIVEN, "found no features of '1.png' in features"),
     ("npz cut short", cut("features/1.npz"), GIVEN, "features/1.npz: not a readable npz file"),
     ("npz empty", file("features/1.npz", b""), GIVEN, "not a readable npz file"),
@@ -229,7 +229,7 @@ LEFT_OUT: list[tuple[str, Callable[[], None], str, str]] = [
     ("infinite feature", npz(features=np.full((5, 12), INF)), GIVEN, "`features` with numbers that are not finite"),
     ("feature beyond half precision", npz(features=np.full((5, 12), 1e6)), GIVEN, "`features` up to 1e+06, expected at most 65504"),
     ("box upside down", npz(boxes=BOXES[:, ::-1]), GIVEN, "found the box [80.0, 80.0, 0.0, 0.0]"),
-    ("box outside", npz(boxes=BOXES + 500), GIVEN, "expected x1 y1 x2 y2 inside 160 x 160 pixels"),
+    ("box outside", npz(boxes=BOXES + 500), GIVEN, "x1 y1 x2 y2 inside the image of 160 x 160 pixels"),
     ("scores beyond 1", npz(scores=np.arange(5)), GIVEN, "`scores` from 0 to 4, expected 0 to 1"),
     ("width of nothing", npz(width=0), GIVEN, "`width` 0"),
     ("absurd width", npz(width=10**12), GIVEN, "`width` 1000000000000"),

@@ -64,7 +64,7 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
         library.load(tmp_path / "vcr").choose(record, "why", ["a"])
     with pytest.raises(ServingError, match="expression is empty"):
         library.load(tmp_path / "referring").ground(record, " ")
-    with pytest.raises(ServingError, match="was not trained for vcr: diptych finetune vcr"):
+    with pytest.raises(ServingError, match="was not trained for vcr; run diptych finetune vcr"):
         library.load(tmp_path / "referring").choose(record, "why", ["a", "b"])
 
 

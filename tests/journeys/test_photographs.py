@@ -91,7 +91,7 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
     first, extracted = (result for line, result in printed.items() if line.startswith("extract"))
     assert f"{PICTURES} extracted; nanodet-store" in first.out
     assert f"{PICTURES} extracted" in extracted.out
-    assert "no features/classes.txt: the 91 classes go by number" in extracted.error
+    assert "there is no features/classes.txt, so the 91 classes are named" in extracted.error
     regions = Store(begun / "store").record(0).regions
     assert regions is not None
     assert regions.boxes[0].tolist() == [0, 0, 1, 1], "the whole picture, whose score is the highest"

@@ -74,7 +74,7 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     assert json.loads(captions.out)["task"] == "caption", captions.error
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
-    assert "was not trained for vcr: diptych finetune vcr" in another.error
+    assert "was not trained for vcr; run diptych finetune vcr" in another.error
 
 
 @pytest.mark.slow

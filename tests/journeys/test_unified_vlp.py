@@ -35,7 +35,7 @@ def pretrained(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_run_ends_with_the_same_weights(world: Path, pretrained: Path, tmp_path: Path) -> None:
     again = ("pretrain", PRETRAIN, "--data", world, "--out", tmp_path, *tiny(**{"data.split": "train"}))
     kill_at_its_first_checkpoint(tmp_path, *again)
-    assert "repeat its command to resume it" in diptych("caption", "x.png", "--model", tmp_path, check=False).stderr
+    assert "repeat the run's command to" in diptych("caption", "x.png", "--model", tmp_path, check=False).stderr
     diptych(*again)
     assert weights(tmp_path) == weights(pretrained)
     assert steps(tmp_path) == steps(pretrained) == list(range(1, 21))

@@ -128,7 +128,7 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
     states = one(batch)
     assert states.regions.shape[1] == 2
     assert not torch.allclose(states.text, one(replace(batch, whole=batch.whole + 1)).text)
-    with pytest.raises(DataError, match="feature of the whole image; some images have none"):
+    with pytest.raises(DataError, match="needs features of whole images; use --image-feature"):
         one(replace(batch, whole=None))
     with pytest.raises(DataError, match="have 2 values, expected 3"):
         one(replace(batch, whole=batch.whole[:, :2]))
@@ -140,7 +140,7 @@ def test_what_is_too_long_is_refused():
     long = replace(toy.sample(0, 1), text=torch.full((15,), 7), text_labels=torch.full((15,), IGNORE))
     with pytest.raises(DataError, match="a text has 15 words, but the model has positions for 14"):
         model()(collate([long]))
-    with pytest.raises(ValueError, match="leaves no position for a word"):
+    with pytest.raises(ValueError, match="leaves none for words"):
         ImageBertConfig(positions=3)
     with pytest.raises(ValueError, match="is not divisible"):
         ImageBertConfig(width=130)

@@ -93,19 +93,19 @@ def test_wrong_files_are_refused_with_a_way_out(tmp_path, vocabulary):
             import_unified_vlp(path, vocabulary, max_regions=5)
 
     theirs = export_unified_vlp(official())
-    refused({"vlbert.word_embeddings.weight": torch.ones(2)}, "is a VL-BERT checkpoint; expected a Unified VLP")
+    refused({"vlbert.word_embeddings.weight": torch.ones(2)}, "is a VL-BERT checkpoint; pass a Unified VLP")
     refused({"v_predictor.bias": torch.ones(2)}, "is a TDEN checkpoint")
-    refused({"conv1.weight": torch.ones(2)}, r"none that is known \(it has conv1.weight\)")
+    refused({"conv1.weight": torch.ones(2)}, r"unknown \(it has conv1.weight\)")
     bert = {name: value for name, value in theirs.items() if not name.startswith("vis_")}
     refused(bert, "is a BERT or UniLM checkpoint, without region layers; pass it as --init")
     key = "bert.encoder.layer.1.attention.self.key.weight"
-    refused({name: value for name, value in theirs.items() if name != key}, f"lacks {key}")
-    refused({n: v for n, v in theirs.items() if "position_emb" not in n}, "lacks bert.embeddings.position_embeddings")
+    refused({name: value for name, value in theirs.items() if name != key}, f"has no {key}")
+    refused({n: v for n, v in theirs.items() if "position_emb" not in n}, "has no bert.embeddings.position_embeddings")
     torch.save(theirs, path)
-    with pytest.raises(CheckpointError, match=r"24 positions, too few for 100 regions; pass its max"):
+    with pytest.raises(CheckpointError, match=r"24 positions, too few for 100 regions; lower max"):
         import_unified_vlp(path, vocabulary)
     vocabulary.write_text(vocabulary.read_text() + "\none-more")
-    with pytest.raises(CheckpointError, match=r"has 20 words, the vocabulary file 21; .* bert-base-cased"):
+    with pytest.raises(CheckpointError, match=r"has 20 words, but the vocabulary file has 21; .* bert-base-cased"):
         import_unified_vlp(path, vocabulary)
 
 

@@ -255,18 +255,18 @@ def test_what_cannot_be_read_is_refused_with_a_way_out():
         model(batch_of(6))
     with pytest.raises(DataError, match=r"text has 18 words, but the model has positions for 17"):
         model(collate([replace(toy.sample(1), text=torch.zeros(18, dtype=torch.long))]))
-    with pytest.raises(DataError, match="reads region features, but some images have none"):
+    with pytest.raises(DataError, match="reads region features, but an image has none"):
         model(replace(batch_of(2), features=None))
-    with pytest.raises(DataError, match="the features of regions have 5 values, the model needs 6"):
+    with pytest.raises(DataError, match="region features have 5 values, the model needs 6"):
         model(replace(batch_of(2), features=torch.zeros(1, 2, 5)))
-    with pytest.raises(RecipeError, match=r"18 words are needed, but .* leaves room for 17"):
+    with pytest.raises(RecipeError, match=r"the captions need 18 words, but .* leaves room for 17"):
         model.begin(batch_of(2), 18)
 
 
 def test_config_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="width 32 is not divisible by 5 heads"):
         toy.config(heads=5)
-    with pytest.raises(ValueError, match="leaves no position for words after 5 regions"):
+    with pytest.raises(ValueError, match="leaves none for words after 5 regions"):
         toy.config(positions=7)
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         toy.config(colour="red")
@@ -280,7 +280,7 @@ def test_heads_are_made_by_name():
         "region_class",
         "pooler",
     }
-    with pytest.raises(RecipeError, match="no head is called 'words'; did you mean word"):
+    with pytest.raises(RecipeError, match="no head has the name 'words'; did you mean word"):
         toy.model("words")
     with pytest.raises(RecipeError, match=r"over answers was requested, .* answers=0"):
         toy.model("answer", answers=0)

@@ -183,8 +183,8 @@ def test_both_ways_of_sharing_attention_are_there():
     ("changes", "wanted"),
     [
         ({"width": 30, "heads": 4}, "width 30 is not divisible by 4 heads"),
-        ({"structure": "enc", "cross": "joint"}, "which structure=enc does not have"),
-        ({"positions": 2}, "positions=2 leaves no position"),
+        ({"structure": "enc", "cross": "joint"}, "but structure=enc; change"),
+        ({"positions": 2}, "positions=2 leaves none"),
     ],
 )
 def test_shapes_that_cannot_be(changes, wanted):
@@ -305,11 +305,11 @@ def test_too_much_is_refused_with_the_way_out():
     long = replace(toy.sample(1, 1), text=torch.full((13,), 7))
     with pytest.raises(DataError, match=r"a text has 13 words, .* positions for 12; lower data.max_words"):
         model()(collate([long]))
-    with pytest.raises(RecipeError, match="13 words are needed"):
+    with pytest.raises(RecipeError, match="the captions need 13 words"):
         model().begin(collate([toy.sample(1, 1)]), 13)
     with pytest.raises(RecipeError, match=r"set model\.answer_slot=true"):
         model("answer", answer_slot=False)
-    with pytest.raises(RecipeError, match="which 'queries before' does not use; choose generate_text"):
+    with pytest.raises(RecipeError, match="by 'queries before', which does not use its decoder; choose generate_text"):
         model()(asked(MaskedQueries(V), [toy.sample(1, 2)]))
     mixed = [*CAPTION.prepare([toy.sample(1)], Random(0)), *GenerateRegions(V).prepare([toy.sample(2)], Random(0))]
     assert mixed[1].attention is REGIONS_AFTER_TEXT

@@ -99,7 +99,7 @@ def test_names_and_weights_are_checked():
     with pytest.raises(RecipeError, match="share a name: masked_language, masked_language"):
         OneForward((MaskedLanguage(V), MaskedLanguage(V, rate=0.5)))
     OneForward((MaskedLanguage(V), MaskedLanguage(V, rate=0.5, name="harder")), {"harder": 0.5})
-    with pytest.raises(RecipeError, match="weight for 'masked', but the update's objectives are masked_language"):
+    with pytest.raises(RecipeError, match="weights has 'masked', but the objectives are masked_language; remove"):
         OneForward((MaskedLanguage(V),), {"masked": 2.0})
 
 

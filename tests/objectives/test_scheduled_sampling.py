@@ -206,5 +206,5 @@ def test_every_part_learns_in_one_step():
 
 
 def test_the_code_has_a_alone():
-    with pytest.raises(RecipeError, match="the released code only has Two-Pass-A, not B"):
+    with pytest.raises(RecipeError, match="the authors' code has only Two-Pass-A, not B"):
         ScheduledSampling(**parts(), scheme="B", form="official")

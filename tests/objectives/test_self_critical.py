@@ -155,7 +155,7 @@ def test_the_reward_rises() -> None:
 @pytest.mark.parametrize("reward", [math.nan, math.inf])
 def test_a_reward_that_is_no_number_stops_the_run(reward: float) -> None:
     one = update(Wanted(table=torch.tensor([[1.0, 1.0], [1.0, reward]])), [5, END], [6, END])
-    with pytest.raises(TrainingError, match=r"record toy/1: '6 3'\); look at its references"):
+    with pytest.raises(TrainingError, match=r"record toy/1: '6 3'\); check its references"):
         list(one.losses(toy.model("word"), batch_of(2)))
 
 

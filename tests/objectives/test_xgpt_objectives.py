@@ -243,7 +243,7 @@ def test_a_weight_scales_its_loss():
     halved, whole = (OneForward((MaskedQueries(V),), {"masked_queries": w} if w else {}) for w in (0.5, 0))
     assert halved.weights["masked_queries"] == 0.5
     assert not whole.weights
-    with pytest.raises(RecipeError, match="set their weights to 1, and weigh losses inside an update"):
+    with pytest.raises(RecipeError, match="set their weights to 1, and weigh losses in an update"):
         Schedule(((halved, 0.5), (whole, 1.0)), "in turn")
 
 
@@ -254,5 +254,5 @@ def test_a_task_of_weight_0_has_no_turn():
         "text_fragment",
         "masked_language",
     ]
-    with pytest.raises(ValueError, match="are all 0, so there is nothing to train"):
+    with pytest.raises(ValueError, match="are all 0: nothing is trained"):
         XgptObjectives(captions=0, fragments=0, denoising=0, regions=0)

@@ -97,14 +97,14 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
 
     refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is not a TDEN checkpoint of xmodaler")
     lost = "encoder.layers.1.attention.self.key.weight"
-    refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
+    refused({name: value for name, value in theirs.items() if name != lost}, f"has no {lost}; copy it again")
     refused(
         {n: v for n, v in theirs.items() if "embeddings_pos" not in n},
-        "lacks the tensor for text.positions.weight",
+        "has no tensor for text.positions.weight",
     )
     refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)
     words.write_text(words.read_text() + "\none-more")
-    refused(theirs, "has 60 words, the vocabulary file 61; .* bert-base-uncased")
+    refused(theirs, "has 60 words, but the vocabulary file has 61; .* bert-base-uncased")
 
 
 def test_only_the_codes_form_can_be_exported():

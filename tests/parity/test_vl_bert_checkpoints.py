@@ -85,7 +85,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
 
     refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is not a VL-BERT checkpoint: it lacks vlbert")
     lost = "vlbert.encoder.layer.1.attention.self.key.weight"
-    refused({name: value for name, value in theirs.items() if name != lost}, f"lacks {lost}; it is damaged")
+    refused({name: value for name, value in theirs.items() if name != lost}, f"has no {lost}; copy it again")
     refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)
     words.write_text(words.read_text() + "\none-more")
-    refused(theirs, "has 60 words, the vocabulary file 61; .* bert-base-uncased")
+    refused(theirs, "has 60 words, but the vocabulary file has 61; .* bert-base-uncased")

@@ -130,7 +130,7 @@ def test_the_command_shows_rows_with_numbers_and_commands() -> None:
 
 def test_a_system_without_tables_of_its_paper_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     sixth.add(monkeypatch)
-    with pytest.raises(RecipeError, match=r"--table 2: Diptych has no tables of sixth's paper, only those of"):
+    with pytest.raises(RecipeError, match=r"--table 2: Diptych has no tables of sixth's paper, only of"):
         rows(2, system="sixth")
 
 

@@ -63,7 +63,7 @@ def test_batches_count_right_pairs_of_all_gpus() -> None:
     assert read("image-bert/retrieval", 24) == (4 * 24, 24)
     total, right = read("image-bert/small/pretrain", 48)
     assert total == 48 > right
-    with pytest.raises(RecipeError, match="set wrong_pairs=instead"):
+    with pytest.raises(RecipeError, match="`broken` needs wrong_pairs=instead"):
         find_recipe("image-bert/pretrain", ["objectives.broken=0.4"])
 
 

@@ -56,7 +56,7 @@ def test_a_dotted_key_is_set() -> None:
         ("optimizer.lr_multipliers.text=much", r"optimizer.lr_multipliers.text: .*valid number.*found 'much'"),
         ("objectives.seq2seq=1.5", "objectives.seq2seq"),
         ("optimizer.lr.x=1", "no section 'optimizer.lr'"),
-        ("objectives=imagebert", "expected a system, to learn by its objectives; did you mean image-bert"),
+        ("objectives=imagebert", "expected a system whose objectives to use; did you mean image-bert"),
     ],
 )
 def test_what_cannot_be_set_is_refused_with_the_way_out(assignment: str, wanted: str) -> None:
@@ -76,7 +76,7 @@ def test_a_model_is_pretrained_by_the_objectives_of_another_system(key: str) -> 
 def test_what_the_model_cannot_do_is_refused_with_the_recipe() -> None:
     with pytest.raises(RecipeError, match=r"similarity needs unimodal, but xgpt provides .*choose another objective"):
         find_recipe("xgpt/small/pretrain", ["objectives=tden", "objectives.two_pass=null", "objectives.writing=false"])
-    with pytest.raises(RecipeError, match="this recipe trains caption"):
+    with pytest.raises(RecipeError, match="the recipe trains caption"):
         find_recipe("unified-vlp/small/caption", ["objectives=vl-bert"])
     with pytest.raises(RecipeError, match="generate_text needs target"):
         find_recipe("tden/small/pretrain", ["model.decoder_layers=0", "objectives.two_pass=null"])
@@ -200,7 +200,7 @@ def test_a_change_keeps_all_else_and_the_original() -> None:
 @pytest.mark.parametrize(
     ("assignment", "wanted"),
     [
-        ("objectives=uniter", "expected a system, to learn by its objectives; .*unified-vlp"),
+        ("objectives=uniter", "expected a system whose objectives to use; .*unified-vlp"),
         ("objectives.kind=uniter", "expected a system"),
         ("system=uniter", "no system 'uniter'; .*unified-vlp"),
         ("system=tedn", "no system 'tedn'; did you mean tden"),
@@ -218,8 +218,8 @@ def test_an_unknown_system_kind_or_task_names_those_there_are(assignment: str, w
         (None, {"system": "unifed-vlp"}, "no system 'unifed-vlp'; did you mean unified-vlp"),
         (None, {"system": None}, "model: cannot be checked, because the field `system`"),
         ("model", {"widht": 3}, "unknown key model.widht; did you mean width"),
-        ("objectives", {"kind": "vq"}, "no kind of objectives 'vq'; did you mean vqa"),
-        ("objectives", {"kind": ["vqa"]}, "no kind of objectives"),
+        ("objectives", {"kind": "vq"}, "no objectives have kind='vq'; did you mean vqa"),
+        ("objectives", {"kind": ["vqa"]}, "no objectives have kind="),
         ("objectives", {"sek2seq": 1}, "unknown key objectives.sek2seq; did you mean seq2seq"),
         (
             "decoding",

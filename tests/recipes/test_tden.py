@@ -160,7 +160,7 @@ def test_what_does_not_go_together_is_refused() -> None:
     ):
         with pytest.raises(RecipeError, match=wanted):
             find_recipe("tden/small/pretrain", [setting])
-    with pytest.raises(ValueError, match="all off, so there is nothing to train"):
+    with pytest.raises(ValueError, match="all off; turn one on"):
         TdenObjectives(words=False, regions=False, writing=False, matching=None, two_pass=None)
-    with pytest.raises(RecipeError, match="the released code only has Two-Pass-A"):
+    with pytest.raises(RecipeError, match="the authors' code has only Two-Pass-A"):
         find_recipe("tden/small/pretrain", ["objectives.two_pass=B", "objectives.sampling=official"])

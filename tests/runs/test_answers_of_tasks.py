@@ -86,7 +86,7 @@ def test_a_pretrained_model_without_a_decoder_is_not_evaluated(tmp_path: Path) -
     store = Store(toy_store(tmp_path / "store"))
     made = run(toy_recipe("vl-bert/small/pretrain", **SHORT), store, tmp_path / "out", None, Console(quiet=True)).model
     wanted = (
-        r"was not trained for a task \(vl-bert has no decoder for captions\): diptych finetune TASK --data DATA --model"
+        r"was not trained for a task \(vl-bert has no decoder for captions\); run diptych finetune TASK --data DATA --"
     )
     with pytest.raises(RecipeError, match=wanted):
         score_model(made, store, "val")

@@ -97,7 +97,7 @@ def test_anchors_of_the_file_come_first(tmp_path: Path) -> None:
     assert torch.equal(detector.pipeline.network.anchors, anchors)
     assert any("the file's own differ from the usual ones" in note for note in notes)
     torch.save(butd_file("hf") | {name: anchors[:3]}, tmp_path / "few.bin")
-    with pytest.raises(CheckpointError, match=r"is \(3, 4\), expected \(12, 4\)"):
+    with pytest.raises(CheckpointError, match=r"is \(3, 4\), not \(12, 4\)"):
         opened(tmp_path / "few.bin")
 
 
@@ -136,7 +136,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "list.pkl").write_bytes(pickle.dumps([1, 2]))
     refused(tmp_path / "list.pkl", "holds no dict of arrays")
     torch.save({"fc.weight": torch.ones(2)}, tmp_path / "other.pth")
-    refused(tmp_path / "other.pth", "not a known detector: it has fc.weight")
+    refused(tmp_path / "other.pth", "not a known detector: its first keys are fc.weight")
     good = detectron(tmp_path)
     (tmp_path / "names.txt").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(RecipeError, match="cannot read the names"):

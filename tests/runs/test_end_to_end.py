@@ -154,11 +154,11 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=told):
             run(recipe, store, tmp_path / "run", console=QUIET)
     on_features = find_recipe("vl-bert/small/vqa", [*TINY, f"network_init={tmp_path / 'detector'}"])
-    with pytest.raises(RecipeError, match=r"reads pixels, but the model has no such network; set model\.network too"):
+    with pytest.raises(RecipeError, match=r"reads pixels, but the model has no such network; set model\.network, or"):
         run(on_features, store, tmp_path / "run", console=QUIET)
     assert not (tmp_path / "run").exists()
     start = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "first", console=QUIET).model
-    with pytest.raises(RecipeError, match="network_init and a model to start from are mutually exclusive"):
+    with pytest.raises(RecipeError, match="`network_init` and --model are mutually exclusive"):
         run(fit_to(on_features, start), store, tmp_path / "run", start, QUIET)
 
 

@@ -140,7 +140,7 @@ def test_the_page_says_in_what_runs_differ(tmp_path: Path) -> None:
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no metrics\.jsonl in .*empty, expected the folder of a run"):
+    with pytest.raises(DataError, match=r"no metrics\.jsonl in .*empty; pass the folder of a run"):
         write_plot([tmp_path / "empty"], tmp_path / "plot.html", 20)
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "metrics.jsonl").write_text("")

@@ -250,7 +250,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 
 def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     with pytest.raises(
-        RecipeError, match=r"improves a trained captioner \(diptych finetune caption\): pass one with --model"
+        RecipeError, match=r"trains a captioner further: pass its folder \(of diptych finetune caption\) with"
     ):
         learner_of(tmp_path, find_recipe(SCST), world)
     with pytest.raises(RecipeError, match=r"training\.distributed=ddp"):

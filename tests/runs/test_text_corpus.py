@@ -56,7 +56,7 @@ def test_what_cannot_read_text_alone_is_refused(store: Store, text: Path, tmp_pa
             learner_of(tmp_path / "run", find_recipe(name, changes), store)
 
     named = f"data.text={text}"
-    refused("text_alone needs texts: --set data.text=FILE", "vl-bert/small/text-too")
+    refused("text_alone needs texts; pass --set data.text=FILE", "vl-bert/small/text-too")
     refused("data.text is for pre-training, not for vqa", "vl-bert/small/vqa", named)
     refused(
         "unified-vlp cannot read text without an image; leave out data.text, or use .*vl-bert",

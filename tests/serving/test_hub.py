@@ -173,7 +173,7 @@ def test_a_model_of_another_kind_is_told_before_it_is_fetched(stub: Hub) -> None
 def test_a_damaged_folder_is_not_pushed(stub: Hub, tmp_path: Path) -> None:
     folder = make_model(tmp_path).folder
     (folder.folder / "answers.json").write_text("[]")
-    with pytest.raises(CheckpointError, match=r"answers\.json is not what was written .*; nothing was pushed"):
+    with pytest.raises(CheckpointError, match=r"answers\.json has changed since it was written .*; nothing was pushed"):
         hub.push(folder, "me/kites", "")
     assert not stub.asked
 

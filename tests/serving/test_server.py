@@ -134,7 +134,7 @@ def test_the_command_line_asks_a_running_service(address, model, tmp_path, capsy
     with pytest.raises(DataError, match="1 of 4 images failed"):
         app([*words, "--model", str(model.folder.folder)], standalone_mode=False)
     opened = capsys.readouterr()
-    assert "is not an image" in asked.err
+    assert "does not hold an image" in asked.err
     one, other = ([json.loads(line) for line in said.splitlines()] for said in (asked.out, opened.out))
     assert len(one) == 3
     for line, there in zip(one, other, strict=True):

@@ -82,13 +82,13 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
 @pytest.mark.parametrize(
     ("content", "status", "told"),
     [
-        (b"no image at all", 415, "the file that was sent is not an image by its content; expected one of .jpg"),
+        (b"no image at all", 415, "the file that was sent does not hold an image; pass one of .jpg"),
         (b"", 422, "the file that was sent is empty"),
-        (EPS, 415, "is not an image"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "is not an image"),
+        (EPS, 415, "does not hold an image"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "does not hold an image"),
         (picture()[:200], 422, "may be cut short"),
         (picture(kind="JPEG")[:200], 422, "may be cut short"),
-        (picture(size=(2, 2)), 422, "expected at least 4 on each side"),
+        (picture(size=(2, 2)), 422, "expected 4 or more per side"),
         (bomb(1200, 1200), 413, "more than 1,000,000 pixels"),
         (bomb(2**31 - 1, 2**31 - 1), 413, "more than 1,000,000 pixels"),
         (b"x" * 500_000, 413, "send a smaller image"),

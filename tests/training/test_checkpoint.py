@@ -54,7 +54,7 @@ def flip(path):
 
 
 DAMAGES = [
-    (cut, "model.safetensors", r"model.safetensors has \d+ bytes where \d+ were written"),
+    (cut, "model.safetensors", r"model.safetensors has \d+ bytes, but \d+ were written"),
     (flip, "model.safetensors", r"sha256 differs"),
     (os.unlink, "optimizer.safetensors", "optimizer.safetensors is missing"),
     (cut, "state.json", "state.json is not JSON"),
@@ -121,7 +121,7 @@ def test_no_good_checkpoint_is_not_taken_for_a_fresh_start(tmp_path):
     toy_train(tmp_path)
     for step in steps_in(tmp_path / "checkpoints"):
         cut(folder_of(tmp_path / "checkpoints", step) / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is undamaged. Delete that folder to start again"):
+    with pytest.raises(CheckpointError, match=r"every checkpoint in .* is damaged. Delete the folder to begin anew"):
         toy_train(tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_another_model_is_refused(tmp_path):
     toy_train(tmp_path)
     other = ToyModel()
     other.extra = torch.nn.Linear(2, 2)
-    with pytest.raises(CheckpointError, match=r"to another model: it lacks 'extra\.(weight|bias)'"):
+    with pytest.raises(CheckpointError, match=r"is of another model: it lacks 'extra\.(weight|bias)'"):
         toy_train(tmp_path, model=other)
 
 
@@ -137,7 +137,7 @@ def test_another_shape_is_refused(tmp_path):
     toy_train(tmp_path)
     other = ToyModel()
     other.heads["unused"] = torch.nn.Linear(8, 3)
-    with pytest.raises(CheckpointError, match=r"heads.unused.\w+ has shape \(2.*, the model expects \(3"):
+    with pytest.raises(CheckpointError, match=r"heads.unused.\w+ has shape \(2.*, expected \(3"):
         toy_train(tmp_path, model=other)
 
 
@@ -221,7 +221,9 @@ def test_a_file_that_may_not_be_so_large_is_no_fault_of_ours(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with pytest.raises(TrainingError, match=r"files may not be so large here \(ulimit -f\).* run the same command"):
+        with pytest.raises(
+            TrainingError, match=r"the file is too large for this shell .*ulimit.* run the same command"
+        ):
             save_weights(tmp_path / "weights.safetensors", {"a": torch.zeros(5000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

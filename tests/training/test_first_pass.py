@@ -67,7 +67,7 @@ def test_a_loss_that_is_no_number_is_refused(kind: str, tmp_path: Path, monkeypa
 
 def test_steps_without_targets_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        ProtocolError, match=r"the first \d+ steps have no targets: count returned 0 for all samples.*Odd"
+        ProtocolError, match=r"the first \d+ steps have no targets: `count` returned 0 for all samples.*Odd"
     ):
         trained(tmp_path, lambda vocabulary: Odd(vocabulary, targets=0), monkeypatch)
 

@@ -75,7 +75,7 @@ def test_rate_times_batch():
         ({"warmup_steps": 1, "warmup_share": 0.1}, "are mutually exclusive"),
         ({"clip": 1.0, "clip_each": 1.0}, "are mutually exclusive"),
         ({"schedule": "step"}, "either milestones or decay_every"),
-        ({"milestones": (3,)}, "belong to the step schedule"),
+        ({"milestones": (3,)}, "need schedule=step"),
         ({"learning_rate": 1.0}, "Extra inputs"),
         ({"lr": -1.0}, "greater than 0"),
     ],

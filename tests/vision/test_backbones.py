@@ -210,13 +210,13 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     _, file, _ = timm_file(tmp_path)
     for name, fault in (
         ("timm/test_resnet", "does not hold weights of timm/test_resnet"),
-        ("resnet18", "belongs to another network"),
+        ("resnet18", "is of another network"),
     ):
         with pytest.raises(CheckpointError, match=rf"model\.safetensors {fault}"):
             Backbone.of(name, weights=file)
-    with pytest.raises(CheckpointError, match=r"has no config.json; expected a folder with"):
+    with pytest.raises(CheckpointError, match=r"has no config.json; pass a folder with"):
         Backbone.of("hf/a/b", weights=tmp_path)
-    with pytest.raises(CheckpointError, match=r"no weights at .*nowhere; expected those of resnet18"):
+    with pytest.raises(CheckpointError, match=r"there is no file .*nowhere; pass the weights of resnet18"):
         Backbone.of("resnet18", weights=tmp_path / "nowhere")
 
 
@@ -246,13 +246,13 @@ def test_without_a_network_one_sentence_says_what_to_copy(name: str, way_out: st
         ("timm/vit_base_patch14_dino2", [], r"timm has no backbone .*; did you mean .*dinov2"),
         ("timm/resnet50.nobody", [], r"timm has no weights 'resnet50.nobody'; did you mean|known"),
         ("open_clip/ViT-B-31", [], "did you mean ViT-B-32"),
-        ("open_clip/ViT-B-32", [], "does not name the weights; expected open_clip/ViT-B-32/WEIGHTS: openai"),
-        ("hf/bert", [], "not a name on the hub; expected USER/MODEL"),
+        ("open_clip/ViT-B-32", [], "names no weights; pass open_clip/ViT-B-32/WEIGHTS with one of: openai"),
+        ("hf/bert", [], "not a model's name on the hub; pass USER/MODEL"),
         ("resnet18", ["cells=0"], "cells=0, but the feature map of resnet18 is 2 x 2; expected 1 to 2"),
         ("resnet18", ["cells=3"], "expected 1 to 2"),
-        ("resnet18", ["cell=2"], "no setting 'cell' of a grid; did you mean cells"),
+        ("resnet18", ["cell=2"], "a grid has no setting 'cell'; did you mean cells"),
         ("resnet18", ["cells=two"], "cells=two: expected a whole number"),
-        ("resnet18", ["side=1"], "side=1; expected 8 to 4096 pixels"),
+        ("resnet18", ["side=1"], "side=1: expected 8 to 4096 pixels"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, settings: list[str], message: str, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> Non
         (
             str(tmp_path / "grid"),
             {"select": TDEN},
-            "takes no other selection of regions than its own",
+            "always keeps the same regions",
         ),
     ):
         with pytest.raises(RecipeError, match=message):

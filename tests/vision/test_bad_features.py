@@ -190,30 +190,30 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
     (BUTD, butd_line(count=4), r"42: found 160 numbers in `features` for 4 regions|found `boxes`|20 numbers in `boxes`|found .* regions"),
     (BUTD, butd_line(boxes=XY[:3]), "42: found 12 numbers in `boxes`, expected a multiple of 5 regions"),
     (BUTD, butd_line(features=np.ones(33)), "42: found 33 numbers in `features`, expected a multiple of 5 regions"),
-    (BUTD, butd_line(boxes=ONES / 2), "42: found boxes up to 0.5, which look like fractions, expected pixels, inside 64 x 48"),
-    (BUTD, butd_line(boxes=XY * [1, 1, 9, 9]), r"found the box \[10.0, 10.0, 180.0, 180.0\], expected x1 y1 x2 y2 inside 64 x 48 pixels; the boxes may be"),
-    (BUTD, butd_line(boxes=XY[:, [2, 3, 0, 1]]), r"found the box \[20.0, 20.0, 10.0, 10.0\], expected x1 y1 x2 y2 with an extent"),
+    (BUTD, butd_line(boxes=ONES / 2), "42: found boxes up to 0.5, which look like fractions, expected boxes in pixels, inside the image of 64 x 48"),
+    (BUTD, butd_line(boxes=XY * [1, 1, 9, 9]), r"found the box \[10.0, 10.0, 180.0, 180.0\], expected x1 y1 x2 y2 inside the image of 64 x 48 pixels; the boxes may be"),
+    (BUTD, butd_line(boxes=XY[:, [2, 3, 0, 1]]), r"found the box \[20.0, 20.0, 10.0, 10.0\], expected x1 y1 x2 y2 with an area above 0"),
     (BUTD, butd_line(boxes=XY * np.nan), "`boxes` with numbers that are not finite"),
-    (VLP, removed(f"feat_cls_1000/{PREFIX}_cls042.h5"), f"{PREFIX}_feat042.h5, COCO.*42: found no cls042.h5, expected this file .*get the missing part"),
+    (VLP, removed(f"feat_cls_1000/{PREFIX}_cls042.h5"), f"{PREFIX}_feat042.h5, COCO.*42: found no cls042.h5, expected it, because .*download the missing file"),
     (VLP, halved(f"feat_cls_1000/{PREFIX}_cls042.h5"), "_cls042.h5: not a readable h5 file"),
     (VLP, h5_with(f"feat_cls_1000/{PREFIX}_feat042.h5", np.ones((4, 32))), r"found `(boxes|classes)` of shape \(5, (4|21)\), expected \(4, (4|21)\)"),
     (VLP, h5_with("coco_detection_vg_thresh0.2_feat_gvd_checkpoint_trainvaltest.h5", np.ones((5, 4))), r"found boxes \(5, 4\) in .*trainvaltest.h5, expected six numbers"),
     ("xmodaler_npz", npz_with(boxes=None), "42.npz: found .*, expected also boxes"),
     ("xmodaler_npz", npz_with(features=np.ones((4, 32)), num_boxes=None), r"found `boxes` of shape \(5, 4\), expected \(4, 4\), one box per feature|`boxes` of shape .3, 4"),
-    ("xmodaler_npz", npz_with(num_boxes=np.array([7])), r"found `features` \(., 32\) and num_boxes \[7\], expected as many boxes as features"),
-    ("xmodaler_npz", npz_with(image_w=np.array([0])), r"`width` \[0\], expected 1 to"),
+    ("xmodaler_npz", npz_with(num_boxes=np.array([7])), r"found `features` \(., 32\) and `num_boxes` \[7\], expected as many boxes as features"),
+    ("xmodaler_npz", npz_with(image_w=np.array([0])), r"`width` \[0\], expected a whole number of pixels from 1 to"),
     ("xmodaler_npz", npz_with(cls_prob=np.full((5, 21), 3.0)), r"`classes` from 3 to 3, expected 0 to 1|`classes` \(5, 21\)"),
     ("uniter/npz", npz_with(norm_bb=np.ones((5, 4))), r"`norm_bb` of shape \(5, 4\), expected seven numbers"),
-    ("uniter/npz", npz_with(norm_bb=np.full((5, 7), 20.0)), "expected x1 y1 x2 y2 as fractions"),
-    ("mmf/npy", info_with({"bbox": XY, "x": Evil()}), "found a pickle that calls posix.mkdir, .*nothing of it was run"),
+    ("uniter/npz", npz_with(norm_bb=np.full((5, 7), 20.0)), "expected x1 y1 x2 y2 from 0 to 1"),
+    ("mmf/npy", info_with({"bbox": XY, "x": Evil()}), "found a pickle that calls posix.mkdir, .*no code of it was run"),
     ("mmf/npy", info_with([1]), "found a pickle|ndarray as the data of the regions"),
-    ("mmf/npy", info_with({"bbox": XY, "num_boxes": 9}), "found . rows of features and num_boxes 9"),
-    ("mmf/npy", halved(f"{IDS[0]}.npy"), "42.npy: found `features` .* of .* bytes, expected all bytes"),
+    ("mmf/npy", info_with({"bbox": XY, "num_boxes": 9}), "found . rows of features and `num_boxes` 9"),
+    ("mmf/npy", halved(f"{IDS[0]}.npy"), "42.npy: found .* of the .* bytes of `features` .*, expected all bytes"),
     ("mmf/detectron.lmdb", emptied, "the LMDB is empty"),
     ("mmf/detectron.lmdb", lmdb_with(keys=pickle.dumps([])), "keys: found an empty list"),
     ("mmf/detectron.lmdb", lmdb_with(keys=pickle.dumps({"a": Evil()})), "keys: found a pickle that calls"),
     ("mmf/detectron.lmdb", lmdb_with(row=b"\x80\x04X"), "found no pickle that can be read"),
-    ("mmf/detectron.lmdb", lmdb_with(row=b"what"), "found (bytes that are not msgpack|int without norm_bb)"),
+    ("mmf/detectron.lmdb", lmdb_with(row=b"what"), "found (bytes that are not msgpack|int without `norm_bb`)"),
     ("mmf/detectron.lmdb", halved("data.mdb"), "detectron.lmdb.*(cannot be read|not a readable|found)"),
     (JSON, json_with(boxes="%%"), "`boxes` that is not base64"),
     (JSON, json_with(num_boxes="5"), "Expected `int`, got `str` - at `..num_boxes`"),
@@ -226,7 +226,7 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
     (JSON, pipes, "found no features in .*, expected"),
     (JSON, no_zip, "a.zip: not a readable zip file"),
     (JSON, later_zip, "a.zip: not a readable zip file .zip file version 17.7."),
-    (JSON, other_zip, "a.zip, 42.json: found no JSON of regions .*`num_boxes`.*, expected num_boxes"),
+    (JSON, other_zip, "a.zip, 42.json: found no JSON of regions .*`num_boxes`.*, expected the keys num_boxes"),
     ("hf_datasets", halved("lxmert.arrow"), "lxmert.arrow: found no Arrow file that can be read"),
 ]  # fmt: skip
 
@@ -284,7 +284,7 @@ def test_sizes_that_differ(tmp_path: Path) -> None:
     path = FILES / BUTD
     assert read(path, "42", (128, 96)).size == (64, 48)  # of the same picture, smaller
     with pytest.raises(
-        DataError, match=r"found features of an image of 64 x 48 pixels, expected those of '42', which has 64 x 20"
+        DataError, match=r"found features of an image of 64 x 48 pixels, expected features of '42', which has 64 x 20"
     ):
         read(path, "42", (64, 20))
     folder = copied("mmf/npy", tmp_path)

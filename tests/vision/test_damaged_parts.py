@@ -52,7 +52,7 @@ def test_a_tar_whose_last_picture_is_cut_loses_that_picture(tmp_path: Path) -> N
     skips = Skips()
     assert [one.key for one in read(tmp_path, skips=skips)] == [f"0/{n}" for n in range(MANY - 1)]
     assert skips.counts == {BAD: 1, "captions without a picture": 1}
-    assert "0.tar: found 5.png cut short, expected all of it" in skips.first[BAD]
+    assert "0.tar: 5.png is cut short; download the archive" in skips.first[BAD]
 
 
 @pytest.mark.parametrize("at", [4, 5])
@@ -65,7 +65,7 @@ def test_a_damaged_header_inside_a_tar_costs_its_member(at: int, tmp_path: Path)
     skips = Skips()
     assert [one.key for one in read(tmp_path, skips=skips)] == [f"0/{n}" for n in (0, 1, 3, 4, 5)]
     assert skips.counts[BAD] == 1
-    assert f"0.tar: found no member at {places[at]} bytes" in skips.first[BAD]
+    assert f"0.tar: no file begins at byte {places[at]}" in skips.first[BAD]
 
 
 def test_a_whole_tar_has_no_damage_and_what_is_no_tar_is_refused(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_null_in_an_arrow_table_costs_its_row(column: str, tmp_path: Path) -> 
     assert len(detector.detect([], [Record(IDS[1])])[0])
     with pytest.raises(DataError, match=r"found|cannot be read"):
         detector.detect([], [Record(IDS[0])])
-    assert any("without img_id" in note for note in detector.files.notes) == (column == "img_id")
+    assert any("without `img_id`" in note for note in detector.files.notes) == (column == "img_id")
     assert "None" not in detector.files.exact
 
 
@@ -122,7 +122,7 @@ def test_an_entry_of_an_lmdbs_list_that_is_no_name_costs_itself(bad: Any, tmp_pa
         held.put(IDS[0].encode(), b"\x80\x04X")
     detector = GivenRegions.of(folder, [Record(name) for name in IDS])
     assert len(detector.detect([], [Record(IDS[1])])[0])
-    assert any("1 entries that are no names" in note for note in detector.files.notes)
+    assert any("1 entries that are not names" in note for note in detector.files.notes)
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -150,14 +150,14 @@ def test_an_lmdb_that_is_cut_gives_its_whole_entries(listed: bool, tmp_path: Pat
         except DataError as error:
             refused.append(str(error))
             continue
-        assert any("it is cut short" in note for note in files.notes)
+        assert any("the LMDB is cut short" in note for note in files.notes)
         found = []
         for name in names:
             with suppress(DataError):
                 found.append((name, files.read(Record(name), lambda raw: raw.features)))
         assert all((features == int(name)).all() for name, features in found)
         read.append(len(found))
-    assert all("it is cut short and no entry is whole" in error for error in refused)
+    assert all("as in its header, and no entry is whole" in error for error in refused)
     assert read == sorted(read)
     assert read[-1] >= 35
 

@@ -77,7 +77,7 @@ def test_an_image_that_takes_too_long_ends_its_process_and_no_other() -> None:
     decoders = Decoders(1, seconds=0.3)
     bomb = jpeg_of_many_scans(7900, 14)  # as many scans as an ordinary file may have, but of 62 million pixels
     begun = time.process_time()
-    with pytest.raises(DataError, match=r"the upload: decoding took more than 0\.3 seconds; save it anew"):
+    with pytest.raises(DataError, match=r"the upload: decoding took more than 0\.3 seconds; save it again"):
         decoders.read(bomb, "the upload")
     assert time.process_time() - begun < 2
     assert decoders.read(image(), "x").shape == (40, 40, 3)
@@ -144,7 +144,7 @@ def test_files_that_cost_too_much_are_refused_by_their_headers(
     content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("decoded"))
-    with pytest.raises(TooManyPixels, match=f"{message}, as costly to read as over 64,000,000 pixels"):
+    with pytest.raises(TooManyPixels, match=f"{message}, so reading it costs as much as over 64,000,000 pixels"):
         read_pixels(content, "x")
 
 

@@ -29,7 +29,7 @@ def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole
     detector: Detector = WithImageFeature(small, Backbone.of("resnet18", 32, pretrained=False)) if whole else small
     detector.save(tmp_path)
     check_detector(tmp_path, detector.contract.weights)
-    with pytest.raises(CheckpointError, match="not the detector that made"):
+    with pytest.raises(CheckpointError, match="did not make these features"):
         check_detector(tmp_path, "0" * 64, files=False)
     for path in sorted(tmp_path.rglob("*.safetensors")):
         content = path.read_bytes()
@@ -72,7 +72,7 @@ def test_a_description_of_before_is_read_and_one_of_later_is_not(
     path.write_text(json.dumps(wanted))
     assert read_detector(tmp_path) == wanted
     path.write_text(json.dumps(wanted | {"format": 2}))
-    with pytest.raises(CheckpointError, match="its check differs"):
+    with pytest.raises(CheckpointError, match="its checksum differs"):
         read_detector(tmp_path)
     with monkeypatch.context() as later:
         later.setattr(weights, "FORMAT", 3)

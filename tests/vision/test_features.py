@@ -119,7 +119,7 @@ def test_a_picture_is_found_by_whatever_name_it_has(path: str, key: str) -> None
 
 @pytest.mark.parametrize("key", ["43", "dog_42", "COCO_val2014_000000000142", ""])
 def test_another_picture_is_not(key: str) -> None:
-    with pytest.raises(DataError, match=r"no name there matches an image's; it has 42, 139"):
+    with pytest.raises(DataError, match=r"no name is an image's; the first are 42, 139"):
         read(FILES / BUTD, key)
 
 
@@ -148,7 +148,7 @@ def test_a_size_that_is_nowhere_is_read_off_the_picture(tmp_path: Path) -> None:
 
 def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) -> None:
     files = open_features(FILES / UNITER)
-    assert ["_compressed repeats" in note for note in files.notes] == [True]
+    assert ["_compressed has the same names as" in note for note in files.notes] == [True]
     assert open_features(FILES / "mmf").notes == [
         f"{FILES / 'mmf'} has 2 files or rows of LMDB too, which are not read"
     ]
@@ -157,14 +157,14 @@ def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) ->
     (tmp_path / "a.tsv.1").write_bytes(table.replace(b"139\t", b"140\t", 1))
     files = open_features(tmp_path)
     assert [note.partition(": ")[2] for note in files.notes] == [
-        "1 names are there twice, such as 42: the first whole one is taken"
+        "1 names occur twice, such as 42: the first entry that is not cut short is read"
     ] * 2
     assert len(list(files.matching([Record("42"), Record("9")]))) == 1
     assert files.notes[-1] == f"2 of 3 features in {tmp_path} match none of the images"
     (tmp_path / "both").mkdir()
     for name in ("train", "val"):
         shutil.copytree(FILES / "xmodaler_npz", tmp_path / "both" / name)
-    with pytest.raises(DataError, match=r"several features in .*both that may belong to '42'"):
+    with pytest.raises(DataError, match=r"the names of several features in .*both fit '42'"):
         open_features(tmp_path / "both").of(Record("42"))
     assert open_features(tmp_path / "both").of(Record("val/42.jpg")).name == "val/42"
 
@@ -172,7 +172,7 @@ def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) ->
 @pytest.mark.parametrize(("path", "key"), [("hostile/mmf_evil.lmdb", "a"), ("hostile", "a")])
 def test_hostile_pickles_are_refused(path: str, key: str) -> None:
     with pytest.raises(
-        DataError, match=r"mmf_evil.lmdb, a: found a pickle that calls os.getenv, .* nothing of it was run"
+        DataError, match=r"mmf_evil.lmdb, a: found a pickle that calls os.getenv, .* no code of it was run"
     ):
         read(FILES / path, key)
 

@@ -98,6 +98,6 @@ def test_half_precision_is_read_without_a_warning_and_missing_names_are_said(tmp
     (regions,) = given.detect([], [Record("a.jpg")])
     assert regions.features is not None
     assert regions.features.max() == 60000
-    assert [note for note in given.files.notes if "classes.txt: the 2 classes go by number (class 0" in note]
+    assert [note for note in given.files.notes if "classes.txt, so the 2 classes are named class 0" in note]
     (tmp_path / "classes.txt").write_text("dog\nkite\n")
     assert not GivenRegions.of(tmp_path, [Record("a.jpg")]).files.notes

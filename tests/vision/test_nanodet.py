@@ -84,15 +84,15 @@ def test_the_known_files_need_no_word_and_carry_their_licences(
 def test_other_files_and_other_models_are_refused(package: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nanodet.bin of .* has the sha256 .* --set sha256=any"):
         open_detector(f"tfjs:{package}#nanodet")
-    with pytest.raises(RecipeError, match=r"no model 'blazeface' can be read .*; expected nanodet: tfjs:.*#nanodet"):
+    with pytest.raises(RecipeError, match=r"Diptych reads no model 'blazeface' of .*; pass tfjs:.*#nanodet"):
         open_detector(f"tfjs:{package}#blazeface")
-    with pytest.raises(RecipeError, match="no setting 'mean' of NanoDet"):
+    with pytest.raises(RecipeError, match="NanoDet has no setting 'mean'"):
         open_detector(f"tfjs:{package}#nanodet", settings=["mean=0"])
 
 
 def test_the_description_alone_names_the_way(tmp_path: Path) -> None:
     (tmp_path / "nanodet.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"nanodet.json holds no weights; .* tfjs:.*nanodet.json$"):
+    with pytest.raises(CheckpointError, match=r"nanodet.json holds no weights; .* tfjs:.*nanodet.json\)$"):
         keep_detector(str(tmp_path / "nanodet.json"), tmp_path / "out")
 
 
@@ -143,7 +143,7 @@ def layers(described: Described) -> None:
 
 
 WRONG: dict[Callable[[Described], None], str] = {
-    unknown: "add33 is the operation PyFunc, which NanoDet does not have",
+    unknown: "is not NanoDet-g: it has the operation PyFunc",
     outside: r"names the shard '../../etc/passwd'; expected a file name without a folder",
     missing: "has no other.bin; expected other.bin in one folder",
     longer: r"nanodet.bin of .* hold \d+ bytes, expected \d+; download the package again",
@@ -183,7 +183,7 @@ def test_archives_are_read_within_limits(package: Path, tmp_path: Path, monkeypa
     refused(f"{packed(tmp_path / 'text2.tgz', {'nanodet.json': b'{'})}#nanodet", "is not JSON")
     refused(f"{packed(tmp_path / 'deep.tgz', {'nanodet.json': b'[' * 10**5})}#nanodet", "is not JSON")
     monkeypatch.setattr(tfjs, "MOST_UNPACKED", 2**20)
-    refused(f"{bomb}#nanodet", "unpacks to over 1048576 bytes; it is not a package of models")
+    refused(f"{bomb}#nanodet", "unpacks to over 1048576 bytes; pass a package of models")
     monkeypatch.setattr(tfjs, "MOST_JSON", 1)
     refused(f"{package}#nanodet", r"nanodet.json has \d+ bytes, expected at most 1; ")
 

@@ -235,11 +235,11 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
             [],
             r"scores from 5.4 to 8.1, expected probabilities; .*acti",
         ),
-        ({"boxes": BOXES, "scores": SCORES}, ["box=boxes"], "no setting 'box' of an ONNX detector; did you mean boxes"),
+        ({"boxes": BOXES, "scores": SCORES}, ["box=boxes"], "an ONNX detector has no setting 'box'; did you mean"),
         (
             {"boxes": BOXES, "scores": SCORES},
             ["boxes=boks"],
-            "boxes=boks: the ONNX file has no such name; did you mean boxes",
+            "boxes=boks: the ONNX file has no boks; did you mean boxes",
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["form=corners"], "form: Input should be 'xyxy', .* found 'corners'"),
         ({"boxes": BOXES, "scores": SCORES}, ["size=64"], "size=64; the ONNX file needs 32 x 32 pixels"),
@@ -248,11 +248,11 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
         (
             {"boxes": BOXES, "scores": SCORES},
             ["input=image"],
-            "input=image: the ONNX file has no such name; did you mean",
+            "input=image: the ONNX file has no image; did you mean",
         ),
         ({"boxes": BOXES, "scores": SCORES}, ["layout=chwn"], "layout: Input should be 'nchw', .* found 'chwn'"),
         ({"boxes": BOXES, "scores": SCORES}, ["classes=two"], "classes: Input should be a valid integer, found 'two'"),
-        ({"boxes": BOXES, "labels": [[9, 0]]}, ["scores=labels", "classes=2"], "found the label 9, expected 2 cl"),
+        ({"boxes": BOXES, "labels": [[9, 0]]}, ["scores=labels", "classes=2"], "found the class number 9, expected 2"),
         (
             {"output0": np.concatenate([CENTRED, [[[1.0], [1.0]]], SCORES], 2)},
             ["outputs=rows", "form=yolox"],
@@ -278,7 +278,7 @@ def test_bad_onnx_files_are_named(tmp_path: Path) -> None:
         ("cut", "cannot be opened"),
         ("empty", "has 0 bytes; expected an ONNX file"),
         ("none", "cannot read .*none.onnx"),
-        ("beside", "it keeps its weights in other files: export it as one"),
+        ("beside", "its weights are in other files: export one file"),
     ):
         with pytest.raises(CheckpointError, match=message):
             open_detector(f"onnx:{tmp_path / name}.onnx", [])

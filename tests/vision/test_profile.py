@@ -54,13 +54,13 @@ def test_other_pictures_of_one_extractor_are_taken(pictures: int) -> None:
 def test_another_extractor_is_refused(pictures: int, least: int) -> None:
     """One picture alone may be like another extractor's by chance."""
     found = [str(unlike(seen(0, 32), seen(extractor, pictures))) for extractor in range(1, 21)]
-    assert sum("is to be expected" in one for one in found) >= least
+    assert sum("expected about" in one for one in found) >= least
 
 
 def test_values_of_another_scale_are_refused() -> None:
-    assert "values of a size of" in str(unlike(seen(0, 32), seen(0, 32, scale=9)))
+    assert "root mean square of the values" in str(unlike(seen(0, 32), seen(0, 32, scale=9)))
     normed = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in seen(0, 32)]
-    assert "values of a size of" in str(unlike(seen(0, 32), normed))
+    assert "root mean square of the values" in str(unlike(seen(0, 32), normed))
 
 
 def test_noise_and_few_values_are_not_judged() -> None:
@@ -93,7 +93,7 @@ def test_a_store_refuses_features_of_another_extractor(tmp_path: Path) -> None:
     given = GivenRegions.of(mine, records)
     extract(records[:4], given, tmp_path / "store")
     extract(records, GivenRegions.of(more, records), tmp_path / "store")
-    with pytest.raises(DataError, match=r"profile: means of values .*as if of another extractor; .*extractor\.txt"):
+    with pytest.raises(DataError, match=r"profile: means of the values .*suggests another extractor; .*extractor\.txt"):
         extract(records, GivenRegions.of(others, records), tmp_path / "store")
     # What a model keeps of them is the same again.
     given.save(tmp_path / "kept")

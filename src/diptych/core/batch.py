@@ -1,4 +1,4 @@
-"""Samples, padded and stacked."""
+"""The batch: samples that are padded to the same length and stacked."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ Places = tuple[Int[Tensor, "n"], ...]  # (rows, columns) of n positions in a bat
 
 @dataclass
 class Batch:
-    """Samples, padded and stacked; `*_present` is False at padding. A field is None if no sample has it.
+    """Samples, padded and stacked to tensors. The masks `*_present` are False at padding. A field is None if no sample
+    has it.
 
     Fields of words. B samples have T tokens of text and U tokens of the target:
 
-    - keys, pictures: names of the samples and of their images. images: like pictures, but equal for copies of an image.
+    - keys, pictures: names of the samples and of their images. images: like pictures, but copies of an
+      image have the same name.
     - text (B T), text_present (B T): token ids that the model reads; each text ends with [SEP], and has no [CLS].
     - text_labels (B T): token ids to predict at positions of the text; IGNORE elsewhere.
     - text_regions (B T): index of the region that a token names (VCR); IGNORE elsewhere.
@@ -131,7 +133,7 @@ class Batch:
     def where(self, name: str, request: Callable[[Batch], StateRequest]) -> Places:
         """Return (rows, columns) of the states that the objective `name` reads.
 
-        They come from `places`, or else from the mask of `request(batch)`.
+        The positions come from `places`, or else from the mask of `request(batch)`.
         """
         known = self.places.get(name)
         return request(self).mask.nonzero(as_tuple=True) if known is None else known

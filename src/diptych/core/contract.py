@@ -31,8 +31,8 @@ class FeatureProfile:
 class FeatureContract:
     """The origin of a set of features. Sets of features may be mixed only if their contracts are equal.
 
-    With another detector's features, a model runs but is less accurate (huggingface/transformers#8769). A difference is
-    therefore an error, which names the field.
+    With another detector's features, a model runs but is less accurate (huggingface/transformers#8769). If two
+    contracts differ, an error is therefore raised, which names the fields that differ.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -70,7 +70,7 @@ class FeatureContract:
         return self.extractor.startswith(f"{GIVEN}: ")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON, from which `runtime.configs.of_json` restores the contract."""
+        """Return the fields as a dict for JSON. `runtime.configs.of_json` restores the contract from the dict."""
         return asdict(self)
 
 

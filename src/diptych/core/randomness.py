@@ -10,7 +10,7 @@ _STEP, _MIX = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  #
 def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float[Tensor, "*n"]:
     """Return a number in [0, 1) for each seed.
 
-    It depends only on the seed and `place`, such as the index of a word. It is the same on every device.
+    It depends only on the seed and `place`, such as the index of a word. The result is the same on every device.
 
     It uses SplitMix64 (Steele et al. 2014). The state starts at the seed, and each number of `place` is mixed in.
     """

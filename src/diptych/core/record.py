@@ -1,7 +1,8 @@
 """A record: an image and its annotations as in a data set, with texts as strings.
 
 The types of the fields are annotated with marks, such as "text" or "box". Code that stores, joins, mirrors or checks
-records, or builds vocabularies, works by these marks. A new field with a mark therefore needs no further code.
+records, or builds vocabularies, finds the fields by these marks. A new field with a mark therefore needs no further
+code.
 """
 
 import re
@@ -136,11 +137,12 @@ class Record:
 
     @property
     def content(self) -> int | str:
-        """The content hash, which is equal for copies of the image under other keys. The key if the hash is unknown."""
+        """The content hash, which is equal for copies of the image under other keys. If the hash is unknown, it is the
+        key."""
         return self.key if self.fingerprint is None else self.fingerprint[0]
 
     def caption_id(self, number: int) -> str:
-        """Return the data set's id of caption `number`, or "" if it has none."""
+        """Return the data set's id of caption `number`, or "" if the caption has no id."""
         return self.caption_ids[number] if number < len(self.caption_ids) else ""
 
     def best_regions(self, most: int) -> "Record":
@@ -209,7 +211,7 @@ def _changed(value: Any, hint: Any, kinds: frozenset[str], changes: Mapping[Any,
 
 @cache
 def _parts(noun: type, kinds: frozenset[str]) -> list[tuple[str, Any]]:
-    """Return (field, type) of a dataclass for all fields whose types contain one of these marks."""
+    """Return (field, type) for each field of a dataclass that has one of the marks `kinds` in its type."""
     return [(name, hint) for name, hint in get_type_hints(noun, include_extras=True).items() if _marks(hint) & kinds]
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 
 def shared_and_union(one: Float[Tensor, "*a 4"], other: Float[Tensor, "*b 4"], edge: int = 0) -> tuple[Tensor, Tensor]:
-    """Return the areas of the intersection and of the union of boxes (x1, y1, x2, y2), which are broadcast.
+    """Return the areas of the intersections and of the unions of two sets of boxes (x1, y1, x2, y2), with broadcasting.
 
-    `edge` is added to widths and heights. It is 1 for boxes in pixels that include their last pixel.
+    `edge` is added to widths and heights. Set it to 1 for boxes in pixels that include their last pixel.
     """
     sides = torch.minimum(one[..., 2:], other[..., 2:]) - torch.maximum(one[..., :2], other[..., :2]) + edge
     shared = sides.clamp(min=0).prod(-1)
@@ -33,7 +33,8 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of an image, most confident first (for official detectors, in the order of the published files).
+    """The regions of an image, most confident first. Those of official detectors are in the order of the published
+    files.
 
     A model reads either `features` or `pixels`. `chosen` and `hidden` differ because some masking schemes (BERT's
     80/10/10, the papers' 90/10) leave some predicted regions visible.

@@ -71,7 +71,7 @@ class StateRequest:
 
     @property
     def mask(self) -> Bool[Tensor, "B *N"]:
-        """The mask of a request that has exactly one. `Batch.where` converts it to indices."""
+        """The only mask of a request for a single block. `Batch.where` converts it to indices."""
         (mask,) = self.masks
         return mask
 

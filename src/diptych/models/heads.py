@@ -1,7 +1,7 @@
 """Heads, which compute predictions from states. Objectives call them by name in `model.heads`.
 
-`reads` names the special tokens whose states a head reads, such as "cls". A head on `States` without `reads` needs all
-states.
+`reads` names the special tokens whose states a head reads, such as "cls". If a head that reads `States` has no `reads`,
+all states are computed.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class RegionScoreHead(nn.Module):
 
 
 class SimilarityHead(nn.Module):
-    """Image-sentence matching before cross-modal attention (TDEN's ISM): unit vectors of images and texts.
+    """Compute unit vectors of images and texts, before cross-modal attention, to match them (TDEN's ISM).
 
     The score of a pair is the dot product. Each vector depends on one side only, so a gallery is encoded once.
     """
@@ -254,7 +254,8 @@ def region_class(sizes: HeadSizes) -> nn.Module:
 
 
 def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
-    """Return {"slot": state before the last [SEP]} for `States.special`. It is empty if the texts are too short."""
+    """Return {"slot": state before the last [SEP]} for `States.special`. The dict is empty if the texts are too
+    short."""
     if text.shape[1] < 2:
         return {}
     return {"slot": text[torch.arange(text.shape[0], device=text.device), answer_slot(batch)]}
@@ -305,12 +306,13 @@ def make_heads(
 ) -> nn.ModuleDict:
     """Make heads by name.
 
-    `own` has the model's own constructors, which precede HEADS. Raises RecipeError for unknown names.
+    `own` has the model's own constructors, which are used instead of those in HEADS. Raises RecipeError for unknown
+    names.
     """
     heads, own = nn.ModuleDict(), own or {}
     for name in sorted(set(names)):
         if name not in HEADS and name not in own:
-            raise unknown_name(f"no head is called {name!r}; {nearest(name, HEADS)}")
+            raise unknown_name(f"no head has the name {name!r}; {nearest(name, HEADS)}")
         heads[name] = own[name]() if name in own else HEADS[name](sizes, words)
     return heads
 

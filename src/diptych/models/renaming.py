@@ -30,7 +30,7 @@ def layer_table(
 
 
 def new_name(name: str, table: Mapping[str, str]) -> str | None:
-    """Return our name of a tensor, or None if the table has none for it."""
+    """Return our name of a tensor, or None if the table does not have the tensor."""
     stem, _, kind = name.rpartition(".")
     number = _NUMBER.search(stem)
     known = stem if stem in table or number is None else _NUMBER.sub(".#", stem, count=1)
@@ -65,7 +65,7 @@ def rename(
 def _joined(theirs: Tensors, name: str) -> torch.Tensor:
     parts = _parts(name)
     if missing := [part for part in parts if part not in theirs]:
-        raise CheckpointError(f"the checkpoint lacks {missing[0]}; it is damaged or of another system")
+        raise CheckpointError(f"the checkpoint has no {missing[0]}; copy it again, or import it with its own system")
     return torch.cat([theirs[part] for part in parts])
 
 

@@ -45,7 +45,8 @@ class Rows:
 
     @classmethod
     def of(cls, there: Bool[Tensor, "B L"], within: Rows | None = None) -> Rows:
-        """Select the positions where `there` is True. They must be a subset of `within`, if that is given."""
+        """Select the positions where `there` is True. If `within` is given, these positions must be among the positions
+        of `within`."""
         batch, length = there.shape
         counts = there.sum(1)
         most = int(counts.max()) if batch else 0
@@ -81,7 +82,7 @@ class Rows:
         return _laid(rows, self.home, self.batch, self.length)
 
     def own(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "n D"]:
-        """Return these rows out of the rows of `within`."""
+        """Select the rows of this object from the rows of `within`."""
         return _rows_of(rows, self.which)
 
     def spread(self, rows: Shaped[Tensor, "n *D"]) -> Shaped[Tensor, "B K *D"]:

@@ -77,13 +77,13 @@ class ModelConfig(BaseModel):
 
     @property
     def frozen_stages(self) -> int:
-        """Number of stages of the network that reads pixels that are not trained."""
+        """Number of stages that are not trained, in the network that reads pixels."""
         return 0
 
     @model_validator(mode="after")
     def _divides(self) -> ModelConfig:
         if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not divisible by {self.heads} heads")
+            raise ValueError(f"width {self.width} is not divisible by {self.heads} heads; change one of them")
         return self
 
     @property

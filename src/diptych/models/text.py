@@ -29,7 +29,7 @@ class TextConfig(ModelConfig):
     @model_validator(mode="after")
     def _has_room(self) -> TextConfig:
         if self.max_text < self.fewest:
-            raise ValueError(f"positions={self.positions} leaves no position for a word between the special tokens")
+            raise ValueError(f"positions={self.positions} leaves none for words next to the special tokens; raise it")
         return self
 
     @property
@@ -52,8 +52,8 @@ def refuse_more_room(room: int, config: ModelConfig) -> None:
     if room > config.max_text:
         regions = f" and max_regions={config.max_regions}" if config.regions_fixed else ""
         raise RecipeError(
-            f"{room} words are needed, but positions={config.positions}{regions} leaves room for {config.max_text}; "
-            "lower max_words"
+            f"the captions need {room} words, but positions={config.positions}{regions} leaves room for "
+            f"{config.max_text}; lower max_words"
         )
 
 

@@ -109,8 +109,8 @@ class SelfAttention(nn.Module):
         """Compute attention of the new rows of N = B x K beams to the beam's words and, if `joint`, to the input.
 
         A beam has n = 1 new row (a word), or n = 2 (a word, and the [MASK] that predicts the next word; the word does
-        not attend to it). Keys and values of the input are stored once per image, and all its beams use them without
-        copies.
+        not attend to this [MASK]). Keys and values of the input are stored once per image, and all its beams use them
+        without copies.
         """
         batch, new = memory.closed.shape[0], x.shape[1]
         q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in self.project(x))  # (B, K, H, n, d)

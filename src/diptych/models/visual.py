@@ -51,7 +51,7 @@ WholeRegion = bool | Literal["given"]  # whole image as a region; "given": if th
 def whole_region(setting: WholeRegion, stored: bool) -> bool:
     """Return True if the model reads the feature of the whole image.
 
-    Raises RecipeError if `setting` is True but the store has none (`stored`).
+    Raises RecipeError if `setting` is True but the store does not have this feature (`stored` is False).
     """
     if setting is True and not stored:
         raise RecipeError(
@@ -65,11 +65,11 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
 def refuse_two_widths(region: int, whole: int) -> None:
     """Raise RecipeError if the features of the whole image and of a region differ in size.
 
-    `whole` is 0 if there is none.
+    `whole` is 0 if there is no feature of the whole image.
     """
     if whole not in (0, region):
         raise RecipeError(
-            f"the feature of the whole image has {whole} values, that of a region {region}, but the model needs the "
+            f"the feature of the whole image has {whole} values, that of a region has {region}; the model needs the "
             "same number; extract without --image-feature, or set model.whole_region=false"
         )
 
@@ -77,10 +77,10 @@ def refuse_two_widths(region: int, whole: int) -> None:
 def with_image_feature(batch: Batch) -> Batch:
     """Append the whole image as a region with its own feature and without class.
 
-    It is never masked. Raises DataError if the feature is missing.
+    This region is never masked. Raises DataError if the feature is missing.
     """
     if batch.whole is None:
-        raise DataError("the model reads the feature of the whole image, but some images have none", key=batch.keys[0])
+        raise DataError("the model needs a feature of the whole image; extract with --image-feature", key=batch.keys[0])
     if batch.features is not None:
         try:
             refuse_two_widths(batch.features.shape[2], batch.whole.shape[1])
@@ -192,9 +192,10 @@ def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
 
 def _checked(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
     if values is None:
-        raise DataError(f"the model reads region {name}, but some images have none", key=batch.keys[0])
+        raise DataError(f"the model reads region {name}, but an image has none; extract it again", key=batch.keys[0])
     if values.shape[-1] != size:
         raise DataError(
-            f"the {name} of regions have {values.shape[-1]} values, the model needs {size}", key=batch.keys[0]
+            f"region {name} have {values.shape[-1]} values, the model needs {size}; extract again",
+            key=batch.keys[0],
         )
     return values

@@ -34,7 +34,7 @@ class ImportReport:
 
 @contextmanager
 def read_as_weights(source: object) -> Iterator[None]:
-    """Convert errors in this context to a CheckpointError: tensors of unexpected shapes cause various ones.
+    """Convert errors in this context to a CheckpointError. Tensors of unexpected shapes cause errors of several types.
 
     `source` is the file.
     """
@@ -72,7 +72,7 @@ def load_into(
     if complete and report.missing:
         raise CheckpointError(
             f"the file lacks {len(report.missing)} of the model's {len(wanted)} tensors, such as {report.missing[0]}; "
-            "it belongs to another model"
+            "check which model it belongs to"
         )
     report.loaded = [name for name in wanted if name in tensors]
     if not report.loaded:

@@ -31,9 +31,9 @@ class Candidate:
 
 
 def split_candidates(sample: Sample) -> list[Sample]:
-    """Split a sample into one per `truth["candidates"]`, in the same group.
+    """Split a sample into a group of samples, one for each candidate text in `truth["candidates"]`.
 
-    Only the one at index `truth["right"]` is `matched`.
+    Only the sample of the right candidate, at index `truth["right"]`, is `matched`.
     """
     candidates, right = sample.truth["candidates"], sample.truth["right"]
     return [

@@ -22,7 +22,7 @@ class ChooseText(PerSample):
     softmax  cross-entropy over the candidates of a question (VL-BERT, section 4.2.1; TDEN's code)
     sigmoid  binary cross-entropy of each candidate (VL-BERT's code, CLASSIFIER_SIGMOID)
 
-    List it before objectives that mask, so that each candidate is masked separately.
+    List this objective before objectives that mask, so that each candidate is masked separately.
     """
 
     form: Literal["softmax", "sigmoid"] = "softmax"

@@ -18,7 +18,7 @@ class GenerateRegions(PerSample):
     """Predict the features of all regions from the text: the squared distance is the loss (XGPT, section 4.3, Eq. 5).
 
     The target has one learnt query per region, in the detector's order. The features to predict are the detector's and
-    get no gradient: learnt projections of them could all collapse to the same vector.
+    get no gradient: if the targets were learnt projections, all could collapse to the same vector.
 
     error   "mean": the mean over the values of a feature ("mean squared error", section 4.3); "sum": their sum (Eq. 5)
     """
@@ -44,5 +44,5 @@ class GenerateRegions(PerSample):
         assert states.target is not None
         places = batch.where(self.name, self.request)
         if batch.features is None and len(places[0]):
-            raise DataError(f"{self.name} needs region features, but some images have none", key=batch.keys[0])
+            raise DataError(f"{self.name} needs region features, but images have none; extract them", key=batch.keys[0])
         return feature_distance(model, states.target, batch, places, self.error)

@@ -33,7 +33,7 @@ class GenerateText(TargetWords):
     def needs(self) -> frozenset[Capability]:
         """Capabilities of the model.
 
-        If the encoder reads the text, the decoder must not attend to it: it would copy it.
+        If the encoder reads the text, the decoder must not attend to the text, because it would only copy the words.
         """
         return frozenset({"target", *({"target without text"} if self.reads == "text" else ())})
 

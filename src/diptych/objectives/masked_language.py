@@ -110,7 +110,7 @@ class MaskedLanguage(PerSample):
     def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
         """Sum the losses of the kept samples (drop_worst_ratio of Unified VLP's code).
 
-        The sum is scaled so that divided by `count` it is their mean.
+        The sum is scaled so that, divided by `count`, it is the mean loss of the kept samples.
 
         The scaling is needed because `count` is computed before the forward pass.
         """

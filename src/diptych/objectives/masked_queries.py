@@ -1,4 +1,4 @@
-"""Masked queries: predict all words at once, each from what decoding would see.
+"""Masked queries: predict all words at once, each from the input that the model would have when decoding.
 
 An objective of Diptych (docs/decisions/0005).
 """

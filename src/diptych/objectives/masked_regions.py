@@ -22,8 +22,8 @@ class MaskedRegionClass(PerSample):
 
     The share `hidden` of them is masked.
 
-    With `overlap`, exactly those regions are masked whose IoU with a chosen region is above it. They include all chosen
-    regions, so neither a chosen region nor an overlapping neighbour reveals the class (TDEN's code: 0.4).
+    With `overlap`, a region is masked exactly if its IoU with a chosen region is above `overlap`. This includes all
+    chosen regions, so neither a chosen region nor an overlapping neighbour reveals the class (TDEN's code: 0.4).
     """
 
     rate: float = 0.15
@@ -69,7 +69,7 @@ class MaskedRegionClass(PerSample):
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
         """Return losses (n, 1) per region or (n, C) per region and class.
 
-        With `reduction="sum"`, they may be summed already.
+        With `reduction="sum"`, the function may return their sum.
         """
         if self.labels == "hard":
             if self.background is not None:

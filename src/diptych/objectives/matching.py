@@ -28,7 +28,7 @@ class ImageTextMatching(PerSample):
                a mismatched pair of each kind is added
 
     Captions of the same image, or of its copies, and captions with equal words never make a mismatched pair. Samples
-    without an image have no target. List it before objectives that mask, so that they mask the final pair.
+    without an image have no target. List this objective before objectives that mask, so that these mask the final pair.
     """
 
     rate: float = 0.5  # probability that a pair is replaced by a mismatched one
@@ -50,7 +50,7 @@ class ImageTextMatching(PerSample):
         return [pair for sample in read for pair in (sample, *self._wrong(sample, rng, partners))]
 
     def _wrong(self, sample: Sample, rng: Random, partners: Partners) -> Iterator[Sample]:
-        """Yield a mismatched pair of each kind, if the batch has a suitable sample."""
+        """Yield a mismatched pair for each kind in `negatives`, if the batch has a suitable sample."""
         for negative in _KINDS if self.negatives == "both" else (self.negatives,):
             if sample.regions is not None:
                 yield from islice(wrong_pairs(sample, negative, rng, partners), 1)

@@ -59,7 +59,7 @@ class MatchGroups(PerSample):
     def _group(self, own: Sample, rng: Random, partners: Partners) -> list[Sample]:
         """Return the matched pair, then different mismatched pairs.
 
-        There are fewer than `pairs` if the batch is too small.
+        The result has fewer than `pairs` pairs if the batch is too small.
         """
         right = replace(own, group=own.key, attention=BIDIRECTIONAL)
         wanted = self.pairs - 1

@@ -28,7 +28,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not self.updates:
-            raise RecipeError("a schedule has no update, so there is nothing to train")
+            raise RecipeError("a schedule has no update, so there is nothing to train; add an update")
         if self.order == "together" and len(self.updates) > 1:
             raise RecipeError(
                 f"{len(self.updates)} updates cannot be made together, because each prepares its own batch; put their "
@@ -37,7 +37,7 @@ class Schedule:
         weights = [weight for _, weight in self.updates]
         if self.order == "in turn" and any(weight != 1 for weight in weights):
             raise RecipeError(
-                "updates in turn are made equally often; set their weights to 1, and weigh losses inside an update"
+                'order="in turn" makes all updates equally often; set their weights to 1, and weigh losses in an update'
             )
         if self.order == "sampled" and (min(weights) < 0 or not any(weights)):
             raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
@@ -63,7 +63,8 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """Name of the objective whose likelihood chooses the weights: the first that predicts words, else the first."""
+        """Name of the objective by whose likelihood weights are chosen: the first one that predicts words, else the
+        first."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 
@@ -94,7 +95,8 @@ class Schedule:
 
     @property
     def compares_pairs(self) -> bool:
-        """True if an objective compares each text with all images of the micro-batch, so that its size matters."""
+        """True if an objective compares each text with all images of the micro-batch. The loss then depends on the
+        number of these images."""
         return any(isinstance(one, ComparesSamples) and one.compares == "batch" for one in self.objectives)
 
     @property

@@ -50,7 +50,7 @@ class ScheduledSampling:
     def __post_init__(self) -> None:
         OneForward(self.objectives)  # raises for duplicate names or a wrong order
         if self.form == "official" and self.scheme != "A":
-            raise RecipeError(f"the released code only has Two-Pass-A, not {self.scheme}; set sampling=paper")
+            raise RecipeError(f"the authors' code has only Two-Pass-A, not {self.scheme}; set sampling=paper")
 
     @property
     def objectives(self) -> Sequence[Objective]:
@@ -116,7 +116,7 @@ class ScheduledSampling:
         """Return the text in which every masked word is replaced by a prediction of the first pass.
 
         `states` at position t predict word t. They are the encoder's, or the decoder's (whose input is shifted). `draw`
-        separates the random numbers of the two.
+        makes the random numbers of encoder and decoder different.
         """
         places = batch.where(GUESSED, _hidden_words)
         scores = model.heads["word"](states[places]).float()

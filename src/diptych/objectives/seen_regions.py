@@ -18,7 +18,7 @@ class SeenRegionClass(PerSample):
 
     The loss is a mean over regions.
 
-    It makes the network that reads pixels recognise objects. In VL-BERT's code it is an option for VCR
+    This loss trains the network that reads pixels to recognise objects. In VL-BERT's code it is an option for VCR
     (common/fast_rcnn.py, `regularizing_predictor`: ENABLE_CNN_REG_LOSS without CNN_LOSS_TOP). The released
     configurations do not use it; they classify regions from the model's last layer.
     """

@@ -122,7 +122,7 @@ class SelfCritical:
             row, column = (~rewards.isfinite()).nonzero()[0].tolist()
             raise TrainingError(
                 f"the reward of a caption is {float(rewards[row, column])}, expected a number (record "
-                f"{batch.keys[row]}: {self.reward.spell(captions[row][column])!r}); look at its references"
+                f"{batch.keys[row]}: {self.reward.spell(captions[row][column])!r}); check its references"
             )
         return rewards.float()
 

@@ -30,7 +30,7 @@ class OneForward:
             raise RecipeError(f"two objectives of one update share a name: {', '.join(names)}; set `name=` of one")
         for name in self.weights:
             if name not in names:
-                raise RecipeError(f"found a weight for {name!r}, but the update's objectives are {', '.join(names)}")
+                raise RecipeError(f"weights has {name!r}, but the objectives are {', '.join(names)}; remove {name!r}")
         hiding: str | None = None
         for objective in self.objectives:
             if objective.changes == "pairs" and hiding is not None:

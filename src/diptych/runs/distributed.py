@@ -47,7 +47,7 @@ def ending_children() -> Iterator[None]:
 def workers(count: int) -> ProcessPoolExecutor:
     """Return a pool of `count` processes that end when this process ends.
 
-    Otherwise one could still write when the command is repeated.
+    Otherwise a process could still write when the command is repeated.
     """
     return ProcessPoolExecutor(count, process_context(), initializer=_begin, max_tasks_per_child=1)
 
@@ -75,13 +75,13 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
     if ended == {Stopped.exit_code}:
         raise Stopped("stopped and saved; the same command resumes")
     if ended:
-        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; its output is above")
+        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; see its output above")
 
 
 def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
     """Wait until all ranks have ended.
 
-    If one fails, terminate the others, which would otherwise wait for it forever.
+    If one rank fails, terminate the other ranks, because they would wait for it forever.
     """
     try:
         while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # `wait([])` would block forever

@@ -9,7 +9,7 @@
 - answers.json: answer vocabulary of VQA, or the labels and name of another task
 - validation.json: scores of the validation that chose these weights
 - familiarity.safetensors: used to warn about unusual images (only with the drawn world's detector)
-- seen.safetensors: fingerprints of its training images (16 bytes per image; imported checkpoints lack them)
+- seen.safetensors: fingerprints of the model's training images (16 bytes per image; imported checkpoints lack them)
 - detector/: the detector, which extracts regions from new images
 """
 
@@ -134,13 +134,13 @@ class ModelFolder:
         Raises RecipeError if the model has not learnt it.
         """
         if self.recipe is None:
-            raise RecipeError(f"{self.name} was imported and has no task yet: diptych finetune {name or 'caption'}")
+            raise RecipeError(f"{self.name} was imported and has no task; run diptych finetune {name or 'caption'}")
         spec = find_learnt(name) if name is not None else find_task(self.recipe.task)
         if not spec.has_learnt(self.model):
             what = name or f"a task ({self.architecture.system} has no decoder for captions)"
             command = f"diptych finetune {name or 'TASK'} --data DATA --model {self.name} --out RUN"
             call = f'diptych.finetune("{spec.name}", data, "{self.name}").model'
-            raise RecipeError(f"{self.name} was not trained for {what}: {command}, or in Python {call}")
+            raise RecipeError(f"{self.name} was not trained for {what}; run {command}, or in Python {call}")
         return self.recipe.task_with(self.tokens, self.answers, spec)
 
     def _write(self, folder: Path) -> None:
@@ -204,7 +204,7 @@ class ModelFolder:
     def accept(self, contract: FeatureContract, where: object) -> None:
         """Raise DataError if features were made by another extractor than the model's training features.
 
-        `where`: their folder.
+        `where`: the folder of the features.
 
         If a checkpoint was imported without a detector, only the feature size is compared.
         """
@@ -224,8 +224,8 @@ class ModelFolder:
                 else f"diptych extract DATA --out OUT --detector {self.detector or 'DETECTOR, its detector folder'}"
             )
             raise DataError(
-                f"the features in {where} are not what the model {self.folder} was trained on: {'; '.join(different)}; "
-                f"make them anew: {again}"
+                f"the features in {where} differ from those of the model {self.folder}: {'; '.join(different)}; "
+                f"extract them again: {again}"
                 + ("; or import the checkpoint without --detector, to allow other features" if self.untrained else "")
             )
 
@@ -241,7 +241,7 @@ def open_model(path: Path) -> ModelFolder:
     if folder is None:
         unfinished = (path / "checkpoints").is_dir()
         raise CheckpointError(
-            f"{path} is the folder of a run that has not ended; repeat its command to resume it"
+            f"{path} is the folder of a run that has not ended; repeat the run's command to resume it"
             if unfinished
             else f"{path} is not a model folder: it has no {CONFIG}; `diptych pretrain`, `finetune`, `import` make one"
         )
@@ -290,7 +290,7 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
 def model_in(path: Path) -> Path | None:
     """Return `path` if it is a model folder, or the model folder in it if it is a run's folder.
 
-    None if there is none.
+    Return None if `path` is neither.
     """
     return next((folder for folder in (path, path / INNER) if (folder / CONFIG).is_file()), None)
 
@@ -331,7 +331,7 @@ def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
     lines = [f"{folder / name} is missing" for name in checks if not (folder / name).is_file()]
     for name in checks:
         if weights in (None, name == WEIGHTS) and (folder / name).is_file() and checksum(folder / name) != checks[name]:
-            lines.append(f"{folder / name} is not what was written (its checksum differs from {CHECKS})")
+            lines.append(f"{folder / name} has changed since it was written (its checksum differs from {CHECKS})")
     return lines
 
 

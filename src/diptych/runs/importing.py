@@ -90,7 +90,8 @@ def _recipe_name(made: ModelFolder) -> str:
 
 
 def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> None:
-    """Raise RecipeError if the detector does not fit the model. Its name must begin with `wanted` (None: any name)."""
+    """Raise RecipeError if the detector does not fit the model. The detector's name must begin with `wanted` (None: any
+    name)."""
     system, config, contract = made.architecture.system, made.architecture.config, detector.contract
     if not detector.needs_pictures:
         raise RecipeError(f"{contract.extractor} cannot find regions in new images; pass the folder of a detector")
@@ -107,7 +108,7 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
         sizes["classes"] = (len(contract.class_names), config.classes)
     if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:
         raise RecipeError(
-            f"the detector {contract.extractor} does not fit: its features have {'; '.join(other)}; pass another one"
+            f"{contract.extractor} does not fit: its features have {'; '.join(other)}; pass another detector"
         )
 
 

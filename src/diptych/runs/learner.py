@@ -59,7 +59,7 @@ class Learner:
         if not recipe.data.images and spec.scoring.baseline_regions:
             raise RecipeError(
                 f"{recipe.name} chooses among regions, but data.images=false (--without-images) hides them; "
-                "remove that setting"
+                "set data.images=true"
             )
         if recipe.training.epochs is not None:
             raise RecipeError(
@@ -68,7 +68,7 @@ class Learner:
             )
         if recipe.data.text is None:
             if recipe.objectives.needs_text:
-                raise RecipeError("objectives.text_alone needs texts: --set data.text=FILE, or text_alone=0")
+                raise RecipeError("objectives.text_alone needs texts; pass --set data.text=FILE, or set text_alone=0")
         elif not spec.pretrains:
             raise RecipeError(f"data.text is for pre-training, not for {recipe.task}; leave it out")
         elif recipe.system not in (can := sorted(n for n, one in SYSTEMS.items() if "alone" in one.model.provides)):
@@ -209,7 +209,7 @@ class Learner:
     def held_out_batches(self) -> Loader:
         """Return the validation batches, prepared by the schedule's first update.
 
-        They are the same at each validation.
+        The batches are the same at each validation.
         """
         size = self.recipe.training.batch if self.recipe.model.reads_pixels else 64
         return self._loader(self.held_out, self.task.samples, self.schedule.first, size, 0)

@@ -33,7 +33,7 @@ def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
         inside = [folder, folder.parent] if folder.name == "model" else [folder, *sorted(folder.glob("stage-*"))]
         runs = [one for one in inside if (one / METRICS).is_file()]
         if not runs:
-            raise DataError(f"no {METRICS} in {folder}, expected the folder of a run (--out of pretrain or finetune)")
+            raise DataError(f"no {METRICS} in {folder}; pass the folder of a run (--out of pretrain or finetune)")
         logs |= {str(run): run for run in runs}
     common = Path(os.path.commonpath([run.resolve().parent for run in logs.values()])) if logs else Path()
     return {str(run.resolve().relative_to(common)): run for run in logs.values()}

@@ -18,7 +18,7 @@ from diptych.tasks.run import predict_records
 
 
 class Predictions(NamedTuple):
-    """The predictions for a split, the records and the task that they belong to."""
+    """The predictions for a split, with the split's records and the task of the predictions."""
 
     predictions: list[dict[str, Any]]
     records: list[Record]

@@ -50,7 +50,7 @@ class Start:
         return Nothing() if model is None else Trained(model)
 
     def digest(self) -> str | None:
-        """Return a digest of the start model's weights. None without a model."""
+        """Return a digest of the start model's weights, or None if the run starts without a model."""
         return None
 
     def by(self, recipe: Recipe) -> Start:
@@ -58,7 +58,7 @@ class Start:
         return Weights(recipe) if recipe.init is not None or recipe.network_init is not None else self
 
     def recipe_name(self, spec: TaskSpec) -> str:
-        """Return the name of the default recipe for a task. Raises RecipeError if there is none for this start."""
+        """Return the name of the default recipe for a task. Raises RecipeError if this start has no default recipe."""
         raise RecipeError(
             f"Missing --recipe: with --from-scratch, only the recipe names the system; pass one such as "
             f"SYSTEM/small/{spec.name} (`diptych recipes {spec.name}` lists them)"
@@ -79,7 +79,7 @@ class Start:
         """Raise RecipeError or CheckpointError if the recipe or the store does not fit these weights."""
         if recipe.objectives.improves and not self.speaks:
             raise RecipeError(
-                f"{recipe.name} improves a trained captioner (diptych finetune caption): pass one with --model"
+                f"{recipe.name} trains a captioner further: pass its folder (of diptych finetune caption) with --model"
             )
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
@@ -134,7 +134,7 @@ class Weights(Start):
         recipe.check_begun()
         if recipe.init is not None and recipe.data.vocabulary is None:
             raise RecipeError(
-                "the weights of `init` need their vocabulary; pass its vocab.txt with --vocab FILE (data.vocabulary)"
+                "the weights of `init` need their own vocab.txt; pass it with --vocab FILE (data.vocabulary)"
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
@@ -182,7 +182,7 @@ class Trained(Start):
     def check(self, recipe: Recipe, store: Store) -> None:
         for name in ("init", "network_init"):
             if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
-                raise RecipeError(f"{name} and a model to start from are mutually exclusive: pass one")
+                raise RecipeError(f"`{name}` and --model are mutually exclusive: both are initial weights, so pass one")
         wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
         if recipe.model.regions_fixed and wanted != there:
             raise RecipeError(f"model.max_regions={wanted}: {self.source} was built for {there}; leave it at {there}")
@@ -330,7 +330,7 @@ def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
     """Load `source`, weights of BERT or another system, into a model of `system` (the recipe's setting `init`)."""
     begin = SYSTEMS[system].start
     if begin is None:
-        raise RecipeError(f"{system} cannot begin from weights of another system; leave out init")
+        raise RecipeError(f"{system} cannot begin from weights of another system; leave out `init`")
     with read_as_weights(source):
         return begin(model, source)
 
@@ -340,8 +340,8 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
     begin = SYSTEMS[system].start_network
     if begin is None or not model.config.reads_pixels:
         raise RecipeError(
-            "network_init has weights of a network that reads pixels, but the model has no such network; set "
-            "model.network too"
+            "`network_init` has weights of a network that reads pixels, but the model has no such network; set "
+            "model.network, or leave out `network_init`"
         )
     with read_as_weights(source):
         return begin(model, source, colours)

@@ -85,7 +85,7 @@ def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
 def note_tokens(out: Path) -> None:
     """Write a checksum of the tokeniser into a run's folder.
 
-    When the run resumes, a changed tokeniser is then refused.
+    When the run resumes, it refuses a tokeniser that has changed.
     """
     write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
 
@@ -94,7 +94,7 @@ def _kept_tokens(out: Path) -> Tokens:
     check = out / TOKENS_CHECK  # runs written before 0.1 lack this file
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
-            f"{out / TOKENS} is not what was written (its checksum differs from {TOKENS_CHECK}), so ids could mean "
+            f"{out / TOKENS} has changed since it was written (as {TOKENS_CHECK} shows), so ids could mean "
             "other words; copy the run's whole folder again, or start again in another folder"
         )
     return Tokens.load(out)

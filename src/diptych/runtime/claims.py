@@ -1,6 +1,6 @@
 """Compare the settings of a command with the settings saved in its output folder.
 
-Only the same settings may resume the work in it.
+The work in the folder can be resumed only with the same settings.
 """
 
 import json

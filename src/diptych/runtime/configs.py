@@ -16,7 +16,7 @@ T = TypeVar("T")
 def derive(config: C, /, **changes: Any) -> C:
     """Return a validated copy of `config` with fields changed.
 
-    A section is given as a whole, or as a dict of its changes.
+    A section is passed as a whole, or as a dict of the keys that change.
 
     Raises RecipeError for an unknown key, with the nearest known key, and for an invalid value.
     """
@@ -87,8 +87,8 @@ def validated(
 ) -> C:
     """Build the configuration `kind` from `values`. Raises RecipeError that lists all faults.
 
-    For errors: `where` is the source of the values, such as a file, and `path` their place in it. `named` converts a
-    key to the name that the user knows, such as an option.
+    For errors: `where` is the source of the values, such as a file, and `path` their place in this source. `named`
+    converts a key to the name that the user knows, such as an option.
     """
     try:
         return kind.model_validate(values)

@@ -70,8 +70,8 @@ def choose_precision(wanted: str, device: torch.device, size: float = inf) -> Pr
 
     `auto` is $DIPTYCH_PRECISION if set, else bf16 if it is faster on the device, else fp32.
 
-    `size`: samples per batch x squared width. On a CPU, bf16 is faster only if it is large. Raises RecipeError for an
-    unknown precision.
+    `size`: samples per batch x squared width. On a CPU, bf16 is faster only if `size` is large. Raises RecipeError for
+    an unknown precision.
     """
     if wanted == "auto":
         gains = (device.type != "cpu" or size >= TRAINING) and gains_by_bf16(device)
@@ -149,10 +149,10 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
 
 @contextmanager
 def predicting(model: nn.Module, samples: int) -> Iterator[None]:
-    """Return a context for predicting a batch of N `samples`: without gradients, in the model's precision.
+    """Return a context in which a model predicts for a batch of `samples` samples, without gradients.
 
-    It uses no_grad, not inference_mode: in the latter, autocast does not cache weights, and would cast them again for
-    every word.
+    The precision is the model's. The context uses no_grad: in inference_mode, autocast does not cache weights, and
+    would cast them again for every word.
     """
     device = next(model.parameters()).device
     with torch.no_grad(), autocast(device, precision_of(model, samples)):

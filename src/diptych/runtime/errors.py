@@ -101,7 +101,7 @@ class Terminated(BaseException):  # not an Exception, like KeyboardInterrupt
 def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
     """Return the end of an error about an unknown name: the most similar known names.
 
-    If none is similar, it is `otherwise`, or all known names.
+    If no known name is similar, it is the text `otherwise`, or else a list of all known names.
     """
     known = sorted(known)
     close = get_close_matches(name, known, n=3, cutoff=0.5)

@@ -63,8 +63,8 @@ def refuse_unwritable(path: Path | None) -> None:
         return
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = "it is read-only" if folder.is_dir() else "there is no such folder"
-        raise DiptychError(f"cannot write {path}: its folder {folder}: {why}; create it, or choose another folder")
+        why = "is read-only; make it writable" if folder.is_dir() else "does not exist; create it"
+        raise DiptychError(f"cannot write {path}: its folder {folder} {why}, or choose another folder")
 
 
 def refuse_links_out(folder: Path) -> None:
@@ -104,7 +104,8 @@ def refuse_endless(path: Path) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Raise DiptychError if a file name is not UTF-8, because safetensors and tokenizers cannot open it."""
+    """Raise DiptychError if a file name is not UTF-8, because the libraries safetensors and tokenizers cannot open such
+    files."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -191,7 +192,7 @@ def sync(path: Path) -> None:
 def _in_use(path: Path, pid: int) -> bool:
     """Return True if the process that made the temporary path is still alive.
 
-    `pid` may also belong to a later process or a zombie; both return False.
+    If `pid` now belongs to a later process or a zombie, the result is False.
     """
     try:
         maker = psutil.Process(pid)

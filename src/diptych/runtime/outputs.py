@@ -59,7 +59,7 @@ SHOWN = 5  # most file names in an error
 def refuse_folder(folder: Path, kind: Kind | None) -> None:
     """Raise OutputError unless a command may write a folder of this kind at `folder`.
 
-    None: only an empty or new folder is accepted.
+    If `kind` is None, only an empty or new folder is accepted.
     """
     if folder.is_dir():
         others = sorted(path.name for path in folder.iterdir() if not _is_own(path))
@@ -92,7 +92,7 @@ def claim(folder: Path, kind: Kind) -> list[Path]:
 def taken(folder: Path, kind: Kind) -> Iterator[None]:
     """Return a context in which a folder of this kind is claimed and locked.
 
-    At the end it is removed if nothing was written to it.
+    At the end, the folder is removed if nothing was written to it.
     """
     made = claim(folder, kind)
     try:
@@ -151,7 +151,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     if _made_earlier(target):
         return
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise OutputError(f"{target} is the current folder, and would be replaced; choose a folder in it")
+        raise OutputError(f"{target} is the current folder and would be replaced; choose a folder inside it")
     inside = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
     noted = _lines(target / MARKER)
     others = [
@@ -161,7 +161,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     ]
     if others:
         raise OutputError(
-            f"{target} would be replaced, and {len(others)} files in it are not what Diptych wrote there "
+            f"{target} would be replaced, but {len(others)} files in it were added or changed since Diptych wrote it "
             f"({_some(sorted(others))}); move them, or pass another folder"
         )
 
@@ -169,8 +169,8 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
 def copy_folder(source: Path, target: Path, kind: Kind) -> None:
     """Copy a folder and all files below it, completely or not at all.
 
-    Raises DiptychError, also for links that lead out of `source`: in a folder from elsewhere, they may lead to private
-    files.
+    Raises DiptychError, also for links that lead out of `source`. In another person's folder, such links may lead to
+    private files.
     """
     refuse_links_out(source)
     try:
@@ -187,7 +187,7 @@ def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:
     real = os.path.realpath(output)
     for path in inputs:
         if os.path.realpath(path) == real or (output.exists() and path.exists() and output.samefile(path)):
-            raise OutputError(f"{output} would be written to, but is an input of this command; choose another path")
+            raise OutputError(f"{output} is an input of this command, so it cannot be the output; choose another path")
 
 
 def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> None:

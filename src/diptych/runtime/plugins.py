@@ -65,7 +65,7 @@ class PluginError(DiptychError):
         way_out = (
             f"uninstall it (pip uninstall {plugin.package}), leave it out of {CHOSEN}, or report it to its authors"
         )
-        begin = f"{needed}; plugin {plugin.title}, which it may need," if needed else f"plugin {plugin.title}"
+        begin = f"{needed}; the cause may be that plugin {plugin.title}" if needed else f"plugin {plugin.title}"
         super().__init__(f"{begin} failed: {why}; {way_out}")
 
 
@@ -223,19 +223,19 @@ def packages_of(entries: Entries) -> dict[str, str]:
 def refuse_missing(packages: object, what: object) -> None:
     """Raise an error if a plugin that `what` was made with is missing.
 
-    It is CheckpointError if the package is not installed, and PluginError if it failed.
+    The error is CheckpointError if the plugin's package is not installed, and PluginError if the plugin failed.
     """
     there = {plugin.package: plugin for plugin in load_plugins()}
     for name, version in packages.items() if isinstance(packages, dict) else ():
         if name not in there:
-            raise CheckpointError(f"{what} was made with {name} {version}, which is not installed: pip install {name}")
+            raise CheckpointError(f"{what} was made with {name} {version}, which is missing; run pip install {name}")
         if (failed := there[name]).error is not None:
             raise PluginError(failed, f"{what} was made with {name} {version}") from failed.error
 
 
 @contextmanager
 def comparing_versions(packages: object, what: object) -> Iterator[None]:
-    """Return a context that adds to errors which plugins have another version than when `what` was made."""
+    """Return a context in which errors also name the plugins whose version has changed since `what` was made."""
     try:
         yield
     except Exception as error:
@@ -245,9 +245,9 @@ def comparing_versions(packages: object, what: object) -> Iterator[None]:
         if not other:
             raise
         why = str(error) if isinstance(error, DiptychError) else f"{type(error).__name__}: {error}"
-        each = (f"{name} {version}, and {name} {there[name]} is installed" for name, version in other)
+        each = (f"{name} {version}, but {name} {there[name]} is installed" for name, version in other)
         again = " ".join(f"{name}=={version}" for name, version in other)
-        raise CheckpointError(f"{why}; {what} was made with {'; '.join(each)}: pip install {again}") from error
+        raise CheckpointError(f"{why}; {what} was made with {'; '.join(each)}; run pip install {again}") from error
 
 
 def note_use(entries: Entries) -> None:

@@ -127,18 +127,19 @@ def torchrun_processes() -> int:
     if faults:
         torchrun = "python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ..."
         why = f"WORLD_SIZE is set for several processes, and {faults[0]}"
-        raise RecipeError(f"{why}; torchrun sets it ({torchrun}); or unset all of these variables")
+        raise RecipeError(f"{why}; start with torchrun ({torchrun}), or unset its variables")
     return int(os.environ["WORLD_SIZE"])
 
 
 def map_in_processes(
     work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] = LOADED_ONCE
 ) -> Generator[Made, None, None]:
-    """Yield `work(piece)` for each piece, in order, computed in N `processes`. With 1, it is computed in this process.
+    """Yield `work(piece)` for each piece, in order, computed in `processes` processes.
 
-    `work`, pieces and results must be picklable. If `work` is defined in a script or notebook, it is computed in this
-    process. `loaded`: modules that `work` needs. At most two pieces per process are in progress or wait to be yielded.
-    An error of `work` is raised here, and ends the iteration. Closing the iterator waits only for pieces in progress.
+    `work`, pieces and results must be picklable. This process computes them itself if `processes` is 1, or if `work` is
+    defined in a script or notebook. `loaded`: modules that `work` needs. At most two pieces per process are in progress
+    or wait to be yielded. An error of `work` is raised here, and ends the iteration. Closing the iterator waits only
+    for pieces in progress.
     """
     if processes == 1 or b"__main__" in pickle.dumps(work):
         yield from map(work, pieces)

@@ -54,7 +54,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
     except PickleRefused as refused:
         raise DataError(
             f"{where}: found a pickle that {refused}, expected only numpy arrays, numbers, texts and plain containers; "
-            "nothing of it was run: get the file from a source that you trust, or save its arrays as npz"
+            "no code of it was run: get the file from a source that you trust, or save its arrays as npz"
         ) from None
     except MemoryError:
         raise DataError(
@@ -132,7 +132,7 @@ def _scalar(dtype: object, raw: object) -> object:
 
 
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
-    """Return the bytes that a text represents: for Python 2, Python 3 pickles bytes as a latin-1 text."""
+    """Return the bytes that a text represents. In pickles for Python 2, Python 3 writes bytes as a latin-1 text."""
     if encoding != "latin1":
         raise PickleRefused(f"needs the encoding {str(encoding)[:40]!r}")
     return text.encode("latin1")

@@ -81,7 +81,7 @@ def _read_torch(path: Path) -> Tensors:
     except pickle.UnpicklingError as error:
         if (zipped or pickled) and "Unsupported" in str(error):
             why = "is a pickle that holds more than tensors, and loading it would run its code"
-            way_out = "save its state dict alone, or convert it to safetensors where you trust it"
+            way_out = "save its state dict alone, or convert it to safetensors if you trust it"
             raise CheckpointError(f"{path} {why}; {way_out}") from error
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
         raise CheckpointError(f"{path} {why}; expected safetensors or a PyTorch state dict") from error
@@ -160,7 +160,7 @@ def _is_hub_id(source: str | os.PathLike[str]) -> bool:
 def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass its path") -> Path | None:
     """Return the path of a file from a repository on the hub, which is downloaded once.
 
-    None: the repository has no such file.
+    Return None if the repository has no such file.
 
     `use`: what to do with a file downloaded by hand, for the error. Raises CheckpointError if the hub cannot be
     reached.

@@ -35,7 +35,7 @@ def claim(rng: Random, facts: Facts) -> Claim | None:
 def decoy(rng: Random, facts: Facts) -> tuple[str, str] | None:
     """Choose a random kind that is absent from the scene but may occur in its place, and a colour for it.
 
-    Return None if there is none.
+    Return None if no such kind exists.
     """
     for _ in range(6):
         part = rng.choice(plan(rng, facts.scene.place, 2).parts)

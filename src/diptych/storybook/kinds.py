@@ -66,6 +66,6 @@ def colours_of(kind: str) -> tuple[str, ...]:
 def sitting_drop(height: float) -> float:
     """Return how many pixels lower the neck of a sitting person is than of a standing one.
 
-    `height`: of the standing person.
+    `height`: height of the standing person.
     """
     return 0.53 * height - 12.7

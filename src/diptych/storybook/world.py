@@ -11,7 +11,7 @@ SKIES = tuple((time, weather) for time in ("day", "night") for weather in ("clea
 
 @dataclass(frozen=True)
 class Thing:
-    """How an object looks: everything that its drawing depends on."""
+    """The look of an object: everything that its drawing depends on."""
 
     kind: str
     colour: str

@@ -42,8 +42,8 @@ def add_system(system: System) -> None:
 
     Also add a small recipe for each task that it can learn.
 
-    If the same module adds the system again, the new one replaces the old one. Raises RecipeError if another module has
-    added a system, recipe or objectives of the same name.
+    If the same module adds the system again, the new entry replaces the old one. Raises RecipeError if another module
+    has added a system, recipe or objectives of the same name.
     """
     _note_owner("systems", [system.name], SYSTEMS)
     _note_owner("recipes", [preset.name for preset in system.recipes], RECIPES.keys() | STAGED.keys())
@@ -63,7 +63,7 @@ def add_system(system: System) -> None:
 def add_task(spec: TaskSpec) -> None:
     """Add a task to `TASKS`, with its objectives. Also add a small recipe for each system that can learn it.
 
-    If the same module adds the task again, the new one replaces the old one. Raises RecipeError if another module has
+    If the same module adds the task again, the new entry replaces the old one. Raises RecipeError if another module has
     added a task or objectives of the same name.
     """
     _note_owner("tasks", [spec.name], TASKS)
@@ -80,7 +80,7 @@ def add_task(spec: TaskSpec) -> None:
 def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
     """Record the module that calls `add_system` or `add_task` as the owner of `names`.
 
-    `word`: what they name, such as "recipes". Raises RecipeError if another module owns one of them.
+    `word`: what they name, such as "recipes". Raises RecipeError if another module owns one of the names.
     """
     module = sys._getframe(2).f_globals["__name__"]
     for name in names:

@@ -91,7 +91,7 @@ def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, ImportRepo
     if WORDS not in theirs:
         refuse_system(theirs, path, "a BERT, UniLM or Unified VLP checkpoint")
     if missing := [name for name in SIZED if name not in theirs]:
-        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or belongs to another system")
+        raise CheckpointError(f"{path} has no {missing[0]}; copy it again, or import it with its own system")
     ours, report = renamed(theirs, names_there)
     return path, ours, report
 
@@ -101,7 +101,7 @@ def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
     words = len(ours["text.words.weight"])
     if words != vocabulary.size:
         raise CheckpointError(
-            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; use that of the checkpoint: "
+            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; pass the checkpoint's own: "
             "--set data.vocabulary=vocab.txt"
         )
 
@@ -114,8 +114,8 @@ def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released
     vocabulary = Tokens.from_vocabulary(file, lowercase=lowercase).vocabulary
     if words != vocabulary.size:
         raise CheckpointError(
-            f"{path} has {words} words, the vocabulary file {vocabulary.size}; released models use the vocab.txt of "
-            f"{released}"
+            f"{path} has {words} words, but the vocabulary file has {vocabulary.size}; pass the vocab.txt of "
+            f"{released}, which released models use"
         )
     return vocabulary
 
@@ -183,8 +183,8 @@ def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
     """Raise CheckpointError. The message names the system to which the file belongs, if it is known."""
     prefixed = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
     system = next((title for title, prefixes in prefixed if any(name.startswith(prefixes) for name in theirs)), None)
-    what = f"a {system} checkpoint" if system else f"none that is known (it has {', '.join(sorted(theirs)[:3])})"
-    raise CheckpointError(f"{path} is {what}; expected {wanted}, which has {WORDS}")
+    what = f"a {system} checkpoint" if system else f"unknown (it has {', '.join(sorted(theirs)[:3])})"
+    raise CheckpointError(f"{path} is {what}; pass {wanted}, which has {WORDS}")
 
 
 def narrow_word_head(ours: Tensors, width: int, report: ImportReport) -> None:

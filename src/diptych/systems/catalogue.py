@@ -33,9 +33,9 @@ class CatalogueEntry:
 
 
 def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[CatalogueEntry]:
-    """Return the recipes whose name contains `pattern`, or matches it if it has `*`, `?` or `[]`.
+    """Return the recipes whose name contains `pattern`, or matches `pattern` if that has `*`, `?` or `[]`.
 
-    `system`, `task`: return only recipes for this system and task. Raises RecipeError if there is none.
+    `system`, `task`: return only recipes for this system and task. Raises RecipeError if no recipe is found.
     """
     known: dict[str, Preset | StagedPreset] = {**RECIPES, **STAGED}
     _check(system, task)
@@ -55,13 +55,13 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
     """Return the rows of Table N of all papers; `table` is N.
 
     `system`: only rows of this system's paper. `task`: only tables with scores of this task. `pattern`: only rows
-    reproduced by a recipe whose name matches. Raises RecipeError if there are no such rows.
+    reproduced by a recipe with a matching name. Raises RecipeError if there are no such rows.
     """
     _check(system, task)
     of_system = tuple(paper for paper in papers() if system in (None, paper.system))
     if not of_system:
         kept = ", ".join(paper.system for paper in papers())
-        raise RecipeError(f"--table {table}: Diptych has no tables of {system}'s paper, only those of {kept}")
+        raise RecipeError(f"--table {table}: Diptych has no tables of {system}'s paper, only of {kept}")
     numbers = {one.number for paper in of_system for one in paper.tables}
     if table not in numbers:
         whose = "the papers have" if system is None else f"the paper of {system} has"

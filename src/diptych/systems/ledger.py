@@ -145,7 +145,7 @@ class _Word(str):
 
     `{word:run}` gives the run folder of the recipe, and `{word:start}` the options to start from its model.
 
-    Rows with the same pre-training share its run folder.
+    Rows with the same pre-training share the run folder of this pre-training.
     """
 
     __slots__ = ()
@@ -171,7 +171,7 @@ def read_paper(system: str, path: Path) -> Paper:
 
 
 def paper_of(system: str) -> Paper:
-    """Return the paper of a system. Raises RecipeError if Diptych has no tables of it."""
+    """Return the paper of a system. Raises RecipeError if Diptych has no tables of this paper."""
     path = SYSTEMS[system].tables
     if path is None:
         raise RecipeError(f"Diptych has no tables of {system}'s paper")

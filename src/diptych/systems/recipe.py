@@ -160,7 +160,7 @@ class Recipe(BaseModel):
         given = f"{what} ({PUBLISHED.get(what, 'its file')}): --set init=FILE --set data.vocabulary=vocab.txt"
         trained = f"a model of {what}: diptych pretrain {what} --out {out}, then --model {out}"
         raise RecipeError(
-            f"as in the paper, {self.name} starts from {trained if self.wants_model else given}; or pass a model "
+            f"{self.name} starts, as in the paper, from {trained if self.wants_model else given}; or pass a model "
             "(--model), or start from random weights with --set init=none"
         )
 
@@ -193,7 +193,7 @@ class Recipe(BaseModel):
             return value
         kind = value.get("kind")
         if not isinstance(kind, str) or kind not in OBJECTIVES:
-            raise unknown_name(f"there is no kind of objectives {kind!r}; {nearest(str(kind), OBJECTIVES)}", ValueError)
+            raise unknown_name(f"no objectives have kind={kind!r}; {nearest(str(kind), OBJECTIVES)}", ValueError)
         return OBJECTIVES[kind].model_validate(value)
 
     def override(self, assignments: Sequence[str]) -> Self:
@@ -257,9 +257,10 @@ def named_system(system: str) -> str:
 
 
 def system_of(others: ValidationInfo) -> System:
-    """Return the system named in the other fields of a validated config. Raises ValueError if there is none."""
+    """Return the system that the validated field `system` names. Raises ValueError if this field is missing or
+    invalid."""
     if others.data.get("system") is None:
-        raise ValueError("cannot be checked, because the field `system` is missing or invalid")
+        raise ValueError("cannot be checked, because the field `system` is missing or invalid; correct `system`")
     return SYSTEMS[others.data["system"]]
 
 
@@ -307,10 +308,10 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     """
     systems = SYSTEMS.keys() & OBJECTIVES.keys()
     if system not in systems:
-        wanted = f"expected a system, to learn by its objectives; {nearest(system, systems)}"
+        wanted = f"expected a system whose objectives to use; {nearest(system, systems)}"
         raise unknown_name(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
-        raise RecipeError(f"--set {key}={system}: only for pre-training, and this recipe trains {task}; leave it out")
+        raise RecipeError(f"--set {key}={system} is for pre-training, but the recipe trains {task}; leave it out")
     return OBJECTIVES[system](kind=system).model_dump(mode="json")
 
 

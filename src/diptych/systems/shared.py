@@ -59,8 +59,8 @@ def small_task(pretrain: Preset, task: str) -> Preset:
 def photos(*presets: Preset) -> Iterator[Preset]:
     """Yield recipes for a few thousand photographs. Texts are longer, and a run ends when validation stops improving.
 
-    `presets`: small recipes; the first must be pre-training. Recipes for the tasks ANSWERING are derived from it if
-    they are not given. They run for EPOCHS, and are validated on the whole split.
+    `presets`: small recipes; the first must be pre-training. Recipes for the tasks ANSWERING are derived from the first
+    one if they are not given. The recipes run for EPOCHS, and are validated on the whole split.
     """
     given = {preset.name.rpartition("/")[2] for preset in presets}
     for preset in (*presets, *(small_task(presets[0], task) for task in ANSWERING if task not in given)):

@@ -70,5 +70,5 @@ class Stages:
         for recipe in self.recipes:
             if not TASKS[recipe.task].pretrains:
                 raise RecipeError(
-                    f"{recipe.name} is not pre-training; run: diptych finetune {recipe.task} --recipe {self.name}"
+                    f"{recipe.name} does not pre-train; run: diptych finetune {recipe.task} --recipe {self.name}"
                 )

@@ -37,7 +37,7 @@ def with_auto_micro_batch(stepper: Stepper) -> Stepper:
 def largest(size: int, fits: Callable[[int], bool]) -> int:
     """Return the first of size, size / 2, size / 4, ... for which `fits` is true.
 
-    Raises TrainingError if there is none.
+    Raises TrainingError if `fits` is false for all sizes.
     """
     while not fits(size):
         if size == 1:

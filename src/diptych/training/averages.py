@@ -13,7 +13,8 @@ from diptych.training.sharding import place
 class Ema:
     """An exponential moving average of a module's parameters.
 
-    After n steps the decay is at most (1 + n) / (10 + n). Otherwise the initial weights would dominate in short runs.
+    After n steps the decay is at most (1 + n) / (10 + n). With the full decay, the initial weights would dominate in
+    short runs.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -61,11 +62,11 @@ def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], sou
     """
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
         whose = "the model lacks" if name in values else "it lacks"
-        raise CheckpointError(f"{source} belongs to another model: {whose} {name!r}; {nearest(name, targets)}")
+        raise CheckpointError(f"{source} is of another model: {whose} {name!r}; {nearest(name, targets)}")
     for name, target in targets.items():
         if values[name].shape != target.shape:
             shape, wanted = tuple(values[name].shape), tuple(target.shape)
             raise CheckpointError(
-                f"{source} belongs to another model: {name} has shape {shape}, the model expects {wanted}"
+                f"{source} is of another model: {name} has shape {shape}, expected {wanted}; pass this model's weights"
             )
         target.copy_(place(values[name], target))

@@ -33,7 +33,7 @@ class DamagedError(CheckpointError):
 
     def __init__(self, path: Path, what: str) -> None:
         self.damage = f"{path} {what}"
-        advice = f"Delete {path.parent}; the same command then resumes from the one before"
+        advice = f"Delete {path.parent}; the same command then resumes from the previous checkpoint"
         super().__init__(f"damaged checkpoint: {self.damage}. {advice}")
 
 
@@ -106,7 +106,7 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
         wanted = sum(t.nbytes for group in groups for t in group.values())
         free = shutil.disk_usage(folder).free
         why = (
-            "files may not be so large here (ulimit -f)"
+            "the file is too large for this shell (raise it with ulimit -f)"
             if f"os error {errno.EFBIG}" in str(error)
             else "the disk is full"
         )
@@ -142,9 +142,9 @@ def load(folder: Path) -> Checkpoint:
         if not path.is_file():
             raise DamagedError(path, "is missing")
         if (size := path.stat().st_size) != known["bytes"]:
-            raise DamagedError(path, f"has {size} bytes where {known['bytes']} were written")
+            raise DamagedError(path, f"has {size} bytes, but {known['bytes']} were written")
         if sha256_of(path) != known["sha256"]:
-            raise DamagedError(path, "is not what was written (sha256 differs)")
+            raise DamagedError(path, "has changed since it was written (its sha256 differs)")
     return Checkpoint(state.pop("step"), state, {Path(name).stem: load_file(folder / name) for name in files})
 
 
@@ -156,13 +156,13 @@ def read_state(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise DamagedError(path, "is missing") from None
     except ValueError:
-        raise DamagedError(path, "is not JSON, so it is cut short or overwritten") from None
+        raise DamagedError(path, "is not JSON, so it was cut short or overwritten") from None
     if not isinstance(state, dict) or not {"format", "step", "files"} <= state.keys():
         raise DamagedError(path, "does not hold the state of a checkpoint")
     if state["format"] != FORMAT:
         raise CheckpointError(f"{path} has format {state['format']!r}, expected {FORMAT}: choose another folder")
     if state.pop("check", None) != sha256_of_json(state):
-        raise DamagedError(path, "is not what was written (its check differs)")
+        raise DamagedError(path, "has changed since it was written (its checksum differs)")
     if folder.name != f"step-{state['step']:0>8}" or not all(map(_FILE.fullmatch, state["files"])):
         raise DamagedError(path, "belongs to another checkpoint")
     return state
@@ -177,7 +177,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
         except CheckpointError as error:
             warnings.append(str(error))
     if warnings:
-        raise CheckpointError(f"no checkpoint in {root} is undamaged. Delete that folder to start again. {warnings[0]}")
+        raise CheckpointError(f"every checkpoint in {root} is damaged. Delete the folder to begin anew. {warnings[0]}")
     return None, []
 
 
@@ -210,7 +210,7 @@ def mean_of(
             tensors = load(folder_of(root, step)).tensors[group]
         except DamagedError as error:
             if place < most:  # further checkpoints may have been pruned, which needs no warning
-                warnings.append(f"the final weights are not of step {step}, one of the best: {error.damage}")
+                warnings.append(f"the final weights leave out step {step}, one of the best: {error.damage}")
             continue
         used.append(step)
         first = first or tensors

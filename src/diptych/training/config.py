@@ -70,12 +70,12 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value are mutually exclusive: pass one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("kind=muon needs muon_params: name prefixes of the weights that Muon trains")
+            raise ValueError("kind=muon needs muon_params; set it to name prefixes of the weights to train")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
-            raise ValueError("the step schedule needs either milestones or decay_every")
+            raise ValueError("schedule=step needs either milestones or decay_every: set one of them")
         if self.schedule != "step" and any(falls):
-            raise ValueError(f"milestones and decay_every belong to the step schedule, not to {self.schedule}")
+            raise ValueError(f"milestones and decay_every need schedule=step, but schedule={self.schedule}; change it")
         return self
 
 

@@ -119,7 +119,7 @@ class Sharded(PassRunner):
     def settle(self) -> None:
         """Remove the zero gradients of parameters that no rank used.
 
-        DDP and a single process have no gradients there either.
+        With DDP or a single process, such parameters have no gradients either.
         """
         names = sorted(self.touching.touched | self.touching.used)
         used = self.ranks.sum([float(name in self.touching.used) for name in names])

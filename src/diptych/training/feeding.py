@@ -131,9 +131,9 @@ B_co = TypeVar("B_co", covariant=True)
 class Batches(Protocol[B_co]):
     """The batches of a run. `at` must be deterministic and thread-safe.
 
-    `at` returns micro-batch `part` of the `parts` micro-batches of a step. It must have samples, but may have no
-    targets. Optional attributes of a batch: `.to(device)`, `.keys` (its records), and `.idle` (True: do not train on
-    it).
+    `at` returns micro-batch `part` of the `parts` micro-batches of a step. A micro-batch must have samples, but may
+    have no targets. Optional attributes of a batch: `.to(device)`, `.keys` (its records), and `.idle` (True: do not
+    train on it).
     """
 
     def at(self, step: int, part: int, parts: int) -> B_co: ...

@@ -1,4 +1,5 @@
-"""Checks of the values that a model and its objectives return. They are made when an update runs for the first time.
+"""Checks of the values that a model and its objectives return. The checks run when an update is used for the first
+time.
 
 Only shapes are read, so a GPU need not be waited for. Errors name the objective or model and its package.
 """
@@ -47,8 +48,8 @@ def raise_without_targets(update: Update, steps: int) -> None:
         return
     names = ", ".join(f"{titled(one)} ({one.name})" for one in objectives)
     raise ProtocolError(
-        f"the first {steps} steps have no targets: count returned 0 for all samples, so nothing would be learnt; "
-        f"correct prepare or count of {names}, or raise training.batch"
+        f"the first {steps} steps have no targets: `count` returned 0 for all samples, so nothing would be learnt; "
+        f"correct `prepare` or `count` of {names}, or raise training.batch"
     )
 
 

@@ -98,7 +98,8 @@ class Log:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def sync(self) -> None:
-        """Flush the log to the disk. It is called before a checkpoint is saved, so that the log is never behind it."""
+        """Flush the log to the disk. It is called before a checkpoint is saved, so that the log never ends before the
+        checkpoint's step."""
         self.file.flush()
         os.fsync(self.file.fileno())
 

@@ -93,7 +93,7 @@ def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
 def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
     """Group trainable parameters by (multiplier, weight decay, Muon or not).
 
-    Raises RecipeError if a prefix matches none.
+    Raises RecipeError if a prefix matches no parameter.
     """
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]

@@ -164,7 +164,7 @@ class Stepper:
 
         Weights and buffers are not changed.
 
-        Two numbers per weight are allocated too, as an optimizer needs them.
+        The trial also allocates two numbers per weight, which an optimizer needs.
         """
         part, update = self.maker((0, self.ranks.rank)), self.updates.at(0)
         state = [torch.empty_like(weight) for weight in self.module.parameters() for _ in range(2)]

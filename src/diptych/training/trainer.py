@@ -83,14 +83,14 @@ def train(
 ) -> Result:
     """Train `module` in place. If `folder` has checkpoints, resume from the latest.
 
-    `validate(module, step)` returns scores; training maximises the one named `score`. Resuming requires the same
+    `validate(module, step)` returns scores; training maximises the value named `score`. Resuming requires the same
     `fingerprint`, such as a hash of the recipe. `begin` is called after all checks, before files are written. `on_log`
     is called on the first rank with each log line (`flat_line`); if it returns False, the run ends. The caller's number
     of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C, and TrainingError,
     CheckpointError or RecipeError.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
-        raise RecipeError("training.validate_every, validate and score belong together: pass all three or none")
+        raise RecipeError("`training.validate_every`, `validate` and `score` belong together: pass all or none")
     with torch_unchanged(), join_ranks(choose_device(training.device)) as ranks:
         if training.threads is not None:
             torch.set_num_threads(training.threads)
@@ -128,7 +128,7 @@ class TrainerRun:
         """Prepare precision, distribution over processes, optimizer and micro-batch size. Raises RecipeError."""
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
-            raise RecipeError(f"training.batch={training.batch} cannot be divided into {parts} parts: raise it")
+            raise RecipeError(f"training.batch={training.batch} is less than {parts} micro-batches per step: raise it")
         # Ranks on different processors could choose differently, so the first rank's choice is used.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
@@ -232,7 +232,7 @@ class TrainerRun:
 
     def _advice(self) -> str:
         kept = self._kept("kept").capitalize()
-        return f"{kept}. Try a lower learning rate, a longer warm-up or clipping, or look at the records"
+        return f"{kept}. Try a lower learning rate, a longer warm-up or clipping, or check the records"
 
     def _due(self, every: int | None) -> bool:
         return every is not None and (self.step % every == 0 or self.step == self.training.steps)

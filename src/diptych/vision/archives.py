@@ -108,16 +108,16 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
         try:
             for one in tar:
                 if one.offset_data + one.size > size:
-                    damaged.append(f"{archive}: found {one.name} cut short, expected all of it; download it again")
+                    damaged.append(f"{archive}: {one.name} is cut short; download the archive again")
                 elif one.isreg():
                     entries[one.name.removeprefix("./")] = one.offset_data, one.size
         except tarfile.ReadError as error:
             if not entries:
                 raise
-            damaged = damaged or [f"{archive}: no more members after {tar.offset} bytes ({error}); download it again"]
+            damaged = damaged or [f"{archive}: no files after byte {tar.offset} ({error}); download it again"]
         file.seek(tar.offset)
         if not damaged and any(file.read(tarfile.BLOCKSIZE)):
-            damaged.append(f"{archive}: found no member at {tar.offset} bytes, expected one; download it again")
+            damaged.append(f"{archive}: no file begins at byte {tar.offset}, expected one; download the archive again")
     return entries, damaged
 
 
@@ -144,12 +144,12 @@ def read_member(archive: Path, name: str) -> bytes:
         raise FileNotFoundError(f"no {name} in {archive}")
     start, length = entries[name]
     if length > MOST_BYTES:
-        raise DataError(f"{archive}: {name} has {length} bytes, expected at most {MOST_BYTES}; leave it out")
+        raise DataError(f"{archive}: {name} has {length} bytes, expected at most {MOST_BYTES}; remove this file")
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
                 if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # LZMA's header may demand 4 GiB of memory
-                    raise DataError(f"{archive}: {name} is compressed with LZMA; expected deflate: make the zip again")
+                    raise DataError(f"{archive}: {name} is compressed with LZMA; make the zip again with deflate")
                 return opened.read(name)
         with archive.open("rb") as file:
             file.seek(start)

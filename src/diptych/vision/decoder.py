@@ -59,7 +59,7 @@ class Decoders:
         try:
             values, pixels = self._processes.ask(request, file)
         except Ended as error:
-            why = f"cannot read the image {request['name']}: decoding {error}; save it anew with another program"
+            why = f"cannot read the image {request['name']}: decoding {error}; save it again with another program"
             raise DataError(why) from None
         return cast("Pixels", pixels), values["frames"]
 

@@ -139,9 +139,9 @@ def _read(
     except FileNotFoundError as error:
         raise DataError(f"no image at {path}; check the name, and if it is relative, the folder") from error
     except UnidentifiedImageError as error:
-        raise UnknownFormat(f"{path} is not an image by its content; expected one of {', '.join(ENDINGS)}") from error
+        raise UnknownFormat(f"{path} does not hold an image; pass one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
-        raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make it smaller first") from error
+        raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make the image smaller") from error
     except DataError:
         raise
     except Exception as error:  # Pillow raises many types of exceptions for damaged files
@@ -194,7 +194,8 @@ def to_pixels(image: Image.Image) -> Pixels:
 def _to_eight_bits(image: Image.Image) -> Image.Image:
     """Scale an image to 8 bits.
 
-    White is the largest 16-bit number, or for 32-bit numbers 1 or the largest value in the image.
+    If the image has 16 bits or values above 255, white is 65,535 or a larger value in the image. Otherwise white is 1
+    if the values are fractions from 0 to 1, else 255.
     """
     values = np.asarray(image, dtype=np.float64)
     # Pillow's modes "I" and "F" do not define white, so the brightest pixel is white.
@@ -206,9 +207,9 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
 
 def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> None:
     if width * height > most_pixels:
-        raise TooManyPixels(f"{path} is {width} x {height}, more than {most_pixels:,} pixels; make it smaller first")
+        raise TooManyPixels(f"{path} is {width} x {height}, more than {most_pixels:,} pixels; make the image smaller")
     if min(width, height) < SMALLEST_SIDE:
-        raise DataError(f"{path} is {width} x {height} pixels; expected at least {SMALLEST_SIDE} on each side")
+        raise DataError(f"{path} is {width} x {height} pixels; expected {SMALLEST_SIDE} or more per side: leave it out")
 
 
 def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) -> None:
@@ -230,8 +231,8 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
         cost, why = cost * TEXT_COST, "pixels as text"
     if why and cost > most_pixels:
         raise TooManyPixels(
-            f"{path} is {width} x {height} with {why}, as costly to read as over {most_pixels:,} pixels; "
-            "save it again with another program"
+            f"{path} is {width} x {height} with {why}, so reading it costs as much as over {most_pixels:,} pixels; "
+            "save the image again with another program"
         )
 
 

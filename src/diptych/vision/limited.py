@@ -3,8 +3,8 @@
 A thread inside a C library cannot be stopped, and a crash of the library ends the whole process. So the library runs in
 separate processes (`python -m MODULE`, which calls `answer`). A process reads requests from its standard input, one at
 a time: a line of JSON, then bytes. Its reply is a line of JSON, then the bytes of an array. An array of up to SHARED
-bytes is passed in shared memory instead. The array may join several arrays, whose shapes and types are in `parts` in
-the line. Replies are not trusted; they are checked like other inputs.
+bytes is passed in shared memory instead. This array may consist of several arrays, joined; `parts` in the line of JSON
+then has their shapes and types. Replies are not trusted; they are checked like other inputs.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ SAMPLING = {"temperature", "top_k", "top_p"}
 
 
 def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool = False, **given: Any) -> DecodingOptions:
-    """Return the recipe's decoding options, with given options replaced.
+    """Return the recipe's options `decoding`, with the user's options `given` in place of the recipe's.
 
     Raises RecipeError if options contradict each other.
 

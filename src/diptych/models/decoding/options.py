@@ -11,7 +11,8 @@ from diptych.runtime.errors import RecipeError
 
 
 class DecodingOptions(BaseModel):
-    """Settings of decoding; the default is greedy search. "Words" are tokens here, so `kites` may count as two."""
+    """Settings of decoding; the default is greedy search. "Words" are tokens, so a word such as `kites` may count as
+    two."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -48,7 +49,7 @@ class DecodingOptions(BaseModel):
     @model_validator(mode="after")
     def _agrees(self) -> DecodingOptions:
         if self.min_words > self.max_words:
-            raise ValueError(f"min_words={self.min_words} is more than max_words={self.max_words}; lower it")
+            raise ValueError(f"min_words={self.min_words} is more than max_words={self.max_words}; lower min_words")
         if self.length_penalty and self.length_bonus:
             raise ValueError("length_penalty and length_bonus are two ways to weigh length: set one of them to 0")
         if self.sample and self.beams > 1:

@@ -174,9 +174,9 @@ def _take(
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
-    """Return True if no beam can exceed the score of its image's best finished text.
+    """Return True if no unfinished beam can exceed the score of the best finished text of its image.
 
-    Log-probabilities can only fall.
+    Adding words cannot help, because log-probabilities can only fall.
     """
     if options.ended == "kept" or options.sample:
         return bool(frames.ended[-1].all())

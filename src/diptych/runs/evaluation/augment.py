@@ -175,14 +175,14 @@ def _goes_round(words: Sequence[str]) -> bool:
 
 
 def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
-    """Write the settings to the folder, or check them if it has some.
+    """Write the settings to the folder `out`, or compare them with the settings that it already has.
 
     Return {batch: counts}. Raises RecipeError for other settings.
     """
     claim(out, "store")
     if not (out / FILE).is_file():
         if (out / INDEX).exists():
-            raise DataError(f"{out} holds a store that augmentation did not write; pass another folder")
+            raise DataError(f"{out} holds a store that `augment` did not write; pass another folder")
         _keep(out, settings, {})
     sweep(out)
     known = parse_json(text_of(out / FILE))

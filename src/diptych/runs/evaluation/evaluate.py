@@ -96,7 +96,7 @@ def check_scored(
     RecipeError, also for an unknown task or one that the model has not learnt.
     """
     if without_images and model.recipe is None:
-        raise RecipeError(f"{model.name} was imported and has no task yet; fine-tune it, or evaluate with images")
+        raise RecipeError(f"{model.name} was imported and has no task yet; fine-tune it, or leave out --without-images")
     _runnable(extra_metrics)
     trained_for = task or (model.recipe.task if model.recipe is not None else None)
     spec = find_task(trained_for) if trained_for is not None else None
@@ -197,9 +197,9 @@ def score_file(
         return _caption_file(results, references, training, extra_metrics, allow_missing)
     if references is None and questions is not None and annotations is not None:
         if extra_metrics or training:
-            raise RecipeError("--extra-metrics and --training apply to captions (--references) only; leave them out")
+            raise RecipeError("--extra-metrics and --training need captions (--references); leave them out")
         return _answer_file(results, questions, annotations, allow_missing)
-    raise RecipeError("a file of results needs --references (captions), or --questions and --annotations (VQA)")
+    raise RecipeError("pass --references (to score captions), or --questions and --annotations (to score VQA)")
 
 
 def _caption_file(

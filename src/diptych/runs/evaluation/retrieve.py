@@ -32,7 +32,7 @@ Asks = Literal["both", "captions", "pictures"]
 
 @dataclass(frozen=True)
 class Extent:
-    """Which pairs of a gallery are scored. Default: all pairs."""
+    """The choice of the pairs of a gallery to score. Default: all pairs."""
 
     queries: int | None = None  # random sample of this many image queries and caption queries; None: all
     shortlist: int | None = None  # number of candidates per query that a shortlist keeps; None: no shortlist
@@ -153,7 +153,7 @@ def _cells(gallery: RetrievalGallery, pictures: Sequence[int], captions: Sequenc
 def _folds(gallery: RetrievalGallery, folds: int) -> tuple[Cells, Cells] | None:
     """Return for each image the captions of its fold, and for each caption the images of its fold.
 
-    None if `folds` is 1.
+    Return None if `folds` is 1, because the gallery is then not divided.
     """
     if folds == 1:
         return None

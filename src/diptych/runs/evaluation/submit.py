@@ -1,7 +1,7 @@
 """Write predictions in the formats of evaluation servers (`diptych submit`).
 
 coco   [{"image_id": 1, "caption": "a red kite"}, ...]          captions_SPLIT_NAME_results.json
-vqa    [{"question_id": 1, "answer": "two"}, ...]               one for every question of the split
+vqa    [{"question_id": 1, "answer": "two"}, ...]               one entry for every question of the split
 vcr    annot_id, answer_0..3, rationale_conditioned_on_a0_0..3, ..., rationale_conditioned_on_a3_0..3
        one line per question, of probabilities (rowanz/r2c, models/eval_for_leaderboard.py)
 """
@@ -54,7 +54,7 @@ class Leaderboard(Vcr):
         if len(choices.answers) != CHOICES or len(choices.rationales) != CHOICES:
             raise DataError(
                 f"the question has {len(choices.answers)} answers and {len(choices.rationales)} rationales, but VCR's "
-                f"leaderboard needs {CHOICES} of each",
+                f"leaderboard needs {CHOICES} of each; correct the question",
                 key=choices.key,
             )
         firsts = (choices.question, *(f"{choices.question} {answer}" for answer in choices.answers))
@@ -89,7 +89,7 @@ def submit(
             "needs all of them; extract them again"
         )
     if not made.predictions:
-        raise DataError(f"the split {split!r} of {store.folder} has nothing to predict for {task}; choose another")
+        raise DataError(f"{store.folder} has nothing to predict for {task} in {split!r}; choose another split")
     ids = {record.key: record.image_id for record in made.records if record.image_id is not None}
     write_atomically(
         path, write([{**one, "image_id": ids.get(str(one.get("key")))} for one in made.predictions]).encode()
@@ -125,7 +125,7 @@ def _entries(rows: Sequence[tuple[int, str, str, dict[str, str]]]) -> str:
     once: dict[int, str] = {}
     for number, key, name, _ in rows:
         if number in once:
-            raise DataError(f"its {name} {number} is also that of {once[number]!r}; make it unique", key=key)
+            raise DataError(f"the {name} {number} also belongs to {once[number]!r}; make each {name} unique", key=key)
         once[number] = key
     return json.dumps([{name: number, **value} for number, _, name, value in rows], ensure_ascii=False)
 
@@ -135,16 +135,16 @@ def _image_id(prediction: Mapping[str, Any]) -> int:
     if (number := prediction.get("image_id")) is None:
         number = number_of_name(key_of_name(prediction["key"]))
     if number is None:
-        wanted = "as COCO_test2014_000000000001 does, and its data gave it no `image_id`"
+        wanted = "as in COCO_test2014_000000000001, and the record has no `image_id`; add one of them"
         key = prediction["key"]
-        raise DataError(f"its name does not end with the number that COCO gave the image, {wanted}", key=key)
+        raise DataError(f"the image's name does not end with its number in COCO, {wanted}", key=key)
     return int(number)
 
 
 def _number(key: str) -> int:
     if not _QUESTION_ID.fullmatch(key):
         raise DataError(
-            "its id is not a number of 1 to 18 digits, as in VQA v2, the only data for --format vqa", key=key
+            "the key is not a question number of VQA v2 (1 to 18 digits); --format vqa only takes VQA v2", key=key
         )
     return int(key)
 
@@ -159,7 +159,7 @@ def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     table.writerow(VCR_COLUMNS)
     for question, groups in scores.items():
         if any(len(group) != CHOICES for group in groups.values()):
-            raise DataError("two questions of VCR have this key, but the server accepts one", key=question)
+            raise DataError("two questions of VCR have this key; make each key unique", key=question)
         shares = torch.tensor([groups[group] for group in _GROUPS], dtype=torch.float64).softmax(1)
         table.writerow([question, *(f"{share:.6g}" for share in shares.flatten().tolist())])
     return text.getvalue()

@@ -94,4 +94,4 @@ def _same_versions(ray: Any) -> None:
     for node, theirs in zip(alive, ray.get(there), strict=True):
         if theirs != here:
             host = node["NodeManagerHostname"]
-            raise DiptychError(f"the Ray workers on {host} have {theirs}, expected {here}: install the same there")
+            raise DiptychError(f"the Ray workers on {host} have {theirs}, expected {here}; install these there")

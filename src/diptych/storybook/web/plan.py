@@ -1,6 +1,6 @@
 """Choose the contents of each page of the test web, and its ground truth.
 
-They depend only on the seed and the page's number.
+Contents and ground truth depend only on the seed and the page's number.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,8 @@ REASONS: dict[str, str] = _PLAN["reasons"]  # kind of fault -> reason of a faile
 
 @dataclass(frozen=True)
 class PageCase:
-    """A page. `texts`: tag -> (text, True if it describes the picture, the rule that should drop it or None)."""
+    """The contents and ground truth of a page. `texts`: tag -> (text, True if it describes the picture, the rule that
+    should drop it or None)."""
 
     number: int
     host: str

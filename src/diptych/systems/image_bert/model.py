@@ -182,10 +182,10 @@ class LocatedRegionEmbedding(nn.Module):
 
     def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
         if batch.whole is None:
-            raise DataError("the model reads a feature of the whole image; some images have none", key=batch.keys[0])
+            raise DataError("the model needs features of whole images; use --image-feature", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
-                f"features of images have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",
+                f"image features have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",
                 key=batch.keys[0],
             )
         return batch.whole

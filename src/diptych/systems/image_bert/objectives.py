@@ -48,9 +48,9 @@ class ImageBertObjectives(Objectives):
     @model_validator(mode="after")
     def _some(self) -> ImageBertObjectives:
         if not (self.words or self.region_classes or self.region_features or self.matching):
-            raise ValueError("words, region_classes, region_features and matching are all 0: nothing to train")
+            raise ValueError("`words`, `region_classes`, `region_features` and `matching` are all 0; set one above 0")
         if self.wrong_pairs == "added" and self.broken is not None:
-            raise ValueError("broken needs wrong_pairs=instead: set wrong_pairs=instead, or leave out broken")
+            raise ValueError("`broken` needs wrong_pairs=instead; set this too, or leave out `broken`")
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:

@@ -138,7 +138,7 @@ def _sizes(ours: Tensors, path: Path) -> dict[str, Any]:
 
     for name in ("text.positions.weight", "text.segments.weight", "sentence.0.inner.weight"):
         if name not in ours:
-            raise CheckpointError(f"{path} lacks the tensor for {name}; it is damaged, or belongs to another system")
+            raise CheckpointError(f"{path} has no tensor for {name}; copy it again, or import it with its own system")
     pool = "heads.choice.text.out.weight" if "heads.choice.text.out.weight" in ours else "heads.answer.pool.out.weight"
     stacks = {f"{name}_layers": layers(name) for name in ("sentence", "cross", "decoder")}
     official = ("decoder_memory", "cross_ffn", "vqa_fusion", "similarity")

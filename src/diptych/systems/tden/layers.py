@@ -130,8 +130,8 @@ class OneAnswer(nn.Module):
 class ReadAnswer(nn.Module):
     """The released code's answer classifier on the cross-modal encoder.
 
-    It scores the product of two vectors: the image, pooled after each layer, and the question. In the code, VCR models
-    have only this classifier, with one score per choice.
+    The score is computed from the product of two vectors: the image's, pooled after each layer, and the question's. In
+    the code, VCR models have only this classifier, with one score per choice.
     """
 
     def __init__(self, sizes: HeadSizes, layers: int, answers: int) -> None:
@@ -150,7 +150,7 @@ class ReadAnswer(nn.Module):
 class TwoAnswers(nn.Module):
     """The released code's two answer classifiers.
 
-    One is on the encoder, the other on the decoder, which also reads the question.
+    One classifier reads the encoder's states, the other the states of the decoder, which also reads the question.
     """
 
     def __init__(self, sizes: HeadSizes, layers: int) -> None:
@@ -168,7 +168,7 @@ class TwoAnswers(nn.Module):
 class PairHead(nn.Module):
     """Score how well image and text match.
 
-    As in ViLBERT, it is a linear layer on the product of the states of [IMG] and [CLS].
+    As in ViLBERT, the score is a linear layer on the product of the states of [IMG] and [CLS].
     """
 
     reads = frozenset({"img", "cls"})

@@ -190,7 +190,7 @@ class Tden(DecoderModel):
 
         def one(answers: int) -> nn.Module:
             if not config.cross_layers:
-                raise RecipeError("cross_layers=0: no layer reads a question together with the image; set cross_layers")
+                raise RecipeError("cross_layers=0: no layer reads a question together with the image; set it above 0")
             return OneAnswer(sizes, 3 if config.decoder_layers else 2, answers)
 
         def choice() -> nn.Module:  # VCR: scores a response; official: reads only the encoder

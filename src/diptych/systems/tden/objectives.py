@@ -67,7 +67,7 @@ class TdenObjectives(Objectives):
     @model_validator(mode="after")
     def _fits(self) -> TdenObjectives:
         if not (self.words or self.regions or self.writing or self.matching):
-            raise ValueError("words, regions, writing and matching are all off, so there is nothing to train")
+            raise ValueError("`words`, `regions`, `writing` and `matching` are all off; turn one on")
         if self.two_pass and not (self.words and self.writing):
             raise ValueError(f"two_pass={self.two_pass} needs words=true and writing=true; set both, or two_pass=null")
         if self.matching_on == "cross" and self.two_pass:

@@ -8,8 +8,8 @@ The paper, "Experimental Settings":
 - Retrieval on Flickr30k: batch 512, rate 2e-5, 30 epochs.
 - VCR: batch 64, rate 2e-5, 20 epochs.
 
-The paper does not state warm-up and decay. They are as in the re-released code (xmodaler, configs/), as shares of all
-epochs. `official` recipes use all numbers of the re-release (docs/fidelity.md). Scores in Tables 1 and 2, with
+The paper does not state warm-up and decay. Both are taken from the re-released code (xmodaler, configs/), as shares of
+all epochs. `official` recipes use all numbers of the re-release (docs/fidelity.md). Scores in Tables 1 and 2, with
 Two-Pass-A: COCO CIDEr 133.4 after SCST, VQA test-dev 72.5, retrieval R@1 63.6. The re-release reports 132.6, 71.9 and
 62.0.
 """

@@ -30,12 +30,10 @@ def import_unified_vlp(
     vocabulary = bert.vocabulary_for(path, len(theirs[bert.WORDS]), vocabulary_file, lowercase, "bert-base-cased")
     width, segments, positions = theirs[bert.WORDS].shape[1], len(theirs[bert.SIZED[0]]), len(theirs[bert.SIZED[1]])
     if segments not in (2, 6):
-        raise CheckpointError(f"{path} has {segments} segments, expected 6, or 2 (trained without --new_segment_ids)")
+        raise CheckpointError(f"{path} has {segments} segments; pass a model with 6, or 2 (without --new_segment_ids)")
     heads = bert.heads_for(path, width, heads)
     if positions < max_regions + 3:
-        raise CheckpointError(
-            f"{path} has {positions} positions, too few for {max_regions} regions; pass its max_regions=N"
-        )
+        raise CheckpointError(f"{path} has {positions} positions, too few for {max_regions} regions; lower max_regions")
     ours, report = bert.renamed(theirs, names_there)
     bert.narrow_word_head(ours, width, report)
     config = UnifiedVLPResolvedConfig(
@@ -64,4 +62,4 @@ def _check_system(theirs: Tensors, path: Path) -> None:
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
         raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; pass it as --init")
     if missing := [name for name in (*bert.SIZED, INNER) if name not in theirs]:
-        raise CheckpointError(f"{path} lacks {missing[0]}; it is damaged or belongs to another system")
+        raise CheckpointError(f"{path} has no {missing[0]}; copy it again, or import it with its own system")

@@ -90,7 +90,7 @@ class VLBertConfig(TextConfig):
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Return the number of regions read with a text of N words.
+        """Return the largest number of regions that the model reads together with a text of `words` words.
 
         With region_budget=official, text and regions share 64 positions, of which at least 30 are for regions.
         """
@@ -323,7 +323,7 @@ class VisualFeatures(nn.Module):
             return batch.boxes.new_zeros(*present.shape, network.size)
         if batch.pixels is None or batch.pixel_sizes is None:
             raise DataError(
-                f"the model reads pixels (model.network={self.config.network}), and some images have none",
+                f"model.network={self.config.network} reads pixels, but some images have none; pass the images",
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]

@@ -3,8 +3,9 @@
     pixels ── stem, stages 1 to 3 ──▶ maps at 1/16 ── RoIAlign ──▶ 14 x 14 of each box ── stage 4 ──▶ mean ──▶ feature
               (stem, stage 1 frozen)                               (dilated, so that the size stays 14 x 14)
 
-The ResNet is torchvision's. A stage has its stride in the first 1 x 1 convolution, as in VL-BERT's initial weights, or
-in the 3 x 3 convolution, as in torchvision's weights. Statistics and scales of batch norms are frozen. RoIAlign is as
+The ResNet is torchvision's. In each block, the stride is in the first 1 x 1 convolution, as in VL-BERT's initial
+weights, or in the 3 x 3 convolution, as in torchvision's weights. Statistics and scales of batch norms are frozen.
+RoIAlign is as
 in the code: one sample per cell, aligned=False.
 """
 

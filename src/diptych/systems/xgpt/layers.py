@@ -80,7 +80,7 @@ class Grounding(nn.Module):
 
     The weights are the softmax over j of A_ij = W [x_i | x_j | x_i * x_j]. W has one row, of three times the width,
     because A_ij is a number (the paper writes "3 x h"). The first third of W has no effect: it adds the same number for
-    all j, which the softmax cancels. It is kept as in the paper.
+    all j, which the softmax cancels. This third is kept, as in the paper.
     """
 
     def __init__(self, width: int) -> None:
@@ -99,7 +99,7 @@ class Grounding(nn.Module):
     def forward(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T D"]:
-        """Return the embeddings that replace those of the words, positions included.
+        """Return embeddings to use instead of the words' embeddings. They also replace the embeddings of the positions.
 
         Words of an image without regions are unchanged.
         """

@@ -87,7 +87,7 @@ class XgptConfig(TextConfig):
     def _fits(self) -> XgptConfig:
         if self.cross == "joint" and self.structure != "encdec-share":
             raise ValueError(
-                f"cross=joint shares the decoder's attention, which structure={self.structure} does not have"
+                f"cross=joint needs structure=encdec-share, but structure={self.structure}; change one of them"
             )
         return self
 
@@ -222,7 +222,7 @@ class Xgpt(DecoderModel):
         assert batch.target is not None
         if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
             raise RecipeError(
-                f"XGPT generates text with a decoder, which {strange.pop()!r} does not use; choose generate_text"
+                f"XGPT cannot write text by {strange.pop()!r}, which does not use its decoder; choose generate_text"
             )
         if not self._text_alone(batch):
             return self._words(batch.target, places=batch.target_start)

@@ -67,7 +67,7 @@ class XgptObjectives(Objectives):
     @model_validator(mode="after")
     def _fits(self) -> XgptObjectives:
         if not any(self.weights().values()):
-            raise ValueError(f"{', '.join(self.weights())} are all 0, so there is nothing to train; set one above 0")
+            raise ValueError(f"{', '.join(self.weights())} are all 0: nothing is trained; set one above 0")
         return self
 
     @property

@@ -16,8 +16,8 @@ Each stage starts from the mean weights of the 4 best checkpoints of the previou
 number of tasks. A task has 60,000 iterations on Conceptual Captions (10 epochs of 3.1 M captions). On COCO's 567 k
 captions it has 11,000 (10 epochs), or 33,000 for captioning (30 epochs).
 
-Scores in the paper on COCO test, with beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1). Scores of Tables 2 to 4 are noted
-below. docs/fidelity.md lists choices that the paper leaves open.
+Scores in the paper on COCO test, with beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1). The scores of Tables 2 to 4 are next
+to their recipes below. docs/fidelity.md lists choices that the paper leaves open.
 """
 
 from collections.abc import Iterator

@@ -41,9 +41,9 @@ class Backbone(nn.Module):
         name, and CheckpointError for weights that cannot be read or belong to another network.
         """
         if side is not None and not 8 <= side <= MOST_SIDE:
-            raise RecipeError(f"side={side}; expected 8 to {MOST_SIDE} pixels")
+            raise RecipeError(f"side={side}: expected 8 to {MOST_SIDE} pixels")
         if weights is not None and not weights.exists():
-            raise CheckpointError(f"no weights at {weights}; expected those of {name}: check --weights")
+            raise CheckpointError(f"there is no file {weights}; pass the weights of {name} with --weights")
         library, inner = _library(name)
         return cls(name, library.opened(inner, side, weights, pretrained))
 

@@ -57,7 +57,7 @@ def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object
         )
     side = settings.get("side", height or SIDE)
     if not isinstance(side, int) or (height is not None and side != height):
-        raise RecipeError(f"side={side}; this ONNX file needs {height or 'a whole number of pixels'}")
+        raise RecipeError(f"side={side}: this ONNX file needs {height or 'a whole number of'} pixels")
     usual = ((0.0, 0.0, 0.0), (1 / 255,) * 3) if feed.reads_bytes(graph) else (MEAN, DEVIATION)
     mean = three("mean", settings.get("mean", usual[0]))
     deviation = three("deviation", settings.get("deviation", usual[1]))
@@ -65,8 +65,8 @@ def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object
     maps = [name for name, axes in outputs.items() if len(axes) == 4] or [n for n, a in outputs.items() if len(a) == 3]
     if "map" not in settings and not maps:
         raise RecipeError(
-            f"no output of {path} is a map (B, F, h, w) or tokens (B, N, F); it has {', '.join(outputs)}: export one, "
-            "or choose one of these with --set map=NAME"
+            f"no output of {path} is a map (B, F, h, w) or tokens (B, N, F); it has {', '.join(outputs)}; export "
+            "such an output, or try one of these with --set map=NAME"
         )
     output = graph.named("map", str(settings.get("map", maps[-1] if maps else "")), outputs)
     config = {"feed": feed.model_dump(), "map": output, "bytes": graph.size}

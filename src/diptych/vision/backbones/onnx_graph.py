@@ -57,7 +57,7 @@ class Graph(nn.Module):
                 raise CheckpointError(f"{path} has {size} bytes; expected an ONNX file of at most {MOST_BYTES} bytes")
             content = bytes_of(path)
         except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}; expected an ONNX file") from error
+            raise CheckpointError(f"cannot read {path}: {error.strerror}; check path and permissions") from error
         return cls.of(content, str(path))
 
     @classmethod
@@ -101,14 +101,14 @@ class Graph(nn.Module):
             return cast(list[Array], self.open().run(list(names), dict(feeds)))
         except Exception as error:  # onnxruntime's errors have no base class except Exception
             raise CheckpointError(
-                f"the ONNX network cannot run on this input ({first_line(error)}); describe it with --set size=N, "
+                f"the ONNX file cannot run on this input ({first_line(error)}); describe the input with --set size=N, "
                 "--set layout=LAYOUT or --set input=NAME"
             ) from error
 
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> str:
         """Return `name`, the value of the setting `key`. Raises RecipeError if it is not among the names `known`."""
         if name not in known:
-            raise RecipeError(f"{key}={name}: the ONNX file has no such name; {nearest(name, known)}")
+            raise RecipeError(f"{key}={name}: the ONNX file has no {name}; {nearest(name, known)}")
         return name
 
 
@@ -168,7 +168,7 @@ class Feed(BaseModel):
             pair = [1, 1] if "scale" in name else [height, width] if "im_shape" in name else [width, height]
             if len(axes) != 2 or axes[1] not in (2, None):
                 raise RecipeError(
-                    f"the ONNX file has an input {name}, which is not known; export the network without it"
+                    f"Diptych cannot fill the input {name} of the ONNX file; export the network without this input"
                 )
             fed[name] = np.tile(np.array([pair], dtype=other), (len(pixels), 1))
         return fed
@@ -186,7 +186,7 @@ def _session(content: bytes, source: str) -> Any:
             return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             split = "external" in str(error).lower()
-            remedy = "it keeps its weights in other files: export it as one" if split else "export it again"
+            remedy = "its weights are in other files: export one file with all of them" if split else "export it again"
             raise CheckpointError(f"{source} cannot be opened ({first_line(error)}); {remedy}") from error
 
 

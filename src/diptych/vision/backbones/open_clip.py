@@ -38,7 +38,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if (tag and tag not in tags) or (pretrained and weights is None and not tag):
         raise RecipeError(
-            f"open_clip/{name} does not name the weights; expected open_clip/{architecture}/WEIGHTS: {', '.join(tags)}"
+            f"open_clip/{name} names no weights; pass open_clip/{architecture}/WEIGHTS with one of: {', '.join(tags)}"
         )
     normal = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
     preprocess = {key: normal[key] for key in ("mean", "std") if key in normal}

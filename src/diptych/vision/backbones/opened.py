@@ -56,10 +56,10 @@ def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[N
 
 
 def refuse_unknown(settings: Iterable[str], known: Collection[str], what: str) -> None:
-    """Raise RecipeError if one of `settings` is not in `known`. `what` is the thing it was given for."""
+    """Raise RecipeError if one of `settings` is not in `known`. `what`: the network or detector, for the error."""
     for key in settings:
         if key not in known:
-            raise RecipeError(f"no setting {key!r} of {what}; {nearest(key, known)}")
+            raise RecipeError(f"{what} has no setting {key!r}; {nearest(key, known)}")
 
 
 def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:

@@ -62,7 +62,7 @@ def _trunk(name: str) -> nn.Module:
     nodes = get_graph_node_names(model)[1]
     pooling = [node for node in nodes if "avgpool" in node or "avg_pool" in node]
     if not pooling or nodes.index(pooling[-1]) == 0:
-        raise RecipeError(f"{name} has no feature map before a pooling layer; use a ResNet, or a timm/ backbone")
+        raise RecipeError(f"{name} has no feature map before a pooling layer; use a ResNet, or timm/NAME")
     before = nodes[nodes.index(pooling[-1]) - 1]
     return _LastMap(create_feature_extractor(model.eval(), {before: "map"}))
 

@@ -69,11 +69,11 @@ def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
     """
     if folder is not None:
         if not (folder / "config.json").is_file():
-            raise CheckpointError(f"{folder} has no config.json; expected a folder with {FILES}")
+            raise CheckpointError(f"{folder} has no config.json; pass a folder with {FILES}")
         return str(folder), None
     named, _, revision = name.partition("@")
     if named.count("/") != 1 and not Path(named).is_dir():
-        raise RecipeError(f"{name!r} is not a name on the hub; expected USER/MODEL, USER/MODEL@COMMIT or a folder")
+        raise RecipeError(f"{name!r} is not a model's name on the hub; pass USER/MODEL, USER/MODEL@COMMIT or a folder")
     return named, revision or None
 
 

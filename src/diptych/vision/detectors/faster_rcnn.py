@@ -119,7 +119,7 @@ class FasterRCNN(NetworkDetector[Network]):
             if min(height, width) * longer < max(height, width):
                 raise DataError(
                     f"an image of {width} x {height} pixels is too narrow: resized to {longer} pixels, it is less "
-                    "than one pixel wide; cut it into parts"
+                    "than one pixel wide; cut the image into parts"
                 )
 
     def _describe(

@@ -77,7 +77,8 @@ class GivenRegions:
 
         Feature size and number of classes come from the first record with valid features.
 
-        `detect` requires the same numbers for all records. Raises DataError if no record has valid features.
+        In `detect`, the features of all records must have this size and number of classes. Raises DataError if no
+        record has valid features.
         """
         files = open_features(folder)
         reason = ""
@@ -90,11 +91,11 @@ class GivenRegions:
             given = cls(width, _names(folder, kinds) if kinds else (), folder, whole_boxes)
             given.files = files
             if kinds and not (place := _names_file(folder)).is_file():
-                files.notes.append(f"no {place}: the {kinds} classes go by number (class 0, class 1, ...); write their "
-                                   "names there, one per line")  # fmt: skip
+                files.notes.append(f"there is no {place}, so the {kinds} classes are named class 0, class 1, ...; "
+                                   "write their names to this file, one per line")  # fmt: skip
             return given
-        reason = reason or f"no name there matches an image's; it has {', '.join(list(files.exact)[:3]) or 'none'}"
-        raise DataError(f"found no features in {folder} that can be read, expected those of the images: {reason}")
+        reason = reason or f"no name is an image's; the first are {', '.join(list(files.exact)[:3]) or 'none'}"
+        raise DataError(f"found no features of the images in {folder} that can be read: {reason}")
 
     @classmethod
     def _form(cls, raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
@@ -110,7 +111,7 @@ class GivenRegions:
     @cached_property
     def files(self) -> FeatureFiles:
         if self.folder is None:
-            raise DataError("the model needs precomputed regions, and none were given; pass them with --features PATH")
+            raise DataError("the model needs precomputed regions; pass a folder or file with --features PATH")
         return open_features(self.folder)
 
     @cached_property
@@ -165,7 +166,7 @@ class GivenRegions:
         wanted = {raw.named: (features, (count, self.feature_size)), "boxes": (boxes, (count, 4)),
                   "scores": (scores, (count,)), "classes": (classes, (count, len(self.class_names)))}  # fmt: skip
         if classes is None and self.class_names:
-            refuse(raw.where, "no `classes`", f"classes {(count, len(self.class_names))}, as in the other files")
+            refuse(raw.where, "no `classes`", f"shape {(count, len(self.class_names))}, as in other files")
         for name, (array, shape) in wanted.items():
             if array is not None and array.shape != shape:
                 refuse(raw.where, f"`{name}` of shape {array.shape}", f"{shape}")
@@ -187,8 +188,8 @@ class GivenRegions:
         if self.whole_boxes:
             return np.tile(np.array([0, 0, 1, 1], dtype=np.float32), (count, 1))
         if raw.boxes is None:
-            remedy = "get the boxes too, or let each box be the whole image: --boxes whole"
-            refuse(raw.where, "features without boxes", "x1 y1 x2 y2 for each", remedy)
+            remedy = "add the boxes, or pass --boxes whole to use the whole image as each box"
+            refuse(raw.where, "features without boxes", "a box (x1 y1 x2 y2) for each", remedy)
         boxes = _numbers(raw, "boxes", raw.boxes, 2)
         if boxes.shape != (count, 4):
             refuse(raw.where, f"`boxes` of shape {boxes.shape}", f"{(count, 4)}, one box per feature")
@@ -250,7 +251,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if own is None:
         if known is not None:
             return known
-        remedy = "pass the images (--images FOLDER), or their `width` and `height` in the data"
+        remedy = "pass the images (--images FOLDER), or add `width` and `height` to the data"
         refuse(raw.where, "boxes in pixels without the size of the image", "the size", remedy)
     if known is None or own == known:
         return own
@@ -258,8 +259,8 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if abs(ratios[0] - ratios[1]) <= ALIKE * max(ratios):
         return own  # boxes refer to a resized version of the image
     if own[0] != own[1]:
-        wanted = f"those of {record.key!r}, which has {known[0]} x {known[1]}"
-        remedy = "check which image they belong to"
+        wanted = f"features of {record.key!r}, which has {known[0]} x {known[1]}"
+        remedy = "check which image the features belong to"
         refuse(raw.where, f"features of an image of {own[0]} x {own[1]} pixels", wanted, remedy)
     return known
 
@@ -269,27 +270,27 @@ def _side(raw: Raw, name: str, side: Any) -> int:
     value = float(array.reshape(-1)[0]) if array.size == 1 and array.dtype.kind in "fiu" else math.nan
     if not 1 <= value < LONGEST or value != int(value):
         actual = array.tolist() if array.size < 5 else array.shape
-        refuse(raw.where, f"`{name}` {actual}", f"1 to {LONGEST} whole pixels")
+        refuse(raw.where, f"`{name}` {actual}", f"a whole number of pixels from 1 to {LONGEST}")
     return int(value)
 
 
 def _fractions(raw: Raw, boxes: Floats, width: int, height: int) -> Floats:
-    """Convert boxes to fractions of the image, and clip them to it. Raises DataError for invalid boxes."""
+    """Convert boxes to fractions of the image, clipped to 0 to 1. Raises DataError for invalid boxes."""
     pixels = 1 if raw.fractions else np.array([width, height, width, height], dtype=np.float32)
     fractions: Floats = np.asarray(boxes / pixels, dtype=np.float32)
-    inside = f"inside {width} x {height} pixels"
+    inside = f"inside the image of {width} x {height} pixels"
     if not raw.fractions and boxes.max() <= 1 and min(width, height) > 4:
-        refuse(raw.where, f"boxes up to {boxes.max():g}, which look like fractions", f"pixels, {inside}")
+        refuse(raw.where, f"boxes up to {boxes.max():g}, which look like fractions", f"boxes in pixels, {inside}")
     if fractions.max() > 1 + BEYOND or fractions.min() < -BEYOND:
         worst = boxes[np.abs(fractions - 0.5).max(1).argmax()]
-        remedy = "the boxes may be those of the image at another size, or x y w h: write the file anew"
+        remedy = "the boxes may be for another size of the image, or in the form x y w h: write the file anew"
         refuse(
-            raw.where, f"the box {worst.tolist()}", f"x1 y1 x2 y2 {'as fractions' if raw.fractions else inside}", remedy
+            raw.where, f"the box {worst.tolist()}", f"x1 y1 x2 y2 {'from 0 to 1' if raw.fractions else inside}", remedy
         )
     cut = np.clip(fractions, 0, 1)
     bad = np.flatnonzero((cut[:, 0] >= cut[:, 2]) | (cut[:, 1] >= cut[:, 3]))
     if len(bad):
-        refuse(raw.where, f"the box {boxes[bad[0]].tolist()}", f"x1 y1 x2 y2 with an extent {inside}")
+        refuse(raw.where, f"the box {boxes[bad[0]].tolist()}", f"x1 y1 x2 y2 with an area above 0 {inside}")
     return cut
 
 

@@ -93,5 +93,5 @@ def backbone_of(name: str, option: str) -> Backbone:
     grid = load_detector(Path(name))
     if not isinstance(grid, Grid):
         held = grid.contract.extractor
-        raise RecipeError(f"{option} {name} holds {held}; expected a backbone, saved as a grid detector")
+        raise RecipeError(f"{option} {name} holds {held}; pass a backbone, saved as a grid detector")
     return grid.backbone

@@ -25,7 +25,7 @@ KIND = "ground-truth"
 class GroundTruth:
     """A detector that returns one region per annotated object.
 
-    Its feature is a one-hot vector of its kind and attribute values.
+    The region's feature is a one-hot vector of the object's kind and attribute values.
     """
 
     needs_pictures = False
@@ -48,7 +48,7 @@ class GroundTruth:
         """
         objects = [thing for record in records for thing in record.objects]
         if not objects:
-            raise DataError("--detector ground-truth needs objects, but no record has any; choose another detector")
+            raise DataError("no record has `objects`, which --detector ground-truth needs; choose another detector")
         attributes: dict[str, set[str]] = {}
         for name, value in (item for thing in objects for item in thing.attributes.items()):
             attributes.setdefault(name, set()).add(value)

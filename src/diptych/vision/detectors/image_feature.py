@@ -63,7 +63,7 @@ class WithImageFeature(NetworkDetector[nn.ModuleList]):
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
-    """Average the map's cells that overlap the image; the others show only padding.
+    """Average the map's cells that overlap the image; all other cells show only padding.
 
     `share`: the image's part of the square, in x and y.
     """

@@ -47,5 +47,5 @@ def to_square(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float
 
 
 def to_picture_fractions(boxes: Float[Tensor, "... 4"], share: Float[Tensor, "2"]) -> Float[Tensor, "... 4"]:
-    """Convert boxes from fractions of the square to fractions of the image, and clip them to it."""
+    """Convert boxes from fractions of the square to fractions of the image, clipped to 0 to 1."""
     return (boxes / share.repeat(2)).clamp(0, 1)

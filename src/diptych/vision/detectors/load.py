@@ -1,4 +1,4 @@
-"""The table of detector kinds.
+"""The table of all kinds of detectors.
 
 Each entry has the class that opens a detector's folder, and the names and files that a user may give.
 """
@@ -30,7 +30,7 @@ class DetectorKind:
     Its class has a method `from_folder(folder, described)`, which opens what the method `save` wrote.
 
     `names`: the values of `diptych extract --detector`, such as `grid:BACKBONE`, each with the options that it takes.
-    `files`: the same for the files of `diptych import detector`. If either is set, the class also has
+    `files`: the same for the files of `diptych import detector`. A class with `names` or `files` also has a method
     `from_request(request)`.
     """
 
@@ -71,7 +71,7 @@ DETECTORS: dict[str, DetectorKind] = {  # keys: the values of `kind` in detector
 
 
 def open_requested(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
-    """Open the detector that `request.name` names. `files`: the name may also be a file.
+    """Open the detector that `request.name` names. If `files` is True, the name may also be the path of a file.
 
     `given`: all command-line options by name; None: not given.
 
@@ -131,7 +131,7 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
         elif isinstance(selection, Selection) and isinstance(own, Selection):
             finder.selection = selection
         else:
-            why = "takes no other selection of regions than its own; leave it out (grids have --set cells=N)"
+            why = "always keeps the same regions; leave out the selection (for a grid, --set cells=N)"
             raise RecipeError(f"{finder.contract.extractor} {why}")
     return detector
 
@@ -143,7 +143,7 @@ def _changed(own: Any, changes: Mapping[str, Any]) -> Any:
     """
     values = asdict(own)
     if wrong := next((key for key in changes if key not in values), None):
-        raise RecipeError(f"no setting {wrong!r} of this detector; {nearest(wrong, values)}")
+        raise RecipeError(f"this detector has no setting {wrong!r}; {nearest(wrong, values)}")
     try:
         return of_json(type(own), with_counts(values, changes))
     except ValueError as error:

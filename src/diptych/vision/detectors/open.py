@@ -141,13 +141,12 @@ def fetched(name: str) -> Path:
     for file in HUB_FILES:
         if (path := from_hub(match[1], file, match[2], use)) is not None:
             return path
-    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; expected one of them")
+    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; pass a detector")
 
 
 def _names_of(path: Path | None) -> list[str]:
-    """Read class names from a file, one per line. As in Visual Genome's list, the background has no line.
-
-    None: return no names.
+    """Read class names from a file, one per line. As in Visual Genome's list, the background has no line. If `path` is
+    None, return no names.
     """
     if path is None:
         return []

@@ -76,7 +76,7 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         """
         boxes, scores, labels, features = candidates.boxes, candidates.scores, candidates.labels, candidates.features
         if not (boxes.isfinite().all() and scores.isfinite().all()):
-            raise DataError(f"{self.proposer.name} found boxes or scores that are not finite", key=record.key)
+            raise DataError(f"{self.proposer.name} found boxes or scores that are not finite numbers", key=record.key)
         wide = (boxes[:, 2:] > boxes[:, :2]).all(1).nonzero()[:, 0]
         classes = labels.argmax(1) if labels is not None else torch.zeros_like(scores).long()
         rows = wide[self.selection.choose(boxes[wide], scores[wide], classes[wide])]

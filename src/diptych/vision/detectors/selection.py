@@ -45,7 +45,7 @@ class Selection:
         return ", ".join(parts)
 
     def changed(self, settings: Mapping[str, Any]) -> tuple[Selection, dict[str, Any]]:
-        """Return the rule with the values in `settings` applied, and the settings that are not part of a rule.
+        """Return the rule changed by `settings`, and the settings that do not belong to a rule.
 
         If only one of `least` and `most` is given, the other is adjusted so that `least <= most`. Raises RecipeError.
         """

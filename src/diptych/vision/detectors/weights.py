@@ -59,7 +59,7 @@ def read_detector(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error!r}); copy the folder again") from error
     if (form, check) != (None, None) and check != sha256_of_json({**values, "format": form}):
-        raise CheckpointError(f"{path} is not what was written (its check differs); copy the whole folder again")
+        raise CheckpointError(f"{path} has changed (its checksum differs); copy the whole folder again")
     if form not in (None, FORMAT):
         raise CheckpointError(
             f"{path} has format {form!r}, but this Diptych reads {FORMAT}: use the version of Diptych that wrote it"
@@ -74,15 +74,15 @@ def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
     """
     if (actual := _hash_of(folder, files)) != weights:
         raise CheckpointError(
-            f"{folder} is not the detector that made the features: found {actual[:12] or 'no weights'}…, expected "
-            f"{weights[:12]}…; copy the detector that made the features, or extract again"
+            f"{folder} did not make these features: its weights are {actual[:12] or 'missing'}…, expected "
+            f"{weights[:12]}…; pass the detector that made the features, or extract again"
         )
 
 
 def _hash_of(folder: Path, files: bool) -> str:
     """Return the hash of the weights as contracts store it, or "" without weights.
 
-    For a detector of the kind `with-whole`, the hash joins those of the inner detector and of the backbone.
+    For a detector of the kind `with-whole`, the result joins the hashes of the inner detector and of the backbone.
     """
     described = read_detector(folder)
     own = str(described.get("sha256", ""))
@@ -131,12 +131,12 @@ def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:
     wanted = module.state_dict()
     for name in [*tensors.keys() - wanted.keys(), *wanted.keys() - tensors.keys()]:
         whose = "the network has no" if name in tensors else "it lacks"
-        raise CheckpointError(f"{source} belongs to another network: {whose} {name}")
+        raise CheckpointError(f"{source} is of another network: {whose} {name}; pass this network's weights")
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape:
             raise CheckpointError(
-                f"{source} belongs to another network: {name} is {tuple(tensor.shape)}, expected "
-                f"{tuple(wanted[name].shape)}"
+                f"{source} is of another network: {name} has shape {tuple(tensor.shape)}, expected "
+                f"{tuple(wanted[name].shape)}; pass this network's weights"
             )
     module.load_state_dict(dict(tensors))
     return module

@@ -3,5 +3,6 @@
 Each format has a module; `files` has the table of formats.
 
 `files.open_features` recognises the format from the content, and finds the regions of an image by its name.
-`diptych.vision.detectors.given` converts them to `Regions`. Files are read in place, one image at a time.
+`diptych.vision.detectors.given` converts the data that was read to `Regions`. Files are read in place, one image at a
+time.
 """

@@ -63,7 +63,7 @@ class ArrowTable:
             for row, value in enumerate(batch.column("img_id").to_pylist())
         ]
         if missing := [place for value, place in rows if value is None]:
-            self.problems.append(f"{self.path}: {len(missing)} rows without img_id are passed over")
+            self.problems.append(f"{self.path}: {len(missing)} rows without `img_id` are left out")
         return [(str(value), place) for value, place in rows if value is not None]
 
     @cached_property
@@ -82,7 +82,7 @@ class ArrowTable:
         scores = _values(batch, "obj_probs", row, where) if "obj_probs" in there else None
         height, width = _values(batch, "sizes", row, where) if "sizes" in there else (1, 1)
         if not 0 < rows <= len(features):
-            refuse(where, f"preds_per_image {rows} of {len(features)} rows", f"1 to {len(features)}", AGAIN)
+            refuse(where, f"`preds_per_image` {rows} of {len(features)} rows", f"1 to {len(features)}", AGAIN)
         return Raw(where, features[:rows], boxes[:rows], (round(float(width)), round(float(height))), fractions=True,
                    scores=None if scores is None else scores[:rows])  # fmt: skip
 

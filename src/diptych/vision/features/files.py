@@ -30,7 +30,8 @@ DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
 class NoFeatures(DataError):
-    """Raised if a file or folder has no features for an image. The message lists some names that it does have."""
+    """Raised if a file or folder has no features for an image. The message lists some names of features that are in
+    it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class FeatureFiles:
     def add(self, unit: Unit) -> None:
         """Add the names of a unit. If a name occurs twice, its first place counts.
 
-        A unit without new names is skipped.
+        A unit whose names have all occurred before is skipped.
         """
         names = [(_bare(name), name) for name in unit.names()]
         self.notes += getattr(unit, "problems", ())
@@ -69,13 +70,13 @@ class FeatureFiles:
         new = [(bare, name) for bare, name in names if bare not in self.exact]
         if names and not new:
             taken = self.exact[names[0][0]].unit.path
-            self.notes.append(f"{unit.path} repeats {taken}, which is read instead")
+            self.notes.append(f"{unit.path} has the same names as {taken}, which is read instead")
             return
         both = len(names) - len(new) + len(twice)
         if both:
             example = (twice or [names[0][0]])[0]
-            first = "the first whole one is taken"
-            self.notes.append(f"{unit.path}: {both} names are there twice, such as {example}: {first}")
+            first = "the first entry that is not cut short is read"
+            self.notes.append(f"{unit.path}: {both} names occur twice, such as {example}: {first}")
         for bare, name in new:
             self._insert(bare, Place(unit, name))
 
@@ -91,7 +92,7 @@ class FeatureFiles:
 
         The names tried are the record's key, its image's path (then the path without its first folder, and so on), the
         file name, the file name in lower case, and the number in a COCO name. Raises NoFeatures if none is found.
-        Raises DataError if one of the last three fits several features.
+        Raises DataError if one of the last three names fits several features.
         """
         parts = () if record.image is None else record.image.parts
         paths = ("/".join(parts[first:]) for first in range(len(parts)))
@@ -106,7 +107,7 @@ class FeatureFiles:
                     place = known[form]
                     if place is None:
                         raise DataError(
-                            f"found several features in {self.path} that may belong to {record.key!r}; name "
+                            f"the names of several features in {self.path} fit {record.key!r}; name the "
                             "features like the images, with their folders"
                         )
                     return place
@@ -117,12 +118,13 @@ class FeatureFiles:
                     "file again"
                 )
         raise NoFeatures(
-            f"found no features of {record.key!r} in {self.path}; name them like the image; the first names there are: "
-            f"{', '.join(list(self.exact)[:3]) or 'none'}"
+            f"found no features of {record.key!r} in {self.path}; name them like the image (the first names in it are "
+            f"{', '.join(list(self.exact)[:3]) or 'none'})"
         )
 
     def expect(self, record: Record) -> None:
-        """Read a record's regions ahead, while others are used, if another process reads their format."""
+        """Request a record's regions early if another process reads the format, so that it reads while this one
+        computes."""
         with suppress(DataError):
             place = self.of(record)
             if isinstance(place.unit, vlp.ReleaseFiles):

@@ -65,7 +65,8 @@ class OpenFiles:
         return numbers
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
-        """Return the array `name` of each file, or None. One request takes a third of the time of three."""
+        """Return the array `name` of each file, or None. One request for three files takes a third of the time of three
+        requests."""
         ahead = self._ahead.pop((name, *paths), None)
         try:
             return ahead.result() if ahead is not None else self._ask("each", paths, name, where) if paths else {}
@@ -82,9 +83,9 @@ class OpenFiles:
     def _ask(self, what: str, paths: Sequence[Path], name: str, where: str) -> Arrays:
         path = paths[0]
         needed("h5py", f"{path.name}, an h5,")
-        damaged, remedy = f"data in {path} with which HDF5", "download the file again, or leave it out"
+        damaged, remedy = f"data in {path} on which HDF5", "download the file again, or remove it"
         if self._ended[path] == MOST_ENDED:
-            refuse(where, f"{damaged} ended {MOST_ENDED} processes", "a file that it can read", remedy)
+            refuse(where, f"{damaged} ended {MOST_ENDED} processes", "a file that HDF5 can read", remedy)
         folder = "/" if path.is_absolute() else os.getcwd()
         request = {"what": what, "paths": [str(one) for one in paths], "folder": folder, "name": name, "where": where}
         try:
@@ -93,7 +94,7 @@ class OpenFiles:
             if len(paths) > 1:
                 raise Ended from None
             self._ended[path] += 1
-            refuse(where, f"{damaged} {error}", "data that it can read", remedy)
+            refuse(where, f"{damaged} {error}", "data that HDF5 can read", remedy)
 
 
 @cache
@@ -228,7 +229,7 @@ def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
         most = 2 * size + 4096  # a chunk of incompressible numbers is at most this large
         content = dataset.id.read_direct_chunk(begin)[1] if chunk.size <= most and z.FILTER_DEFLATE in filters else b""
         if chunk.size > most or len(zlib.decompressobj().decompress(content, size + 1)) > size:
-            refuse(where, f"a chunk in {path} of more bytes than its array", f"{size}, by its header", REWRITE)
+            refuse(where, f"a chunk in {path} of more bytes than its array", f"{size} bytes as in its header", REWRITE)
 
 
 def _main() -> None:

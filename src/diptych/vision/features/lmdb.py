@@ -47,9 +47,9 @@ class OpenDatabase:
         self.cut, self.fault = None, ""
         if there < wanted:
             self.cut = CutDatabase(path / "data.mdb", page)
-            self.fault = f"found an LMDB of {there} bytes, expected {wanted}, by its own header; it is cut short"
+            self.fault = f"the LMDB is cut short: found {there} bytes, expected {wanted} as in its header"
             if not self.cut.keys():
-                raise DataError(f"{path}: {self.fault} and no entry is whole; {AGAIN}")
+                raise DataError(f"{path}: {self.fault}, and no entry is whole; {AGAIN}")
 
     @classmethod
     def of(cls, path: Path) -> OpenDatabase:
@@ -87,7 +87,7 @@ class Database:
             lost = [name for name in names if cut.get(name.encode()) is None]
             first = f" ({', '.join(lost[:NAMED])})" if lost else ""
             self.problems.append(
-                f"{self.path}: {self._open.fault}: {len(names) - len(lost)} entries are read, {len(lost)} more are "
+                f"{self.path}: {self._open.fault}; {len(names) - len(lost)} entries are read, {len(lost)} more are "
                 f"known to be cut off{first}; {AGAIN}"
             )
         return names
@@ -118,14 +118,14 @@ class Database:
 
         whole = [name for name in names if isinstance(name, str | bytes)]
         if len(whole) < len(names):
-            self.problems.append(f"{where}: {len(names) - len(whole)} entries that are no names are passed over")
+            self.problems.append(f"{where}: {len(names) - len(whole)} entries that are not names are left out")
         return [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in whole]
 
     def read(self, name: str) -> Raw:
         where, value = f"{self.path}, {name}", self._value(name.encode())
         if value is None:
-            shown = "nothing there" if self._open.cut is None else "an LMDB that is cut short before it"
-            refuse(where, shown, "the regions of this name, which the list of names has", AGAIN)
+            shown = "nothing" if self._open.cut is None else "an LMDB that is cut short before this entry"
+            refuse(where, shown, "the regions of this name, which is in the list of names", AGAIN)
         if value.startswith(ZIP):
             return read_npz(io.BytesIO(value), where)
         if value.startswith(PICKLE):
@@ -148,7 +148,7 @@ def _of_msgpack(value: bytes, where: str) -> Raw:
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         refuse(where, f"bytes that are not msgpack ({error})", "msgpack", AGAIN)
     if not isinstance(arrays, dict) or b"norm_bb" not in arrays or b"features" not in arrays:
-        refuse(where, f"{type(arrays).__name__} without norm_bb and features", "UNITER's dictionary of arrays", AGAIN)
+        refuse(where, f"{type(arrays).__name__} without `norm_bb` or `features`", "UNITER's dict of arrays", AGAIN)
     features, boxes = (_array(arrays[name], where, name.decode()) for name in (b"features", b"norm_bb"))
     scores, classes = (
         _array(arrays[name], where, name.decode()) if name in arrays else None for name in (b"conf", b"soft_labels")

@@ -45,14 +45,14 @@ def of_info(info: Any, features: Any, where: str) -> Raw:
     if isinstance(info, np.ndarray) and info.dtype.hasobject and info.ndim == 0:
         info = info[()]
     if not isinstance(info, Mapping):
-        refuse(where, f"{type(info).__name__} as the data of the regions", "a dictionary with bbox and features")
+        refuse(where, f"{type(info).__name__} as the data of the regions", "a dictionary with `bbox` and `features`")
     features = info.get("features") if features is None else features
     if not isinstance(features, np.ndarray):
         refuse(where, "no array `features`", "an array of features")
     boxes, width, height = (info.get(name) for name in ("bbox", "image_width", "image_height"))
     rows = info.get("num_boxes")
     if rows is not None and rows != len(features):
-        refuse(where, f"{len(features)} rows of features and num_boxes {rows}", "equal numbers")
+        refuse(where, f"{len(features)} rows of features and `num_boxes` {rows}", "equal numbers")
     classes = _array(info.get("cls_prob"))  # all probabilities per region; in some releases only the largest
     return Raw(
         where, features, _array(boxes), None if width is None or height is None else (width, height),

@@ -72,7 +72,7 @@ def _raw(where: str, arrays: dict[str, Array], all_names: list[str]) -> Raw:
         arrays.get(name_of[field]) for field in ("width", "height", "count", "classes", "scores")
     )
     if rows is not None and (rows.size != 1 or not features.ndim or rows.reshape(-1)[0] != len(features)):
-        shapes = f"`{name_of['features']}` {features.shape} and {name_of['count']} {rows.tolist()}"
+        shapes = f"`{name_of['features']}` {features.shape} and `{name_of['count']}` {rows.tolist()}"
         refuse(where, shapes, "as many boxes as features")
     if fractions:
         if boxes.ndim != 2 or boxes.shape[1] != NORM_BB:

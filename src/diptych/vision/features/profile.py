@@ -16,7 +16,7 @@ PICTURES = 32  # number of images from which a profile is computed, evenly space
 MEANS = 256
 LONGEST_NAME = 200
 NAMED_IN = "extractor.txt"
-NAME_IT = f"where it is the same, write its name to {NAMED_IN} next to both"
+NAME_IT = f"if it is the same, write its name to {NAMED_IN} next to both sets of features"
 # Limits for two sets of features from one extractor, measured on Storybook images (experiments/LOG.md).
 MOST_TIMES = 3.0  # largest ratio between the root mean squares of the values
 FEWEST_MEANS = 32  # with fewer feature dimensions, the means correlate by chance
@@ -33,7 +33,7 @@ def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
     lines = one.differences(other)
     if not lines and one.profile is not None and other.profile is not None and not one.named:
         reason = unlike(one.profile, other.profile)
-        lines += [] if reason is None else [f"profile: {reason}, as if of another extractor; {NAME_IT}"]
+        lines += [] if reason is None else [f"profile: {reason}, which suggests another extractor; {NAME_IT}"]
     return lines
 
 
@@ -41,11 +41,11 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
     """Return the reason why two profiles cannot come from the same extractor, or None.
 
     A profile has the mean of each feature dimension over some images. The pattern of the means is typical of the
-    extractor. Two profiles of the same extractor correlate; the fewer images, the less, because of noise. Profiles of
-    two extractors correlate only by chance.
+    extractor. Two profiles of the same extractor correlate. With fewer images they correlate less, because of noise.
+    Profiles of two extractors correlate only by chance.
     """
     if min(one.size, other.size) * MOST_TIMES < max(one.size, other.size):
-        return f"values of a size of {one.size:.3g}, not {other.size:.3g}"
+        return f"root mean square of the values {one.size:.3g}, not {other.size:.3g}"
     if len(one.means) != len(other.means) or len(one.means) < FEWEST_MEANS:
         return None
     spread = max(one.spread, other.spread)  # a profile of one image has no spread, so the larger one is used
@@ -59,7 +59,7 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
     correlation = float(np.corrcoef(one.means, other.means)[0, 1])
     if correlation >= expected * LEAST_SHARE:
         return None
-    return f"means of values that correlate by {correlation:.2f}, where {expected:.2f} is to be expected"
+    return f"means of the values that correlate by {correlation:.2f}, expected about {expected:.2f}"
 
 
 def profile_of(features: Sequence[npt.NDArray[np.float32]]) -> FeatureProfile | None:

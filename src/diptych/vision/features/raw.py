@@ -129,8 +129,8 @@ def each_whole(items: Iterable[V], take: Callable[[V], T], problems: list[str]) 
             errors.append(error)
     if errors and not taken:
         raise errors[0]
-    problems += [f"passed over: {error}" for error in errors[:NAMED]]
-    problems += [f"passed over: {len(errors) - NAMED} more"] if len(errors) > NAMED else []
+    problems += [f"left out: {error}" for error in errors[:NAMED]]
+    problems += [f"left out: {len(errors) - NAMED} more"] if len(errors) > NAMED else []
     return taken
 
 
@@ -181,7 +181,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
     try:
         version = np.lib.format.read_magic(io.BytesIO(content[: np.lib.format.MAGIC_LEN]))
         if version not in HEADERS:
-            refuse(where, f"`{name}` in version {version} of the format", "1 or 2")
+            refuse(where, f"`{name}` in version {version} of the npy format", "1 or 2")
         begin = np.lib.format.MAGIC_LEN
         data = begin + HEADERS[version][0]
         length = int.from_bytes(content[begin:data], "little")
@@ -198,7 +198,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
         refuse(where, f"`{name}` of type {kind}{pickled}", "numbers")
     there, claimed = len(content) - data, math.prod(shape) * kind.itemsize
     if claimed > there or min(shape, default=0) < 0:
-        refuse(where, f"`{name}` {shape}: {there} of {claimed} bytes", "all bytes", "download the file again")
+        refuse(where, f"{there} of the {claimed} bytes of `{name}` {shape}", "all bytes", "download the file again")
     if not claimed:
         return np.empty(shape, kind)
     return np.frombuffer(content, kind, math.prod(shape), data).reshape(shape, order="F" if by_column else "C")

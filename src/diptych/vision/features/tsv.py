@@ -55,7 +55,8 @@ class TsvTable:
     def joined(self) -> list[str]:
         """Return a text from each line with too many fields.
 
-        Such a line was cut off by a crash, and the next line follows in it. The text ends with the next line's name.
+        A line has too many fields if a crash cut it off and the next line follows without a line break. The text ends
+        with the next line's name.
         """
         fields, counts = (_fields(self._line(place)) for place in self._scanned[1]), (len(BUTD), len(LXMERT))
         texts = (bytes(row[-count][-LONGEST_NAME:]) for row in fields for count in counts if len(row) > count)

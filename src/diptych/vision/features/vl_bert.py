@@ -88,7 +88,7 @@ def units(listing: Listing) -> list[Unit]:
 def _archives_of(lines: Path) -> list[Path]:
     """Return the zips named in a list such as val_frcnn.json, with lines {"frcnn": "val_frcnn.zip@/00000000.json"}.
 
-    The zips must be in the folder of the file. Raises DataError for other names.
+    The zips must be in the folder of the list. Raises DataError for zips in other folders.
     """
     try:
         with lines.open("rb") as file:
@@ -127,7 +127,7 @@ def _raw(content: bytes, where: str) -> Raw:
     try:
         entry = msgspec.json.decode(content, type=_Entry)
     except (ValueError, msgspec.DecodeError, RecursionError) as error:
-        wanted = ", ".join(_Entry.__struct_fields__)
+        wanted = "the keys " + ", ".join(_Entry.__struct_fields__)
         refuse(where, f"no JSON of regions ({error})", wanted, AGAIN)
     fields = {"features": entry.features, "boxes": entry.boxes, "classes": entry.classes}
     given = {name: text for name, text in fields.items() if text is not None}

@@ -33,7 +33,7 @@ class Boxes:
         path, boxes = next((one for one in tried if one[1] is not None), (self.parts.get(part), None))
         if path is None and (self.whole or self.parts):
             files = ", ".join(one.name for one in self.whole) or f"{len(self.parts)} parts, without bbox{part}.h5"
-            refuse(where, f"no boxes of {name} in {files}", "its boxes", "get the missing part of the set")
+            refuse(where, f"no boxes of {name} in {files}", "its boxes", "download the missing file of the set")
         if boxes is None and path is not None:
             boxes = self.opened.array(path, name, where, read)
         if boxes is not None and (boxes.ndim != 2 or boxes.shape[1] != COLUMNS):
@@ -74,10 +74,10 @@ class ReleaseFiles:
             if features is not None:
                 break
         else:
-            refuse(where, "no features", "those that were there when the files were listed", "get that file again")
+            refuse(where, "no features", "the features that were in the list of names", "download that file again")
         if self.classes and part not in self.classes:
             other = next(iter(self.classes.values())).name
-            refuse(where, f"no cls{part}.h5", f"this file (there is {other})", "get the missing part of the set")
+            refuse(where, f"no cls{part}.h5", f"it, because {other} exists", "download the missing file of the set")
         classes = self.opened.array(self.classes[part], name, where, read) if self.classes else None
         boxes = self.boxes.of(name, where, read)
         if boxes is None:

@@ -173,7 +173,7 @@ class ButdPipeline:
     def scores(self, logits: Float[Tensor, "o h w"]) -> Float[Tensor, "h w A"]:
         """Return the scores that rank the anchors.
 
-        They are probabilities of an object, or logits if there is one logit per anchor.
+        The scores are probabilities of an object, or logits if there is one logit per anchor.
         """
         if len(logits) == len(self.network.anchors):
             return logits.permute(1, 2, 0)
@@ -202,7 +202,7 @@ class ButdPipeline:
     ) -> Float[Tensor, "N C 4"]:
         """Return a box for each class, not clipped.
 
-        It is in pixels of the original image (`caffe`) or of the resized image (`hf`).
+        The boxes are in pixels of the original image (`caffe`) or of the resized image (`hf`).
         """
         if self.settings.dialect == "caffe":
             boxes = boxes / prepared.scale[0]

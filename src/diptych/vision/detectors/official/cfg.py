@@ -22,7 +22,7 @@ def cfg_values(text: str) -> dict[str, str]:
     Raises CheckpointError if the text has more characters than LONGEST, or more braces than MOST_SECTIONS.
     """
     if len(text) > LONGEST or text.count("{") > MOST_SECTIONS:
-        raise CheckpointError(f"found over {LONGEST} characters or {MOST_SECTIONS} braces of cfg; download it again")
+        raise CheckpointError(f"`cfg` has over {LONGEST} characters or {MOST_SECTIONS} braces; download the file again")
     values: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     lines = iter(text.splitlines())
@@ -58,7 +58,7 @@ def number(values: dict[str, str], *names: str) -> float | None:
 
 
 def numbers(values: dict[str, str], name: str) -> list[float]:
-    """Return all numbers in the value of `name`; none if it is not set."""
+    """Return all numbers in the value of `name`. Return [] if `name` is not set."""
     return [float(digits) for digits in NUMBER.findall(values.get(name, ""))]
 
 

@@ -45,7 +45,7 @@ class ByClass:
 
         Class 0 is the background.
 
-        NMS drops a box only for a more probable one. So boxes below a probability, the floor, can be left out at first.
+        NMS drops a box only for a more probable box. So boxes below a probability, the floor, can be left out at first.
         The floor is lowered until enough boxes are left. The result is the same as with all boxes.
         """
         device, boxes, probabilities = boxes.device, boxes.cpu(), probabilities.cpu()

@@ -77,13 +77,13 @@ def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
     for name, value in tensors.items():
         if not value.numel() or not value.isfinite().all():
             fault = "holds numbers that are not finite" if value.numel() else "is empty"
-            raise CheckpointError(f"{source}: {name} {fault}; copy the file again")
+            raise CheckpointError(f"{source}: the tensor {name} {fault}; copy the file again")
     half = sum(value.dtype in (torch.float16, torch.bfloat16) for value in tensors.values())
     try:
         done = _known(tensors, cfg, source)
     except (IndexError, ValueError, RuntimeError) as error:
         raise CheckpointError(
-            f"{source} has tensor sizes that do not fit its network ({error}); copy it again"
+            f"{source} has tensors whose sizes do not fit together ({error}); copy the file again"
         ) from error
     if half:
         done.notes.append(f"{half} tensors are in half precision; the detector computes in float32")
@@ -97,24 +97,24 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
         return _x101(tensors, cfg, source)
     there = ", ".join(sorted(tensors)[:3])
     raise CheckpointError(
-        f"{source} is not a known detector: it has {there}; expected bottom-up attention "
-        f"({OBJECTNESS}, ...) or Detectron's with a pyramid (conv1_w, fpn_inner_res5_2_sum_w, fc6_w, ...)"
+        f"{source} is not a known detector: its first keys are {there}; pass bottom-up attention "
+        f"(`{OBJECTNESS}`, ...) or a Detectron FPN (`conv1_w`, `fpn_inner_res5_2_sum_w`, `fc6_w`, ...)"
     )
 
 
 def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
     """Return the tensor `name` as float32. `count`: require a vector of this length. Raises CheckpointError."""
     if name not in tensors:
-        raise CheckpointError(f"{source} lacks {name}; it is cut short, or belongs to another network")
+        raise CheckpointError(f"{source} has no {name}; copy it again, or pass a file of this network")
     if count is not None and tensors[name].shape != (count,):
-        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, expected {(count,)}")
+        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, not {(count,)}; copy it again")
     return tensors[name].float()
 
 
 def _convolution(tensors: Tensors, name: str, source: str) -> Tensor:
     weight = tensors[name].float()
     if weight.ndim != 4:
-        raise CheckpointError(f"{source}: {name} is {tuple(weight.shape)}, expected a convolution's four dimensions")
+        raise CheckpointError(f"{source}: {name} has shape {tuple(weight.shape)}, expected four axes (a convolution)")
     return weight
 
 
@@ -123,8 +123,8 @@ def _butd(tensors: Tensors, source: str) -> Converted:
     logits = len(tensors[OBJECTNESS])
     if logits not in (anchors, 2 * anchors):
         raise CheckpointError(
-            f"{source}: {logits} objectness logits for {anchors} anchors; expected one each (Hugging Face, airsplay) "
-            "or two each (Caffe, MILVLG)"
+            f"{source} has {logits} objectness logits for {anchors} anchors; expected one per anchor (Hugging Face, "
+            "airsplay) or two per anchor (Caffe, MILVLG); copy the file again"
         )
     done = Converted({}, ButdSettings.usual("hf" if logits == anchors else "caffe"))
     done.notes.append(
@@ -148,31 +148,31 @@ def _butd(tensors: Tensors, source: str) -> Converted:
 
 
 def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tensor:
-    """Return the file's anchors (`count` boxes), or the default anchors if it has none.
+    """Return the file's anchors, or the default anchors if the file has none.
 
-    Raises CheckpointError if `count` differs.
+    Raises CheckpointError if there are not `count` anchors.
     """
     convention = CAFFE if len(tensors[OBJECTNESS]) == 2 * count else DETECTRON2
     usual = convention.anchors(STRIDE, ANCHOR_SIZES, ANCHOR_RATIOS)
     if BUTD_ANCHORS in tensors:
         own = tensors[BUTD_ANCHORS].float()
         if own.shape != (count, 4):
-            raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, expected {(count, 4)}")
+            raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, not {(count, 4)}; copy it again")
         done.renamed[BUTD_ANCHORS] = "anchors"
         if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
             done.notes.append(f"anchors: the file's own differ from the usual ones; the first is {own[0].tolist()}")
         return own
     if len(usual) != count:
         raise CheckpointError(
-            f"{source} has {count} anchors per cell but not their sizes ({BUTD_ANCHORS}); without these, expected the "
-            f"{len(usual)} default anchors"
+            f"{source} has {count} anchors per cell, but no sizes of them (`{BUTD_ANCHORS}`); without sizes, expected "
+            f"the {len(usual)} default anchors"
         )
     done.notes.append(f"assumed: the {count} usual anchors, as the file has none; the first is {usual[0].tolist()}")
     return usual
 
 
 def _background_first(ours: dict[str, Tensor], source: str) -> None:
-    """Move the background class from the last row (as in the port) to row 0, and add zero box deltas for it."""
+    """Move the background class from the last row (as in the port) to row 0, with box deltas of zero."""
     count = len(_take(ours, "classes.weight", source))
     for name in ("classes.weight", "classes.bias", "embedding.weight", "attributes.weight", "attributes.bias"):
         if name in ours:

@@ -65,14 +65,14 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
                 pyramid = X101Shape.of(sizes, source)
                 pipeline = X101Pipeline(fill(X101(pyramid, settings.stride), tensors, source), settings)
         except KeyError as error:
-            raise CheckpointError(f"{source} lacks {error}; it is damaged, or belongs to another network") from error
+            raise CheckpointError(f"{source} has no {error}; copy it again, or pass a file of this network") from error
         except (IndexError, ZeroDivisionError, ValueError, RuntimeError) as error:
             raise CheckpointError(
-                f"{source} has tensor sizes that do not fit its network ({error}); copy it again"
+                f"{source} has tensors whose sizes do not fit together ({error}); copy the file again"
             ) from error
         if (classes := sizes["classes.weight"][0]) < 2:
             raise CheckpointError(
-                f"{source} has no class except the background; it is damaged, or belongs to another network"
+                f"{source} has no class except the background; copy it again, or pass the file of another detector"
             )
         return cls(pipeline, _names(class_names, classes - 1))
 
@@ -84,7 +84,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
     def selection(self) -> OfficialSettings:
         """The detector's settings, among them the numbers of regions (`least`, `most`).
 
-        Assign new ones only before the first image.
+        Assign new settings only before the first image is processed.
         """
         return self.settings
 

@@ -21,14 +21,14 @@ def read_file(path: Path) -> tuple[Tensors, str | None]:
         raise CheckpointError(f"{path} is {kind}; expected a detector's official .pkl, .pth, .bin or .safetensors")
     if path.suffix == ".json":
         raise CheckpointError(
-            f"{path} holds no weights; expected a detector's weights; pass a TensorFlow.js graph model as tfjs:{path}"
+            f"{path} holds no weights; pass a detector's weights (a TensorFlow.js graph model as tfjs:{path})"
         )
     if path.suffix != ".pkl":
         return read_weights(path), None
     held = unpickle.load(path)
     inner = next((held[name] for name in ("blobs", "model") if isinstance(held, dict) and name in held), held)
     if not isinstance(inner, Mapping) or not any(isinstance(value, np.ndarray) for value in inner.values()):
-        raise CheckpointError(f"{path} holds no dict of arrays; expected Detectron's `blobs` or airsplay's `model`")
+        raise CheckpointError(f"{path} holds no dict of arrays; expected `blobs` (Detectron) or `model` (airsplay)")
     arrays = {str(k): np.asarray(v) for k, v in inner.items() if isinstance(v, np.ndarray | np.generic)}
     wrong = next((name for name, value in arrays.items() if value.dtype.kind not in "fiu"), None)
     if wrong is not None:

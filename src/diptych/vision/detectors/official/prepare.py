@@ -32,7 +32,7 @@ class Prepared:
 def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) -> Prepared:
     """Prepare an image as Caffe and Detectron do.
 
-    Its shorter side becomes `shorter` pixels, unless the other would exceed `longer`.
+    Its shorter side becomes `shorter` pixels, unless the longer side would then exceed `longer`.
 
     The image is resized as OpenCV does: source positions use the exact factor, while torch uses the rounded sizes. The
     mean is subtracted before resizing. Zeros are added on the right and below until both sides are multiples of
@@ -71,8 +71,8 @@ def _check_sides(rows: int, columns: int, picture: Picture) -> None:
     if min(rows, columns) < NARROWEST:
         height, width = picture.shape[1:]
         raise DataError(
-            f"an image of {width} x {height} pixels is too narrow: resized it has {columns} x {rows} pixels, and the "
-            f"detector needs at least {NARROWEST} x {NARROWEST}; cut it into parts"
+            f"an image of {width} x {height} pixels is too narrow: after resizing it has {columns} x {rows}, but the "
+            f"detector needs at least {NARROWEST} x {NARROWEST}; cut the image into parts"
         )
 
 

@@ -16,7 +16,8 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialSettings:
-    """Settings of an official detector, which its weights do not hold. Sides are in pixels; overlaps are IoU."""
+    """Settings of an official detector that its weights file does not contain. Sides are in pixels; overlaps are
+    IoUs."""
 
     shorter: PositiveInt  # shorter side of the resized image
     longer: PositiveInt  # upper limit of the longer side of the resized image

@@ -57,7 +57,7 @@ class ResNetShape:
         wanted = range(FIRST_STAGE, FIRST_STAGE + 4)
         if "stem.weight" not in sizes or sorted(blocks) != list(wanted):
             stages = ", ".join(f"res{number}" for number in sorted(blocks)) or "no stage"
-            raise CheckpointError(f"{source} holds an incomplete ResNet: {stages}, expected a stem and res2 to res5")
+            raise CheckpointError(f"{source} has {stages} of a ResNet, expected a stem and res2 to res5; copy it again")
         return cls(sizes["stem.weight"][0], tuple(_stage(sizes, number, blocks[number], source) for number in wanted))
 
 

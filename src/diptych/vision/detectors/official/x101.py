@@ -1,7 +1,7 @@
 """Unified VLP's detector (Zhou et al., AAAI 2020): Detectron's Faster R-CNN, ResNeXt-101 64 x 4d with FPN.
 
-The regions have the refined boxes; in bottom-up attention they have the proposals' boxes. A region's feature is fc6;
-the Unified VLP model applies its own layer fc7 to it.
+The regions have the refined boxes; in bottom-up attention they have the proposals' boxes. A region's feature is fc6, to
+which the Unified VLP model applies its own layer fc7.
 """
 
 # image ── stem, res2 to res5 ──▶ pyramid P2 to P6 ─┬─ 3 x 3, logits, deltas; NMS of each map ──▶ best proposals ─┐

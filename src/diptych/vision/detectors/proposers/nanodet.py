@@ -96,7 +96,7 @@ class Nanodet(nn.Module):
 class _Stage(nn.Module):
     """A stage: a first convolution, pairs of convolutions with half the channels, and a last convolution.
 
-    The outputs of a pair are concatenated; so are those of the first and the last convolution.
+    The outputs of a pair are concatenated, as are the outputs of the first and the last convolution.
     """
 
     def __init__(self, read: int, width: int, blocks: int, stride: int) -> None:
@@ -147,7 +147,7 @@ class NanodetProposer(Proposer):
         model = model or MODEL
         anything = settings.get("sha256", "known") == "any"
         if model != MODEL and not anything:
-            raise RecipeError(f"no model {model!r} can be read from {path}; expected {MODEL}: tfjs:{path}#{MODEL}")
+            raise RecipeError(f"Diptych reads no model {model!r} of {path}; pass tfjs:{path}#{MODEL}")
         graph = read_graph(path, model)
         wrong = next((file for file, own in sorted(graph.sums.items()) if SUMS.get(file) != own), None)
         if wrong is not None and not anything:
@@ -210,7 +210,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
     """
     other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
     if other is not None:
-        raise CheckpointError(f"{graph.source}: {other.name} is the operation {other.op}, which NanoDet does not have")
+        raise CheckpointError(f"{graph.source} is not NanoDet-g: it has the operation {other.op}; pass NanoDet-g")
     biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
     pairs: list[tuple[Node, Tensor, Tensor]] = []
     for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
@@ -222,7 +222,7 @@ def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
             if weights.ndim != 4 or added.shape != weights.shape[3:] or weights.dtype.kind + added.dtype.kind != "ff":
                 raise IndexError
         except (AssertionError, IndexError, KeyError):
-            raise CheckpointError(f"{graph.source} is not NanoDet-g: it has no kernel and bias for {name}") from None
+            raise CheckpointError(f"{graph.source} is not NanoDet-g: {name} has no kernel or bias") from None
         pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
     shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
     with torch.device("meta"):  # a meta tensor takes no memory, and the file's sizes are not checked yet
@@ -251,7 +251,7 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
             raise ValueError(f"{classes} classes")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CheckpointError(f"{graph.source} is not NanoDet-g ({error})") from None
+        raise CheckpointError(f"{graph.source} is not NanoDet-g ({error}); pass NanoDet-g") from None
 
 
 def _stride(node: Node) -> int | None:

@@ -217,7 +217,7 @@ class OnnxProposer(Proposer):
     def _of_labels(self, scores: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return scores, and class probabilities made from label numbers.
 
-        They are None if the number of classes is unknown.
+        The probabilities are None if the number of classes is unknown.
         """
         scores = scores.sigmoid() if self.settings.activation == "sigmoid" else scores
         count = len(self.class_names) or self.settings.classes
@@ -226,7 +226,7 @@ class OnnxProposer(Proposer):
         numbers = labels.round().long() - self.settings.first_label
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
             raise CheckpointError(
-                f"{self.name}: found the label {int(labels.max())}, expected {count} classes, numbered from "
+                f"{self.name}: found the class number {int(labels.max())}, expected {count} classes, numbered from "
                 f"{self.settings.first_label}; pass --set classes=N, --set first_label=N, or all names"
             )
         self._check_count(count)
@@ -337,7 +337,7 @@ def _cells(width: int, height: int) -> Float[Tensor, "N 3"]:
 def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Float[Tensor, "N 4"]:
     """Convert YOLOX's boxes to pixels.
 
-    Its output is the offset of the centre from the cell's corner, and the logarithm of each side, in cells (arXiv
+    YOLOX outputs the offset of the centre from the cell's corner, and the logarithm of each side, in cells (arXiv
     2107.08430).
     """
     if len(boxes) != len(cells):
@@ -365,7 +365,7 @@ def _table(output: Tensor, name: str) -> Tensor:
 def _rows(output: Tensor, count: int, name: str) -> Tensor:
     table = _table(output, name)
     if len(table) != count:
-        raise CheckpointError(f"the ONNX output {name} has {len(table)} rows for {count} boxes; expected {count}")
+        raise CheckpointError(f"the ONNX output {name} has {len(table)} rows for {count} boxes; export one row per box")
     return table
 
 

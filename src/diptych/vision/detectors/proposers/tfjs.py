@@ -193,5 +193,5 @@ class _Limited:
         held = self.stream.read(size)
         self.left -= len(held)
         if self.left < 0:
-            raise CheckpointError(f"{self.path} unpacks to over {MOST_UNPACKED} bytes; it is not a package of models")
+            raise CheckpointError(f"{self.path} unpacks to over {MOST_UNPACKED} bytes; pass a package of models")
         return held
