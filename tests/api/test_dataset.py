@@ -118,7 +118,7 @@ def test_regions_are_extracted_once_for_several_runs(
     capsys.readouterr()
     assert data.extract(tmp_path / "store", detector="sample").records == made.records
     assert capsys.readouterr().err.startswith("0 extracted, 3 were there already")
-    with pytest.raises(DataError, match=r"rows has regions already, in the store .*store; pass it"):
+    with pytest.raises(DataError, match=r"rows already has regions, in the store .*store; pass this store"):
         made.extract(tmp_path / "other", detector="sample")
     with pytest.raises(DataError, match="other texts or another split"):
         Dataset.from_rows([row | {"caption": "new"} for row in rows_of(images)]).extract(made.source, detector="sample")
@@ -165,7 +165,7 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
         ({"image": 7}, "row 1: found int; expected a path"),
         ({"split": 3}, "row 1 has the split 3, expected a name such as 'train'"),
         ({"image": b"no image"}, "row 1: the content is not an image"),
-        ({"image": "images/0.png", "split": "val"}, "found the splits train and val, .*; correct all its lines"),
+        ({"image": "images/0.png", "split": "val"}, "this image has the splits train and val, .*; correct"),
     ],
 )  # fmt: skip
 def test_a_faulty_row_is_refused_by_number(
@@ -218,7 +218,7 @@ def test_images_of_coco_are_found_in_the_folder_of_the_files_name(images: list[P
         file.write_text(json.dumps(content))
         assert Dataset.read(file)[0].image.size == (12, 8)
     (tmp_path / "val2017").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"found no image .*/0.png, expected one; fetch it, or name its folder \(`im"):
+    with pytest.raises(DataError, match=r"found no image .*/0.png; download it, or pass the images' folder with `im"):
         Dataset.read(tmp_path / "captions_val2017.json")
 
 

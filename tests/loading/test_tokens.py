@@ -70,8 +70,8 @@ def test_case_is_kept_where_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks \[MASK\]"),
-        (b"dog\ndog", "1 duplicate tokens; expected each once"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks the tokens \[MASK\]"),
+        (b"dog\ndog", "1 duplicate tokens; remove these lines"),
         (b"\xff\xfe\x00", "not a readable vocabulary"),
         (None, "not a readable vocabulary"),
     ],

@@ -155,7 +155,8 @@ def test_a_judge_wants_examples_that_are_held_out(judge: Path, tmp_path: Path) -
         for path in sorted((judge.parent / "classes" / kind).iterdir())[:count]:
             shutil.copy(path, tmp_path / "classes" / kind)
     with pytest.raises(
-        DataError, match=r"too few images \(4 in natural, 3 in unnatural\); expected at least 4 in one of each"
+        DataError,
+        match=r"too few images \(4 in natural, 3 in unnatural\); put at least 4 into natural.*, and 4 into another",
     ):
         train_judge(tmp_path / "classes", tmp_path / "judge")
     assert not (tmp_path / "judge").exists()
@@ -291,7 +292,7 @@ def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
     assert lists.refused.hold("", 0b1111)
     assert not lists.refused.hold("", 0b11111)
     path.write_text("no list at all\n")
-    with pytest.raises(DiptychError, match="expected a sha256"):
+    with pytest.raises(DiptychError, match="expected in each line a SHA-256"):
         lists_of([path], 4)
 
 

@@ -259,7 +259,10 @@ def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path:
         learner_of(tmp_path, rewarded(captioner).model_copy(update={"task": "pretrain"}), world, captioner)
     for settings, said in (
         (["objectives.samples=1"], "baseline=mean .* samples=1 draws no others; set samples=2"),
-        (["objectives.references=official", "objectives.counts_end=false"], "counts_end=false needs references=paper"),
+        (
+            ["objectives.references=official", "objectives.counts_end=false"],
+            "with counts_end=false, set references=paper",
+        ),
     ):
         with pytest.raises(RecipeError, match=said):
             find_recipe(SCST, settings)

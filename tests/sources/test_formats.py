@@ -89,7 +89,7 @@ def test_folders(folder: Path) -> None:
     saved(folder, "Sentences/1.txt", "[/EN#1/people A girl] sits .")
     with pytest.raises(
         DataError,
-        match=r'Sentences: found Flickr30k.*expected its names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
+        match=r'Sentences: found Flickr30k.*, which needs names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
     ):
         read(folder / "Sentences")
     (folder / "empty").mkdir()
@@ -193,7 +193,7 @@ def test_sets_of_their_own_splits_and_pictures_that_are_not_there(folder: Path) 
     (folder / "elsewhere").mkdir()
     with pytest.raises(
         DataError,
-        match=r"m.json: found none of its 2 images .*expected them; fetch them, or name their folder as `images`",
+        match=r"m.json: found none of the 2 images that it names .*; download the images, or set `images` to their folder",
     ):
         read(manifest(folder, karpathy="k.json", images="elsewhere"))
     (one,) = read(manifest(folder, karpathy="k.json", images="elsewhere"), folder)
@@ -219,7 +219,7 @@ def test_refcoco_as_it_is_downloaded(folder: Path) -> None:
     both = [OFFICIAL[0], OFFICIAL[0] | {"ref_id": 2, "split": "train", "sentences": []}]
     saved(folder, "refs.json", both)
     with pytest.raises(
-        DataError, match=r"\[1\]: found a ref of 'train' on a picture with refs of 'testA', expected .* umd split"
+        DataError, match=r"\[1\]: found a ref of split 'train' on an image with refs of 'testA', expected .* umd splits"
     ):
         read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]))
     saved(folder, "refs.json", [OFFICIAL[0] | {"ann_id": 5}])

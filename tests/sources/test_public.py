@@ -219,7 +219,7 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
     with pytest.raises(RecipeError, match="no public set 'vqa'; did you mean vqa2"):
         list_files("vqa")
     with pytest.raises(
-        DataError, match=r"no folder .*none, expected the folder of coco; list its files: diptych data coco"
+        DataError, match=r"no folder .*none; pass the folder with the files that `diptych data coco` lists"
     ):
         describe_folder("coco", tmp_path / "none")
     out, console = tmp_path / "set.json", Console(file=io.StringIO())

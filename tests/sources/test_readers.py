@@ -281,7 +281,7 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (vcr_lines, changed(VCR, "answer_label", to=4), "answer_label: found 4, expected 0, 1, 2 or 3"),
     (vcr_lines, changed(VCR, "question", 2, to=[2]), r"found object 2, expected one of the 2 in `objects`"),
     (vcr_lines, changed(VCR, "question", to=[]), "found no words, expected at least one"),
-    (vcr_lines, changed(VCR, "metadata_fn", to="../a.json"), "found the image name '../a.json', expected one inside"),
+    (vcr_lines, changed(VCR, "metadata_fn", to="../a.json"), "found the image name '../a.json', expected a path inside"),
     (vcr_lines, changed(VCR, "metadata_fn", to="b" * 5000), "found no image"),
     (vcr_metadata, changed(METADATA, "names", to=["person"]), "found a list of 2, expected one of 1"),
     (vcr_metadata, changed(METADATA, "names", to=["person", "cat"]), "found 2 names, expected the `objects` of v.jsonl line 1"),
@@ -299,8 +299,8 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (table, "a dog", "t.tsv line 1: found 1 fields, expected `caption TAB url`"),
     (own, {"image": "a.jpg"}, "found an object with `image`, expected one with `captions`, or with"),
     (own, {"captions": ["x"]}, "expected one with `image`"),
-    (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no image .*a.jpg, expected one; fetch it"),
-    (own_pictures, {"image": "/etc/passwd", "captions": ["x"]}, "expected one inside"),
+    (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no image .*a.jpg; download it"),
+    (own_pictures, {"image": "/etc/passwd", "captions": ["x"]}, "expected a path inside"),
 ]  # fmt: skip
 
 
@@ -319,7 +319,7 @@ PASSED_OVER: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (nlvr_lines, LINE + "\n{x\n", r"n.jsonl line 2: found no JSON \("),
     (nlvr_lines, LINE + "\n" + LINE, "line 2: found the identifier dev-1-0-0 a second time"),
     (token, "a.jpg#0\tA dog .\na.png#0\tA cat .", "line 2: found the picture a a second time"),
-    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which a list in its folder has"),
+    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which a split's list has"),
     (table, "x\ty\na\tb\tc\td", "t.tsv line 2: found 4 fields"),
     (own, '{"image": "a", "captions": ["x"], "split": "val"}\n{"image": "a", "captions": ["y"], "split": "test"}', "line 2: split: found `test`, expected `val`"),
 ]  # fmt: skip

@@ -83,7 +83,7 @@ def pretrain(
     """Pre-train a model on images and captions, and return the run.
 
     Arguments and errors are as in `finetune`. `data` may be a dict of data sets by name. The split `train` of each data
-    set then gets its name. In a recipe with several stages, `steps` and `epochs` apply to each stage.
+    set then gets the name of the data set. In a recipe with several stages, `steps` and `epochs` apply to each stage.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
     check_training(locals())
@@ -141,7 +141,7 @@ def register(
 def _assignments(
     settings: Settings, steps: int | None, batch: int | None, lr: float | None, patience: int | None, seed: int | None
 ) -> list[str]:
-    """Return the given arguments as KEY=VALUE of the recipe, then `settings`.
+    """Return the given arguments, followed by `settings`, as assignments KEY=VALUE to keys of the recipe.
 
     Raises RecipeError for a duplicate key.
     """

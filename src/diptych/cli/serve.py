@@ -116,7 +116,7 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
-            f"--features {features} needs a model trained on given features, but {', '.join(opened)} have their own "
+            f"--features {features} needs a model of precomputed features, but {', '.join(opened)} have their own "
             "detectors; leave out --features"
         )
     return opened

@@ -326,7 +326,7 @@ def _failures(folder: Path) -> dict[str, str]:
         lines = [parse_json(line) for line in text_of(folder / FAILURES).split("\n") if line]
         return {str(line["key"]): str(line["reason"]) for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / FAILURES} is damaged ({error}); delete {folder}: it is rebuilt") from error
+        raise DataError(f"{folder / FAILURES} is damaged ({error}); delete {folder} and search again") from error
 
 
 @contextmanager

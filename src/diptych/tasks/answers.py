@@ -48,7 +48,7 @@ class Answers:
                 counts.update(best for best, _ in given.most_common(1))
         frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
         if not frequent:
-            raise DataError("no question of the data has an answer; VQA needs lines with a question and answers")
+            raise DataError("no question has an answer; add `answers` to the data, which VQA learns from")
         return cls((UNKNOWN, *frequent[:most]))
 
     @classmethod

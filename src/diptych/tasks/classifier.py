@@ -66,7 +66,7 @@ class Labels(Verdicts):
 
     def build(self, given: TaskOptions) -> VerdictTask:
         if given.answers is None:
-            raise DataError(f"this model has no labels: fine-tune it first, `diptych finetune {self.task}`")
+            raise DataError(f"this model has no labels; fine-tune it: diptych finetune {self.task}")
         return LabelTask(self, given.tokens, given.max_words, given.answers.names)
 
     def items(

@@ -65,7 +65,7 @@ class RetrievalGallery:
         read = read or worded.__getitem__
         kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]
         if not kept:
-            raise DataError(f"none of {len(worded)} images has a caption to search with; choose another --split")
+            raise DataError(f"none of {len(worded)} images has captions to search with; choose another --split")
         captions = [
             GalleryCaption(f"{worded[row].key}#{number}", text, at, worded[row].caption_id(number))
             for at, row in enumerate(kept)
@@ -131,11 +131,11 @@ def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str)
             if not isinstance(described, dict) or table.dtype != np.float32:
                 raise ValueError("expected a table of float32 scores")
         except (OSError, ValueError) as error:
-            raise DataError(f"the scores in {folder} are damaged ({error}); delete that folder") from error
+            raise DataError(f"the scores in {folder} are damaged ({error}); delete the folder") from error
         if described != wanted or table.shape != gallery.shape:
             other = [name for name in wanted if described.get(name) != wanted[name]] or ["shape"]
             raise RecipeError(
-                f"{folder} has scores of another {' and another '.join(other)}; choose another folder, or delete it"
+                f"{folder} has scores of another {' and another '.join(other)}; pass another folder, or delete this one"
             )
         return table
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,8 +157,8 @@ def put(
         caption = gallery.captions[columns[broken[0]]]
         raise DataError(
             f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: image "
-            f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). `diptych check` finds such "
-            "features; if there are none, the weights are not finite: use an earlier checkpoint"
+            f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). If `diptych check` "
+            "finds no such features, then the weights are not finite: use an earlier checkpoint"
         )
     table[rows, columns] = np.where(scores == EMPTY, LEAST, scores)
 

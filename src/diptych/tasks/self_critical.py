@@ -47,8 +47,8 @@ class SelfCriticalObjectives(Objectives):
             )
         if not self.counts_end and self.references == "official":
             raise ValueError(
-                "references=official counts the end of a caption, as the code does; counts_end=false needs "
-                "references=paper"
+                "references=official counts the end of a caption, as the authors' code does; with counts_end=false, "
+                "set references=paper"
             )
         return self
 

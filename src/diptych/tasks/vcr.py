@@ -185,7 +185,7 @@ def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tupl
             add("QA->R", reasoned, picture)
         add("Q->AR", answered and reasoned, picture)
     if not rows["Q->A"][0]:
-        raise DataError("no record has a question with choices and a known answer; choose another --split")
+        raise DataError("no question has choices and a known answer, so none can be scored; choose another --split")
     return {name: (np.array(right), pictures) for name, (right, pictures) in rows.items() if right}
 
 

@@ -225,7 +225,7 @@ def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
 
 def _build(given: TaskOptions) -> Vqa:
     if given.answers is None:
-        raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
+        raise RecipeError("this model has no list of answers; fine-tune it: diptych finetune vqa")
     return Vqa(given.tokens, given.answers, given.max_words, given.answer_slot, given.answer_form)
 
 

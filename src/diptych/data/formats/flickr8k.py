@@ -47,7 +47,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
 
     def check_listed(name: str) -> None:
         if name not in captions:
-            raise DataError(f"{path}: found no caption of {name}, which a list in its folder has; download both again")
+            raise DataError(f"{path}: found no caption of {name}, which a split's list has; download all files again")
 
     each_line(path, skips, take)
     skips.every(splits, check_listed, "listed image")

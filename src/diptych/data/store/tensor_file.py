@@ -1,6 +1,6 @@
 """Write a safetensors file from pieces of tensors.
 
-The `safetensors` library needs whole tensors and copies each twice.
+The `safetensors` library would need whole tensors, and would copy each of them twice.
 """
 
 import json

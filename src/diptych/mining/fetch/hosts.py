@@ -52,7 +52,7 @@ class Host:
             gate.release()
 
     async def sending(self) -> None:
-        """Wait again just before a request is sent, since connecting may have delayed the previous request."""
+        """Wait again just before a request is sent, because connecting may have delayed the previous request."""
         while (wait := self.sent_at + self.every - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         self.sent_at = time.monotonic()

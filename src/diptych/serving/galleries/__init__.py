@@ -21,7 +21,7 @@ def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
         return FileVectors(folder, model)
     if not address.startswith(("postgresql://", "postgres://")):
         raise RecipeError(
-            f"no gallery at {address.partition('//')[0][:20]!r}; expected postgresql://USER@HOST/DATABASE (its "
+            f"--gallery: found {address.partition('//')[0][:20]!r}, expected postgresql://USER@HOST/DATABASE (its "
             "password in PGPASSWORD); without --gallery, vectors are kept in files of the cache"
         )
     from diptych.serving.galleries.postgres import PostgresVectors

@@ -25,7 +25,7 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
         raise DataError(f"there is no folder {pictures}; pass a folder of images: --images DIR")
     paths = find_pictures(pictures)
     if not paths:
-        raise DataError(f"an empty gallery: no images in {pictures}; expected files ending in {', '.join(ENDINGS)}")
+        raise DataError(f"no images to search in {pictures}; expected files ending in {', '.join(ENDINGS)}")
     before = _saved(cache / FILE)
     states: dict[str, list[str | int]] = {}
     contents: dict[Path, str] = {}

@@ -123,7 +123,7 @@ class PostgresVectors:
         )
         scores = {_content(content): float(score) for content, score in rows}  # without duplicates
         if not all(map(isfinite, scores.values())):
-            raise ValueError("a score that is not finite")
+            raise ValueError("found a score that is not finite")
         return list(scores.items())
 
     def _is_ready(self, connection: Any) -> bool:
@@ -141,7 +141,7 @@ class PostgresVectors:
     def _make(self, connection: Any, width: int) -> None:
         """Create the tables for vectors of `width` values. Other processes that do the same wait."""
         if width > MOST_WIDE:
-            raise GalleryError(f"vectors of {width} values; pgvector indexes at most {MOST_WIDE}; leave out --gallery")
+            raise GalleryError(f"vectors have {width} values, but pgvector allows {MOST_WIDE}; leave out --gallery")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._is_ready(connection):
             return

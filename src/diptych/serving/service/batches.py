@@ -121,7 +121,7 @@ def _picture(predictor: Predictor, job: Job) -> AnyPicture:
 def explain_error(error: BaseException, models: Mapping[str, Predictor], gallery: Path | None) -> str:
     """Return the message of an error, without paths of the machine that runs the service."""
     if isinstance(error, NoFeatures):
-        return "the features of this service lack an image of this name; send one of their images, under its name"
+        return "the service has no features of an image of this name; send an image that has, with its file name"
     text = str(error)
     for name, predictor in models.items():
         text = text.replace(str(predictor.folder.folder), name)
