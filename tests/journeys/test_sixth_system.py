@@ -142,7 +142,7 @@ def test_its_regions_are_selected_by_its_name(monkeypatch: pytest.MonkeyPatch) -
     sixth.add(monkeypatch)
     with pytest.raises(RecipeError, match=r"no detector 'nowhere'"):
         open_detector("nowhere", [], select=find_selection("sixth"))
-    with pytest.raises(RecipeError, match=r"no selection 'sixt', .*; did you mean sixth"):
+    with pytest.raises(RecipeError, match=r"no selection 'sixt'; .*; did you mean sixth"):
         find_selection("sixt")
 
 

@@ -16,7 +16,7 @@ def test_a_task_is_learnt_from_nothing(run: Callable[..., Result], tmp_path: Pat
     asked = ("finetune", "vqa", "--from-scratch", "--data", tmp_path / "store", "--out", tmp_path / "run")
     result = run(*asked)
     assert result.code != 0
-    assert "Missing --recipe: --from-scratch starts from random weights" in result.error
+    assert "Missing --recipe: with --from-scratch, only the recipe names the system" in result.error
     result = run(*asked, "--recipe", "vl-bert/small/caption")
     assert result.code != 0
     result = run(*asked, "--recipe", "vl-bert/small/retrieval")

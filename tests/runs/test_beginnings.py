@@ -42,11 +42,11 @@ def store_in(folder: Path) -> Store:
         (
             "xgpt/caption/table-3-tiny-enc",
             "xgpt/pretrain",
-            "structure=enc, and encdec-share there.*--from-scratch",
+            "structure=enc instead of encdec-share.*--from-scratch",
         ),
-        ("tden/official/vqa", "tden/pretrain", "model.vqa_fusion=official, and paper there"),
-        ("unified-vlp/official/caption", "unified-vlp/pretrain", "model.region_embedding=official, and paper there"),
-        ("vl-bert/official/vqa", "vl-bert/pretrain", "model.geometry=official, and paper there"),
+        ("tden/official/vqa", "tden/pretrain", "model.vqa_fusion=official instead of paper"),
+        ("unified-vlp/official/caption", "unified-vlp/pretrain", "model.region_embedding=official instead of paper"),
+        ("vl-bert/official/vqa", "vl-bert/pretrain", "model.geometry=official instead of paper"),
     ],
 )
 def test_another_structure_is_refused(recipe: str, start: str, wanted: str) -> None:

@@ -261,7 +261,7 @@ def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path:
         (["objectives.samples=1"], "baseline=mean .* samples=1 draws no others; set samples=2"),
         (
             ["objectives.references=official", "objectives.counts_end=false"],
-            "with counts_end=false, set references=paper",
+            "counts_end=false, set references=paper",
         ),
     ):
         with pytest.raises(RecipeError, match=said):

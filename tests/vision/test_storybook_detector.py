@@ -151,7 +151,7 @@ def test_another_rule_may_be_given_at_opening(tmp_path: Path) -> None:
     fewer = open_detector(str(tmp_path / "detector"), select=3)
     assert fewer.contract.selection == "exactly 3, score over 0.3, NMS 0.6 per class"
     assert len(fewer.detect([toy(0)[0]], [toy(0)[1]])[0]) == 3
-    with pytest.raises(RecipeError, match="no selection 'few', expected a number of regions or a rule"):
+    with pytest.raises(RecipeError, match="no selection 'few'; expected a number of regions or a rule"):
         find_selection("few")
     with pytest.raises(RecipeError, match="least=0 and most=0"):
         open_detector(str(tmp_path / "detector"), select=0)

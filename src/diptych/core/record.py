@@ -148,7 +148,7 @@ class Record:
         return self if self.regions is None else replace(self, regions=self.regions.first(most))
 
     def words(self) -> dict[str, tuple[Any, ...]]:
-        """Return all annotations with texts that models read, as {field, or task in `more`: entries}."""
+        """Return the annotations whose texts models read: name of a field, or of a task in `more` -> entries."""
         return {name: getattr(self, name) for name in WORDED} | dict(self.more)
 
     def marked(self, *kinds: Mark) -> list[Any]:
@@ -187,7 +187,10 @@ class Record:
 
 
 def _changed(value: Any, hint: Any, kinds: frozenset[str], changes: Mapping[Any, Callable[[Any], Any]]) -> Any:
-    """Apply the changes inside a value of type `hint`."""
+    """Return `value` with each marked value in it changed.
+
+    `hint` is the type of `value`, with its marks. `changes` maps a mark to a function; `kinds` are its keys.
+    """
     if value is None or not _marks(hint) & kinds:
         return value
     kind, inner = get_origin(hint), get_args(hint)

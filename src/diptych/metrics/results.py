@@ -58,7 +58,7 @@ def read_references(path: Path) -> dict[str, tuple[str, ...]]:
         references.setdefault(key, []).append(caption)
     for key, _, _ in _entries(path, content.get("images", []), "id"):
         if key not in references:
-            raise DataError(f"{path}: this image has no reference; remove it from `images`, or add one", key=key)
+            raise DataError(f"{path}: an image has no reference caption; add one, or remove it from `images`", key=key)
     if not references:
         raise DataError(f"{path}: found no reference captions; pass a file with captions")
     return {key: tuple(captions) for key, captions in references.items()}

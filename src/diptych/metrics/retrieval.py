@@ -102,8 +102,8 @@ def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
 
 
 def recall_by_chance(right: int, of: int, at: int) -> float:
-    """Return the expected recall at K = `at` of a random ranking.
+    """Return the expected recall at K = `at` of a random ranking of `of` items, of which `right` are right.
 
-    Of the `of` items, `right` are right. The value is 1 - C(of - right, K) / C(of, K).
+    The value is 1 - C(of - right, K) / C(of, K).
     """
     return 1.0 if at >= of else 1 - comb(of - right, at) / comb(of, at)

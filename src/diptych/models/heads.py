@@ -39,7 +39,7 @@ class HeadSizes:
     norm_eps: float = 1e-5
     tied: bool = True  # True: the word head's output matrix is the word embedding
     similarity: int = 1024  # size of the vectors of the head "similarity" (S)
-    region_layers: int = 1  # the head "similarity" reads this many last layers of regions
+    region_layers: int = 1  # the head "similarity" reads the states of the last N layers of regions
     batch_norm: bool = False  # True: batch norm on the vectors of the head "similarity"
     answer_width: int = 0  # size of the pooled vectors of the head "answer"
     class_layers: int = 2  # number of layers of the head "region_class": 1 or 2

@@ -297,8 +297,10 @@ class LayerCache:
     values: Float[Tensor, "B K H room d"] | None = None
 
     def add(self, k: Tensor, v: Tensor, memory: DecoderCache) -> KeysValues:
-        """Append keys and values of new rows (B, K, H, n, d). Return the keys and values of all words so far, including
-        the new rows."""
+        """Append keys and values of new rows (B, K, H, n, d).
+
+        Return the keys and values of all words so far, including the new rows.
+        """
         if self.keys is None or self.values is None:
             self.keys, self.values = (k.new_empty(*k.shape[:3], memory.room, k.shape[-1]) for _ in range(2))
         first, end = memory.written, memory.written + k.shape[3]

@@ -189,8 +189,10 @@ class ModelFolder:
 
     @property
     def calibration(self) -> str | None:
-        """A note on the calibration error of the model's answers on the validation records. None if it was not
-        measured."""
+        """A note on the calibration error of the model's answers on the validation records.
+
+        None if it was not measured.
+        """
         errors = self.validation or {}
         if CALIBRATED not in errors or UNCALIBRATED not in errors:
             return None

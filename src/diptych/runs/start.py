@@ -60,8 +60,8 @@ class Start:
     def recipe_name(self, spec: TaskSpec) -> str:
         """Return the name of the default recipe for a task. Raises RecipeError if there is none for this start."""
         raise RecipeError(
-            f"Missing --recipe: --from-scratch starts from random weights, and a recipe names the system, such as "
-            f"SYSTEM/small/{spec.name}; `diptych recipes {spec.name}` lists them"
+            f"Missing --recipe: with --from-scratch, only the recipe names the system; pass one such as "
+            f"SYSTEM/small/{spec.name} (`diptych recipes {spec.name}` lists them)"
         )
 
     def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:

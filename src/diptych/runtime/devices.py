@@ -96,7 +96,7 @@ def choose_prediction(wanted: str, device: torch.device, width: int) -> tuple[Pr
 
 
 def precision_of(model: nn.Module, samples: int) -> Precision:
-    """Return the precision in which a model predicts a batch of N `samples`, as `ModelFolder.on` has set it."""
+    """Return the precision in which a model predicts for a batch of `samples` samples; `ModelFolder.on` sets it."""
     precision: Precision = getattr(model, "precision", "fp32")
     return precision if samples >= getattr(model, "fewest", 1) else "fp32"
 

@@ -326,7 +326,7 @@ def _region(regions: Regions, row: int, class_names: Sequence[str]) -> Region:
 
 
 def pixel_box(box: Sequence[float], size: tuple[int, int]) -> PixelBox:
-    """Convert (x1, y1, x2, y2) from 0 to 1 to (left, top, width, height) in pixels.
+    """Convert a box (x1, y1, x2, y2), in fractions of the image, to (left, top, width, height) in pixels.
 
     `size`: width and height of the image.
     """

@@ -1,4 +1,4 @@
-"""Scores with confidence intervals, baselines and ceilings. All are times 100, as in papers."""
+"""Scores with confidence intervals, baselines and ceilings. All are multiplied by 100, as in papers."""
 
 from __future__ import annotations
 

@@ -78,8 +78,7 @@ class Shortlister:
         return _unit(np.stack(bags))
 
     def choose(self, gallery: RetrievalGallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        """Return the best captions for each image and the best images for each caption, at most `most` each, not
-        sorted."""
+        """Return at most `most` best captions for each image, and best images for each caption, not sorted."""
         pictures = self.of_pictures(map(gallery.record, range(len(gallery.keys))))
         captions = self.of_captions([caption.text for caption in gallery.captions])
         return shortlist(pictures, captions, most)
@@ -113,8 +112,7 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return the captions with the largest dot product for each image, and the images for each caption, at most
-    `most`."""
+    """Return at most `most` captions with the largest dot product for each image, and images for each caption."""
     return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
 
 

@@ -128,7 +128,7 @@ class TaskScoring:
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
     collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # default: {key of the query: the field `key`}
     gallery: bool = False  # True: queries rank a gallery, so --queries, --shortlist and --pairs apply
-    # Convert queries and predictions to questions and answers, which a report page shows.
+    # The questions of a record and the answers of predictions, for a report page.
     questions: Callable[[Record], Iterable[Question]] | None = None
     answered: Callable[[Predicted], dict[str, str]] | None = None
 

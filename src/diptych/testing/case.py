@@ -124,7 +124,7 @@ class Case:
 
     def predictions(self) -> list[dict[str, Any]]:
         """Return the task's prediction for each query of all records."""
-        predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)  # cuts groups
+        predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)  # splits groups
         self.model.train()
         return predicted
 

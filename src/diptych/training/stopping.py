@@ -14,7 +14,7 @@ ONE = 5.0  # seconds in which several SIGTERMs count as one: batch systems and u
 class StopRequest:
     """Handlers of SIGTERM and Ctrl-C. `requested` is True after a signal has arrived.
 
-    A second signal has its default effect, except a SIGTERM within ONE seconds of the first, which is ignored.
+    A second signal has its default effect, except a SIGTERM within `ONE` seconds of the first, which is ignored.
     """
 
     def __init__(self) -> None:

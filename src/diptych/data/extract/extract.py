@@ -331,7 +331,8 @@ def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iter
 def _windows(opened: Iterable[Opened], most: int) -> Iterator[list[Opened]]:
     """Cut records into windows of at most `most` records.
 
-    A window ends early when its images exceed MOST_BYTES. After every `most` records of the input a new window begins.
+    A window ends early when its images exceed MOST_BYTES. Windows also end at each multiple of `most` records of the
+    input, so an early end does not shift later windows.
     """
     window: list[Opened] = []
     waiting = 0

@@ -36,7 +36,8 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line except a header.
 
     Other columns are ignored, such as labels. A key is `NAME/NUMBER`: the file's name without its suffix, and the
-    line's index from 0. An image is expected at its URL as a path in the folder of images; nothing is downloaded.
+    line's index from 0. Nothing is downloaded. An image must be in the folder of images, at the path that equals its
+    URL.
     """
     columns = _columns(table)
     head = first_line(table.path)[0] if columns is not None else None

@@ -1,4 +1,4 @@
-"""Train a judge of images on a folder with a subfolder per class, such as `natural` and others."""
+"""Train a classifier of the images that mining keeps, on a folder with a subfolder per class, such as `natural`."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def train_judge(
             counts[folder.name] = counts.get(folder.name, 0) + 1
     if {good for good, held in zip(labels, test, strict=True) if held} != {True, False}:
         images_by_folder = ", ".join(f"{counts.get(folder.name, 0)} in {folder.name}" for folder in folders)
-        wanted = f"put at least {HELD_OUT} into {' or '.join(GOOD)}, and {HELD_OUT} into another folder"
-        raise DataError(f"{classes} has too few images to test on ({images_by_folder}); {wanted}")
+        wanted = f"one folder to keep and one other need {HELD_OUT} or more, as every {HELD_OUT}th is held out"
+        raise DataError(f"{classes} has too few images ({images_by_folder}); {wanted}: add some")
     images = np.arange(len(labels))
     model, least, figures = fit_and_test(np.stack(table), np.array(labels), np.array(test), images, precision)
     card = {

@@ -74,7 +74,7 @@ class PairPlaces:
 
 
 def pairs_of(layout: RunLayout, shards: Sequence[str]) -> tuple[Pairs, PairPlaces]:
-    """Return the columns and origins of all pairs that no rule has dropped so far, in the order of the shards."""
+    """Return all pairs that no rule has dropped so far, and the place that each comes from, in the order of shards."""
     pairs = np.fromiter(_pairs(layout, shards), _PAIR)
     columns = {name: np.ascontiguousarray(pairs[name]) for name in _PAIR.names or ()}
     places = PairPlaces(tuple(shards), columns.pop("shard"), columns.pop("row"), columns.pop("place"))

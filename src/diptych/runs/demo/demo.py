@@ -265,7 +265,7 @@ def _link(out: Path) -> None:
 
 
 def arm_settings(config: DemoConfig, labels: int, system: str = DEFAULT) -> tuple[str, ...]:
-    """Return the settings of the arms with few labels, except for "vqa".
+    """Return the settings of the arms with few labels. The arms of "vqa" do not use them (see `all_labels_settings`).
 
     Early stopping ends training, so the learning rate cannot decay. It is constant, and the weights are averaged (EMA)
     instead. With more labelled scenes, validation is less frequent and the average is longer. AdamW is used because

@@ -34,13 +34,13 @@ def score_model(
     extent: Extent | None = None, pairs: Path | None = None, decoding: DecodingOptions | None = None,
     console: Console | None = None, without_images: bool = False,
 ) -> tuple[list[dict[str, Any]], Scores]:  # fmt: skip
-    """Predict for a split.
+    """Predict and score a split.
 
     Return the predictions and their scores. The blind baseline is fitted to the model's training split.
 
-    `task`: default: the task that the model was trained for. `extent` and `pairs` (folder for the scores of pairs) are
-    only for retrieval, `decoding` only for captions. `without_images` predicts with blank regions, and adds the gain of
-    predictions with images if the task defines one. Raises RecipeError.
+    `task` is by default the task that the model was trained for. `extent` and `pairs` (folder for the scores of pairs)
+    are only for retrieval, `decoding` only for captions. `without_images` predicts with blank regions. If the task can
+    compare predictions, the gain by images is added. Raises RecipeError.
     """
     console = console or Console(quiet=True)
     limited = extent is not None or pairs is not None

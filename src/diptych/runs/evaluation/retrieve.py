@@ -135,7 +135,7 @@ def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tu
 
 
 def _restricted(short: tuple[Cells, Cells], extent: Extent) -> tuple[Cells, Cells]:
-    """Remove the candidates of queries whose direction `extent.asks` excludes."""
+    """Remove the candidates of all image queries, or of all text queries, if `extent.asks` excludes these."""
     nothing = np.zeros(0, dtype=np.int64)
     of_pictures, of_captions = (
         cells if asks in extent.directions else [nothing] * len(cells)

@@ -111,7 +111,7 @@ class FastRCNN(nn.Module):
 
 
 def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> ImportReport:
-    """Initialise from the ResNet in `tensors`: of torchvision, of a torchvision detector, or of VL-BERT.
+    """Initialise from a ResNet in `tensors`: torchvision's, VL-BERT's, or that of a torchvision detector.
 
     Other parts of a detector are ignored. Raises CheckpointError if there is no ResNet of the network's size.
     """

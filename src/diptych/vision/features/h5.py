@@ -73,7 +73,7 @@ class OpenFiles:
             return {path: self.find(path, name, where) for path in paths}
 
     def expect(self, paths: Sequence[Path], name: str, where: str) -> None:
-        """Request arrays now, for a call of `each` with the same arguments. Its errors are raised there."""
+        """Request arrays for a later call of `each` with the same arguments, which raises the errors of the request."""
         if len(self._ahead) > 1:  # of arrays that were not needed
             self._ahead.clear()
         if paths:

@@ -100,7 +100,7 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def boxes_below(listing: Listing) -> Boxes | None:
-    """Return the boxes of the VLP release among the listed files, or None if there are none."""
+    """Return the box files of a VLP release among the listed files, or None if there are none."""
     matches = [(path, PART.match(path.name)) for path in listing.ending(*ENDINGS)]
     whole = tuple(path for path, match in matches if match is None)
     parts = {match["part"]: path for path, match in matches if match is not None and match["what"] == "bbox"}
