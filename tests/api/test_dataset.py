@@ -100,7 +100,7 @@ def test_numbers_in_cells_become_texts(images: list[Path]) -> None:
     row = {"image": str(images[0]), "question": "how many?", "split": "train"}
     rows = [row | {"answer": answer} for answer in (2, 3.0, [2.5, float("nan")], np.int64(7))]
     assert [one.answers for one in Dataset.from_rows(rows)[0].questions] == [("2",), ("3",), ("2.5",), ("7",)]
-    with pytest.raises(DataError, match="row 0 has True in place of a text"):
+    with pytest.raises(DataError, match="row 0 has True where a text is expected"):
         Dataset.from_rows([row | {"answer": True}])
 
 
@@ -161,7 +161,7 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
         ({"caption": None}, r"row 1 .* has no words: found image, caption, split, expected a caption"),
         ({"caption": float("nan")}, "row 1 .* has no words"),
         ({"question": "what is it"}, "row 1 .* has a question but no answer"),
-        ({"image": "missing.png"}, "row 1: found no image missing.png"),
+        ({"image": "missing.png"}, "row 1: there is no image missing.png"),
         ({"image": 7}, "row 1: found int; expected a path"),
         ({"split": 3}, "row 1 has the split 3, expected a name such as 'train'"),
         ({"image": b"no image"}, "row 1: the content is not an image"),
@@ -204,7 +204,7 @@ def test_files_of_coco_get_the_split_that_they_do_not_name(images: list[Path], t
         halves.append(Dataset.from_coco(file, images[0].parent, split=split))
     data = halves[0] + halves[1]
     assert data.splits == {"train": 2, "val": 1}
-    with pytest.raises(DataError, match="found the splits val and train"):
+    with pytest.raises(DataError, match="this image has the splits val and train"):
         data + Dataset.from_coco(tmp_path / "captions_val.json", images[0].parent, split="train")
 
 

@@ -164,7 +164,7 @@ def test_forgetting_writes_in_its_own_folder_alone(out: Path) -> None:
     (words := out.parent / "words.txt").write_text(row["sha256"])
     for path in out.glob("work/measured/*.parquet"):
         (out / "work" / "plan" / f"{path.stem}.json").write_text(json.dumps({"index": OUTSIDE}))
-    with pytest.raises(DiptychError, match="names a shard"):
+    with pytest.raises(DiptychError, match="found the shard name"):
         forget(out, [words])
     assert (out.parent / "outside" / "letter.blob").read_text() == "dear"
 
@@ -204,8 +204,8 @@ def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("column", "value", "match"),
     [
-        ("kept", 10**6, "kept is not a text of its image"),
-        ("sha256", None, "sha256 is missing in a row that is kept"),
+        ("kept", 10**6, "`kept` is not the index of a text of the image"),
+        ("sha256", None, "`sha256` is missing in a row that is kept"),
         ("dropped_by", "__init__", "dropped_by is '__init__'"),
     ],
 )

@@ -238,7 +238,7 @@ class Wrong:
 
 @pytest.mark.parametrize("scores", [[float("nan")], [0.1, 0.2], [7.0], RuntimeError("no memory")])
 def test_a_judge_that_fails_is_named_with_the_way_out(scores: Any) -> None:
-    with pytest.raises(DiptychError, match=r"the judge wrong .*leave it out"):
+    with pytest.raises(DiptychError, match=r"the image judge wrong .*correct its code"):
         scores_by(Wrong(scores), [Image.new("RGB", (8, 8))])
 
 

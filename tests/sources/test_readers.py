@@ -255,7 +255,7 @@ def own_pictures(folder: Path, text: Any) -> object:
 
 LINE = json.dumps(NLVR)
 WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
-    (coco_both, "{", r"c.json: found no JSON .*line 1, column 2\), expected JSON; correct the file"),
+    (coco_both, "{", r"c.json: found no JSON .*line 1, column 2\), expected JSON; correct its syntax"),
     (coco_both, b"\xff\xfe{", r"c.json: found bytes that are not UTF-8 \(at byte 0\).*iconv"),
     (coco_both, "[" * 100_000, "nested too deep"),
     (coco_both, '{"images": [], "images": []}', "found the name `images` twice"),

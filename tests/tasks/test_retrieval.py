@@ -126,7 +126,7 @@ def test_a_score_of_zero_counts_as_scored_and_nan_is_refused():
 
 
 def test_an_empty_gallery_is_refused():
-    with pytest.raises(DataError, match="none of 2 images has a caption"):
+    with pytest.raises(DataError, match="none of 2 images has captions"):
         RetrievalGallery.of([record(0), record(1, " ")])
     assert RetrievalGallery.of([record(0), RECORDS[1]]).keys == ("p1",)
 

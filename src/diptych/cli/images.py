@@ -25,7 +25,7 @@ Refuse = Callable[[object, DataError], object]
 class ShownFolder:
     """Writes a PNG per prediction to the folder of `--show`.
 
-    It has the name of its image, and a number if the name is taken.
+    A PNG has the name of its image, and a number if the name is taken.
     """
 
     def __init__(self, folder: Path | None) -> None:

@@ -57,7 +57,7 @@ class JudgeOptions:
     )
 
     def judges(self) -> dict[str, str]:
-        """Return rule (`realism`, `nsfw`) -> judge.
+        """Return the judge of each rule: `realism` or `nsfw` -> name of a judge.
 
         Raises DiptychError if neither --nsfw nor --skip-nsfw-check was given.
         """

@@ -100,7 +100,8 @@ class PackageVerb(TyperCommand):
 
 
 def _positional(args: Sequence[str]) -> list[str]:
-    """Return the words that may be positional arguments: all but options, and the values of options of all verbs."""
+    """Return the words that may be positional arguments: not options, and not values that follow an option of any
+    verb."""
     if "--" in args:
         return list(args)
     before = ["", *args]
@@ -108,7 +109,7 @@ def _positional(args: Sequence[str]) -> list[str]:
 
 
 def make_verb(name: str) -> Any:
-    """Return the command of the task with this verb; None if no task has it."""
+    """Return the command of the task with this verb; None if no task has this verb."""
     from diptych.tasks import tasks_by_verb
 
     spec = tasks_by_verb().get(name)

@@ -1,4 +1,4 @@
-"""A client of a running service (`diptych serve`), which is used in place of a local model."""
+"""A client of a running service (`diptych serve`), to be used in place of a local model."""
 
 import base64
 import ipaddress

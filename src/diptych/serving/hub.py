@@ -108,7 +108,7 @@ def files_of(folder: ModelFolder) -> dict[str, Path]:
 
 
 def private_paths(folder: ModelFolder) -> list[str]:
-    """Return KEY=VALUE for each key of the recipe with a path on this machine, because an upload would publish it."""
+    """Return KEY=VALUE for each key of the recipe with a path on this machine, which an upload would publish."""
     recipe = folder.recipe
     if recipe is None:
         return []

@@ -164,8 +164,8 @@ class Predictor:
     def extract(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
         """Detect the regions of images, and return the images as records.
 
-        Raises DataError for an image that cannot be read. If `refused` is given, such an image is skipped, and
-        `refused(picture, error)` is called.
+        Raises DataError for an image that cannot be read. If `refused` is given, unreadable images are skipped, and
+        `refused(picture, error)` is called for each of them.
         """
         records: dict[int, Record] = {}
         opened: list[tuple[int, Record, Picture]] = []

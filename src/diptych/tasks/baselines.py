@@ -191,7 +191,7 @@ def stronger(rule: float, learnt: float, about: str) -> tuple[bool, str]:
 
 @lru_cache(maxsize=100_000)
 def _prefixes(text: str) -> tuple[Words, ...]:
-    """Return all prefixes of a text's words, from the longest to the empty one."""
+    """Return all prefixes of a text's words, from the longest to the empty prefix."""
     words = tuple(tokens_of(text))
     return tuple(words[:length] for length in range(len(words), -1, -1))
 
@@ -219,7 +219,7 @@ class BlindChoice:
 
     @classmethod
     def of(cls, groups: Iterable[tuple[Sequence[str], int]]) -> BlindChoice:
-        """Fit to pairs (candidate texts, index of the right one). Raises DataError if there are none."""
+        """Fit to pairs (candidate texts, index of the right text). Raises DataError if there are no right texts."""
         right: Counter[str] = Counter()
         wrong: Counter[str] = Counter()
         for texts, number in groups:

@@ -59,8 +59,8 @@ class RetrievalGallery:
     ) -> RetrievalGallery:
         """Build a gallery of the records that have captions. The others are left out.
 
-        `read(index)` returns record `index` of `worded` with its regions; needed if `worded` have none. Raises
-        DataError for an empty gallery.
+        `read(index)` returns record `index` of `worded` with its regions. It is needed if the records have no regions.
+        Raises DataError for an empty gallery.
         """
         read = read or worded.__getitem__
         kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]

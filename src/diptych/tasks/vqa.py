@@ -216,7 +216,7 @@ def answered_questions(records: Sequence[Record]) -> list[Question]:
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
-    """Return (image, question) for each question with reference answers. Raises DataError if there is none."""
+    """Return (image, question) for each question with reference answers. Raises DataError if no question has them."""
     scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
     if not scorable:
         raise DataError("no record has questions with answers to score; choose another split with --split")

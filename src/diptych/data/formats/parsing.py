@@ -221,8 +221,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take(value)` for each JSON line. If a crash cut a line, so that the next line follows without a line
-    break, the next line is still read."""
+    """Return `take(value)` for each JSON line. If a crash joined a cut line to the next line, the next line is read."""
 
     def one(line: str, where: str) -> T:
         try:

@@ -111,7 +111,7 @@ class RequestBatches:
 
 
 def _picture(predictor: Predictor, job: Job) -> AnyPicture:
-    """Return the image as the predictor reads it. For given features, this is a record with the image's name."""
+    """Return the image as the predictor reads it. For precomputed features, this is a record with the image's name."""
     assert job.picture is not None
     if predictor.features is None:
         return job.picture

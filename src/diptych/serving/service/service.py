@@ -55,7 +55,7 @@ class Service:
     def warm(self) -> None:
         """Run each model once, because the first pass is slow, and extract the gallery.
 
-        So errors of a detector or gallery are raised before the first request.
+        Errors of a detector or gallery are therefore raised before the first request.
         """
         for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _error: None)

@@ -48,7 +48,7 @@ class Arriving:
     async def read(self, request: Request) -> bytes:
         """Return the body of a request.
 
-        Raises RequestRefused: 413 for a large body, 408 for a slow one, 503 if too many arrive.
+        Raises RequestRefused: 413 for a large body, 408 for a slow body, 503 if too many requests arrive.
         """
         limits, body = self._limits, bytearray()
         announced = request.headers.get("content-length", "0")
