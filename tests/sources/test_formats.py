@@ -214,7 +214,9 @@ def test_refcoco_as_it_is_downloaded(folder: Path) -> None:
     (one,) = read(manifest(folder, images="val2014", refcoco=["refs(unc).p", "instances.json"]))
     assert (one.key, one.split, one.size) == (NAME, "testA", (100, 50))
     assert (one.expressions[0].text, one.expressions[0].box) == ("the dog", (0.1, 0.2, 0.3, 0.6))
-    with pytest.raises(DataError, match=r"refs\(unc\).p: found refs without boxes, expected `instances.json`"):
+    with pytest.raises(
+        DataError, match=r"refs\(unc\).p: found refs without boxes, expected a second file, `instances.json`"
+    ):
         read(folder / "refs(unc).p")
     both = [OFFICIAL[0], OFFICIAL[0] | {"ref_id": 2, "split": "train", "sentences": []}]
     saved(folder, "refs.json", both)

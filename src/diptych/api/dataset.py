@@ -196,10 +196,10 @@ class Dataset(Sequence[Example]):
         """Make a data set from rows: dicts, a DataFrame, or a `Dataset` or `DatasetDict` of the package `datasets`.
 
         The other parameters name columns. By default, the columns image, caption (or captions), question, answer (or
-        answers) and split are used if they exist. An image may have any form that `Model.caption` takes. If it is not a
-        file, a copy is stored in the cache. A caption or answer is a text or a list of texts. Rows of a `DatasetDict`
-        keep its splits. Other rows without a split get a split as in `read`. Rows with the same image are joined.
-        Raises DataError, with the row's index, for a row without texts or without an image.
+        answers) and split are used if they exist. An image may have any form that `Model.caption` takes. Of an image
+        that is not a file, a copy is stored in the cache. A caption or answer is a text or a list of texts. Rows of a
+        `DatasetDict` keep its splits. Other rows without a split get a split as in `read`. Rows with the same image are
+        joined. Raises DataError, with the row's index, for a row without texts or without an image.
         """
         columns = _Columns(image, caption, question, answer, split)
         if isinstance(rows, Mapping):

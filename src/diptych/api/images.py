@@ -157,7 +157,7 @@ def numbered(number: int | None, error: DataError) -> DataError:
 
 
 def name_of(image: Any, number: int) -> Path:
-    """Return the path of an image; its index `number` if it has no path."""
+    """Return the path of an image. For an image without a path, its index `number` serves as the path."""
     record = getattr(image, "record", image)
     if isinstance(record, Record):
         return record.image or Path(record.key)

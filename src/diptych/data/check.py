@@ -134,7 +134,8 @@ class _Checker:
                     yield record if own is None else replace(record, fingerprint=own)
 
     def compare_splits(self) -> None:
-        """Report images of val and test splits that nearly equal an image of another split, such as a rescaled copy."""
+        """Report images of val and test splits that are near copies of an image of another split, such as rescaled
+        copies."""
         for (key, split), (copy, other) in copies_across(self.prints, SCORED):
             if key not in self.files or self.files[key] != self.files.get(copy):
                 self.add("near copy in two splits", f"{key} ({split}) is like {copy} ({other})")

@@ -143,7 +143,7 @@ def leakage(seen: SeenImages | None, store: Store, numbers: Sequence[int]) -> Le
 
 
 def prints_of(store: Store, numbers: Sequence[int]) -> Fingerprints:
-    """Return the fingerprints of these records' images. If the store has none, the image files are opened."""
+    """Return the fingerprints of the records' images. If the store lacks fingerprints, the image files are opened."""
     prints: list[Sequence[int]] = []
     without: list[Record] = []
     for number in numbers:

@@ -236,7 +236,7 @@ def train_scorer(
     """
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
-        raise DataError(f"found {len(set(names))} labelled images, expected at least {2 * HELD_OUT}; label more")
+        raise DataError(f"found {len(set(names))} labelled images, expected {2 * HELD_OUT} or more; label more")
     opened = open_model(Path(model)) if model is not None else None
     named = open_detector(detector, []) if detector is not None else None
     reader, truth = Reader(named, opened), np.array(labels)
@@ -264,7 +264,7 @@ def train_scorer(
 def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
     """Return the SHA-256 and difference hash of each image in the val and test splits of a store or other data.
 
-    Raises DataError if an image is missing, or if there is no such split.
+    Raises DataError if an image is missing, or if there are no val and test splits.
     """
     from diptych.data.store.store import Store
 

@@ -119,7 +119,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _json(answer: IO[bytes]) -> Any:
-    """Return the JSON of a response. Raises ValueError if it is not JSON or too long."""
+    """Return the JSON of a response. Raises ValueError for a response that is too long or is not JSON."""
     content = answer.read(LONGEST_RESPONSE + 1)
     if len(content) > LONGEST_RESPONSE:
         raise ValueError(f"the answer has more than {LONGEST_RESPONSE // 2**20} MiB")

@@ -85,7 +85,7 @@ class Captioning:
 def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequence[Sequence[str]] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of captions.
 
-    `training`: the captions of each training image. If it is empty, there is no blind baseline.
+    `training`: the captions of each training image. Without training captions, there is no blind baseline.
     """
     blind, ceiling, notes = {}, caption_ceiling(references) or {}, []
     if training:

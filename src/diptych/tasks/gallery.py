@@ -118,8 +118,8 @@ class RetrievalGallery:
 def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str) -> Table:
     """Open the score table in `folder`, or create it. If `folder` is None, the table is in memory.
 
-    `fingerprint` identifies the model. Raises RecipeError if the table is of another model or gallery, and DataError if
-    it is damaged.
+    `fingerprint` identifies the model. Raises RecipeError for a table of another model or gallery, and DataError for a
+    damaged table.
     """
     if folder is None:
         return np.zeros(gallery.shape, dtype=np.float32)

@@ -300,7 +300,7 @@ class TaskInterface:
 
 
 def seed_sampling(request: TaskRequest) -> None:
-    """Seed torch with the request's `seed`, if it has one."""
+    """Seed torch with the request's `seed`, if the request has this field and it is not None."""
     if (seed := getattr(request, "seed", None)) is not None:
         torch.manual_seed(seed)
 

@@ -140,7 +140,7 @@ def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibr
 def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of answers.
 
-    `training`: questions with answers. If it is empty, there is no blind baseline.
+    `training`: questions with answers. Without training questions, there is no blind baseline.
     """
     questions = answered_questions(records)
     blind, ceiling, notes, predicted = {}, answer_ceiling(questions) or {}, [], None

@@ -182,7 +182,7 @@ def check_heads(case: Case) -> int:
         read: list[Tensor] = []
 
         def keep(_module: nn.Module, _inputs: object, scores: Tensor) -> None:
-            """Store the output of a head. If it has a score per region, scores of padding are left out."""
+            """Store the output of a head. If the head gives a score per region, the scores of padding are left out."""
             regions = queries.regions_present
             read.append(scores.view_as(regions)[regions] if scores.numel() == regions.numel() else scores)
 

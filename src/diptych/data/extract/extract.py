@@ -74,8 +74,8 @@ def extract(
 ) -> Extraction:
     """Extract the regions of records into a store. Records in the store are skipped, so the same command resumes.
 
-    - progress: called with the number of records that were written or failed since the last call. If it returns False,
-      extraction stops.
+    - progress: called with the number of records that were written or failed since the last call. If the function
+    returns False, extraction stops.
     - threads: the number of threads that open images in advance, in this process.
     - processes: on the CPU, each process runs its own detector with one thread; the store does not depend on their
       number. On another `device` the detector runs in this process, and the other processes only open images.
@@ -174,7 +174,7 @@ def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extrac
 
 
 def is_another(image: Path | None, there: Path | None) -> bool:
-    """Return True if both image files can be read and have different bytes."""
+    """Return True if the images are two readable files with different bytes."""
     if image is None or there is None or not image.is_file() or not there.is_file() or image.samefile(there):
         return False
     return not filecmp.cmp(image, there, shallow=False)
@@ -242,7 +242,7 @@ _DETECTORS: dict[str, Detector] = {}  # folder -> detector; at most one in each 
 
 
 def _packed(regions: Regions) -> Packed:
-    """Convert tensors to arrays: sending tensors between processes is slow, as torch makes a shared file for each."""
+    """Convert tensors to arrays, because torch makes a shared file for each tensor that is sent to another process."""
     return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(regions).items()}
 
 

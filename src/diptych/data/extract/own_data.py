@@ -167,7 +167,7 @@ def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
 
 
 def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
-    """Raise an error if `out` is a store whose data changed since extraction, or a folder inside `data`."""
+    """Raise an error if `out` is a folder inside `data`, or a store that was extracted from other content of `data`."""
     refuse_inputs(out, [data])
     if (out / INDEX).is_file():
         _same_words(Store(out), records, data, whole=False)

@@ -77,7 +77,7 @@ def _listed(folder: Path) -> dict[str, str]:
         if (folder / name).is_file():
             for image in read_text(folder / name).split():
                 if (other := splits.setdefault(image, split)) != split:
-                    raise DataError(f"{folder / name}: found {image}, which is in {other} too; download it again")
+                    raise DataError(f"{folder / name}: found {image}, which is in split {other} too; download it again")
     return splits
 
 

@@ -20,7 +20,7 @@ _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "tes
 
 
 def tables(path: Path) -> list[Path]:
-    """Return the metadata files in the folder; if it has none, the metadata files in its subfolders of splits."""
+    """Return the metadata files in the folder; without them, the metadata files in its subfolders of splits."""
     there = ([path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}")) for name in NAMES)
     return next(filter(None, there), [])
 

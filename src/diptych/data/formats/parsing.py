@@ -277,8 +277,8 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
 class Pictures:
     """Folders of images, many of which may be missing.
 
-    If `wanted` is True, the record of a missing image has the path where the image was expected. If it is False, that
-    record has no image.
+    If `wanted` is True, the record of a missing image has the path where the image was expected. If `wanted` is False,
+    that record has no image.
     """
 
     folders: tuple[Path, ...]

@@ -81,7 +81,7 @@ class PublicLayout:
     def manifest(self, out: Path) -> dict[str, Any]:
         """Return a manifest of the parts whose required files exist.
 
-        Paths in the folder of `out` are relative to it.
+        Paths inside the folder of `out` are written relative to this folder.
         """
         chosen = known(self.name)
         sets = [self._set(part, out) for part in chosen.parts if set(part.files[: part.least]) <= self.there.keys()]
@@ -134,7 +134,7 @@ def _path_of(piece: Piece, root: Path) -> Path | None:
 
 
 def _named(path: Path, out: Path) -> str:
-    """Return `path` relative to the folder of the manifest `out` if it is inside, else the absolute path."""
+    """Return `path` relative to the folder of the manifest `out` if this folder contains it, else the absolute path."""
     path, folder = Path(os.path.abspath(path)), Path(os.path.abspath(out)).parent
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 

@@ -56,7 +56,7 @@ class _RefBox(Struct):
 def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[Record]:
     """Read one record for each image that has expressions.
 
-    The split is the one that a ref names, else `wanted.split`. `instances` is required if the refs have no boxes.
+    The split is the split that a ref names, else `wanted.split`. `instances` is required if the refs have no boxes.
     Raises DataError for an image in two splits.
     """
     pickled = refs.path.suffix.lower() in PICKLES

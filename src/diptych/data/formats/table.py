@@ -46,7 +46,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
     """Read all records of a folder that `diptych mine` wrote. The images are in the same folder."""
     files = sorted((folder.path / "records").glob("*.jsonl"))
     if not files:
-        raise DataError(f"no records in {folder.path}; repeat the `diptych mine run`; its report.html has reasons")
+        raise DataError(f"no records in {folder.path}; see its report.html, and repeat `diptych mine run`")
     wanted = replace(wanted, pictures=folder.path if wanted.pictures is not None else None, split="train")
     parts = wanted.skips.every(files, lambda lines: jsonl.read(wanted, Source(lines)), "part")
     return [record for part in parts for record in part]

@@ -135,7 +135,7 @@ class Loader(PickledWithoutCaches):
             key, why = next(iter(self.corrupt.items()))
             raise DataError(
                 f"step {step}: none of the {len(whole)} records of the batch can be read ({len(self.corrupt)} damaged "
-                f"records so far; the first, {key}: {why}); `diptych check {self.store.folder}` lists all"
+                f"records so far; the first, {key}: {why}); `diptych check {self.store.folder}` lists them"
             )
         update = self.updates.at(step)
         batch = collate([sample for number in there for sample in whole.prepared(number, update)])
@@ -158,7 +158,7 @@ class Loader(PickledWithoutCaches):
     def regions(self, item: int) -> Regions | None:
         """Return the regions of the sample with index `item`, and its pixels if the model reads them.
 
-        If they cannot be read, add the record to `corrupt` and return None.
+        If the regions or pixels cannot be read, add the record to `corrupt` and return None.
         """
         index, position = self._items[item].tolist()
         try:

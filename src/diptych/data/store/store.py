@@ -157,10 +157,11 @@ class StoreWriter:
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
-        """Add a record with regions. Raises DataError if its key is in the store already, or if it is invalid."""
+        """Add a record with regions. Raises DataError for an invalid record, and for a key that is in the store
+        already."""
         assert record.regions is not None, record.key
         if record.key in self.done:
-            raise DataError("the store already has a record with this key; give each its own", key=record.key)
+            raise DataError("the store already has a record with this key; give each its own key", key=record.key)
         words = _words(_with_image(record, lambda image: os.path.relpath(image, self.folder)))
         self.done[record.key] = record.image
         self._pending.append((_halved(record), words))

@@ -193,7 +193,7 @@ def _check_parts(values: Any) -> None:
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
             continue
         if unknown := _types(part) - known:
-            raise ValueError(f"{name} is {', '.join(map(str, unknown))}, expected {' or '.join(sorted(known))}")
+            raise ValueError(f"`{name}` is {', '.join(map(str, unknown))}, expected {' or '.join(sorted(known))}")
 
 
 def _types(part: Mapping[str, Any]) -> set[str]:

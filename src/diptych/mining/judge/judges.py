@@ -54,7 +54,7 @@ def load_judge(name: str) -> Judge:
     """Load a judge by name: a folder that `diptych mine judge` wrote, `hub:ID`, `onnx:FILE` or `module:function`.
 
     `module:function` runs other people's code, so accept it only from the command line, never from a file. Raises
-    RecipeError or CheckpointError if there is no such judge.
+    RecipeError or CheckpointError if the judge cannot be loaded.
     """
     from diptych.mining.judge.picture_judge import FILE, PictureJudge  # imports torch
 
@@ -74,7 +74,7 @@ def load_judge(name: str) -> Judge:
                 f"cannot load the image judge {name}: {error}; pass MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
             ) from error
         if not isinstance(judge, Judge):
-            raise RecipeError(f"{name} returned an object without `name`, `version`, `least` or `judge()`; add these")
+            raise RecipeError(f"{name} must return an object with `name`, `version`, `least` and `judge()`; add these")
         return judge
     if not (folder / FILE).is_file():
         raise CheckpointError(f"{folder / FILE} is missing; train a judge: diptych mine judge FOLDER --out {folder}")

@@ -81,7 +81,7 @@ class Logistic:
             raise CheckpointError(f"cannot read {path}: {error}; train the model again") from error
         sizes = {len(model.mean), len(model.spread), len(model.weights)}
         if sizes != {features} or not all(np.isfinite(array).all() for array in tensors.values()):
-            raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features} finite ones; train again")
+            raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features}, all finite; train again")
         return model
 
 

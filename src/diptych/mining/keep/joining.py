@@ -137,7 +137,7 @@ class AddressTable:
     def body_of(cls, layout: RunLayout, address: str) -> bytes:
         """Return the bytes of the image that was fetched for a URL.
 
-        Raises DataError if the folder `work` has no such image.
+        Raises DataError if the folder `work` lacks the image.
         """
         path = layout.work(NAME)
         row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None

@@ -176,7 +176,7 @@ def _holds_page(node: Any) -> bool:
 
 
 def mark_lists(of_page: list[Features]) -> None:
-    """Mark the images of lists, and then the first image that may be the dominant one.
+    """Mark the images of lists, and then the first image that may be the dominant image.
 
     A list has three or more images of equal size whose ancestors have the same classes.
     """

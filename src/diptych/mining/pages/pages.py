@@ -276,8 +276,8 @@ def _declared_other(page: Page) -> bool:
 def _classify(page: Page, least: float | None) -> None:
     """Drop a page whose probability of English is below `least`.
 
-    For a page that declares another language, at least 0.98 is required; if it declares English, 0.1 is enough. A short
-    text may be mostly names, so more text is read before a page is dropped.
+    For a page that declares another language, at least 0.98 is required; for a page that declares English, 0.1 is
+    enough. A short text may be mostly names, so more text is read before a page is dropped.
     """
     if least is not None:
         wanted = max(least, OVERRULED) if _declared_other(page) else min(least, DECLARED) if page.declared else least
