@@ -261,9 +261,9 @@ def test_phrases_have_the_box_around_all_of_theirs(tmp_path: Path) -> None:
     file = tmp_path / "root/Annotations/9.xml"
     for content, message in (
         ('<!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>', "9.xml: found a DOCTYPE"),
-        ("<annotation>", "9.xml: found boxes that cannot be read"),
-        (XML.replace("<width>100", "<width>x"), "9.xml: found boxes that cannot be read"),
-        (XML.replace("<xmin>20<", "<xmin>1e9<"), "9.xml: found boxes that cannot be read"),
+        ("<annotation>", "9.xml: cannot read its boxes"),
+        (XML.replace("<width>100", "<width>x"), "9.xml: cannot read its boxes"),
+        (XML.replace("<xmin>20<", "<xmin>1e9<"), "9.xml: cannot read its boxes"),
         (XML.replace("<ymax>40<", "<ymax>0<").replace("<ymax>20<", "<ymax>0<"), "9.xml, entity 1: found the box"),
     ):
         file.write_text(content)
